@@ -1,0 +1,40 @@
+# Two commands do all the set-up: `make demo` and `make test`. Each makes .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test setup format check clean
+
+demo: .venv/.core  ## the whole line on an embedded default
+	$(BIN)/match-graph run synthetic --overwrite --out runs/demo
+
+test: .venv/.dev  ## all tests, with coverage of the package
+	$(BIN)/pytest
+
+setup: .venv/.dev  ## a development environment in .venv
+
+format: .venv/.dev  ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+check: .venv/.dev  ## what CI checks besides the tests: lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## remove the environment and what the tools left
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .coverage *.egg-info
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "match-graph needs Python 3.11 or newer; set PYTHON=/path/to/python3.11.")'
+	$(PYTHON) -m venv .venv
+
+# torch is installed by its exact version first: a range would let pip look past the CPU build.
+.venv/.core: .venv/bin/python setup.py constraints.txt
+	$(PIP) $$(grep '^torch==' constraints.txt)
+	$(PIP) --editable .
+	touch $@
+
+.venv/.dev: .venv/.core
+	$(PIP) --editable '.[dev]'
+	touch $@

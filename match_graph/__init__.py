@@ -1,0 +1,3 @@
+"""match-graph."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,147 @@
+"""Documents, metadata, words, labels and their hierarchy as pandas tables: no torch here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import pandas as pd
+
+from match_graph.errors import CorpusError, list_faults
+from match_graph.typing import RESERVED_TYPES, SPLITS
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A data set as tables, validated when it is made.
+
+    ``documents``: one row per document, columns ``id`` (unique, str), ``split`` (train, valid or
+    test) and, where there is raw text, ``text``. Documents are numbered by row, everything below
+    refers to them by that number.
+
+    ``instances[type]``: one row per instance of a type, column ``id`` (unique, str), for labels
+    optionally ``name``. The types are the metadata fields, ``word`` and ``label``.
+
+    ``edges[type]``: integer columns ``document`` and ``instance``, sorted by document, then in
+    the document's own order: its authors as listed, its words as written.
+
+    ``hierarchy``: columns ``child``, ``parent`` (label ids, str) and ``origin`` (file:line, for
+    messages). Nodes that no document carries may stand in it; `graph.LabelDAG` contracts them.
+
+    Raises:
+        CorpusError: With every fault of the tables, not only the first.
+    """
+
+    name: str
+    documents: pd.DataFrame
+    instances: dict[str, pd.DataFrame]
+    edges: dict[str, pd.DataFrame]
+    hierarchy: pd.DataFrame
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = _document_faults(self.documents)
+        if set(self.instances) != set(self.edges):
+            faults.append(
+                f"instances are given for {sorted(self.instances)}, edges for {sorted(self.edges)}."
+            )
+        for name in ("word", "label"):
+            if name not in self.instances:
+                faults.append(f"the type '{name}' is missing.")
+        for name in self.instances.keys() & self.edges.keys():
+            faults += _type_faults(
+                name, self.instances[name], self.edges[name], len(self.documents)
+            )
+        cycle = find_cycle(self.hierarchy)
+        if cycle is not None:
+            faults.append(cycle)
+        if faults:
+            raise CorpusError(list_faults(f"The corpus '{self.name}' must be consistent", faults))
+
+    @property
+    def fields(self) -> list[str]:
+        """The metadata fields, in the order in which they were given."""
+        return [name for name in self.instances if name not in RESERVED_TYPES]
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.documents)
+
+
+def check_field_names(fields: Sequence[str]) -> list[str]:
+    """The faults of a list of metadata field names; empty if they can be node types."""
+    faults = [f"the metadata field '{name}' is listed twice." for name in _repeated(fields)]
+    for name in fields:
+        if name in RESERVED_TYPES:
+            faults.append(f"a metadata field cannot be named '{name}': that node type is taken.")
+        elif not name.isidentifier() or "__" in name:
+            faults.append(
+                f"a metadata field must be named by letters, digits and single underscores, "
+                f"found '{name}'."
+            )
+    return faults
+
+
+def find_cycle(hierarchy: pd.DataFrame) -> str | None:
+    """One sentence that names a cycle of the label hierarchy, or None if it is acyclic.
+
+    Args:
+        hierarchy: Columns ``child``, ``parent`` and optionally ``origin``.
+    """
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edges_from(zip(hierarchy["child"], hierarchy["parent"], strict=True))
+    try:
+        edges = nx.find_cycle(graph)
+    except nx.NetworkXNoCycle:
+        return None
+    path = [edges[0][0], *(edge[1] for edge in edges)]
+    origin = ""
+    if "origin" in hierarchy:
+        last = (hierarchy["child"] == edges[-1][0]) & (hierarchy["parent"] == edges[-1][1])
+        origin = f" ({hierarchy.loc[last, 'origin'].iloc[0]})"
+    return (
+        f"the label hierarchy must be acyclic, but {' -> '.join(path)} is a cycle{origin}; "
+        f"remove one of these edges, or set data.hierarchy=ignore."
+    )
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    series = pd.Series(list(names), dtype=object)
+    return [str(name) for name in series[series.duplicated()].unique()]
+
+
+def _document_faults(documents: pd.DataFrame) -> list[str]:
+    missing = {"id", "split"} - set(documents.columns)
+    if missing:
+        return [f"the documents lack the columns {sorted(missing)}."]
+    faults = [f"the document '{name}' is given twice." for name in _repeated(documents["id"])]
+    unknown = set(documents["split"].unique()) - set(SPLITS)
+    if unknown:
+        faults.append(f"a split must be one of {SPLITS}, found {sorted(map(str, unknown))}.")
+    if not (documents["split"] == "train").any():
+        faults.append("the training split must hold a document, found none.")
+    return faults
+
+
+def _type_faults(
+    name: str, ids: pd.DataFrame, edges: pd.DataFrame, num_documents: int
+) -> list[str]:
+    if "id" not in ids or not {"document", "instance"} <= set(edges.columns):
+        return [f"the type '{name}' needs a column id, its edges need document and instance."]
+    faults = [f"the {name} '{value}' is given twice." for value in _repeated(ids["id"])]
+    for column, limit in (("document", num_documents), ("instance", len(ids))):
+        values = edges[column].to_numpy()
+        if len(values) and (values.min() < 0 or values.max() >= limit):
+            faults.append(
+                f"the {name} edges must name a {column} in [0, {limit}), "
+                f"found {values.min()} to {values.max()}."
+            )
+    if not edges["document"].is_monotonic_increasing:
+        faults.append(f"the {name} edges must be sorted by document.")
+    return faults
+
+
+def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """(child, parent, origin) triples as a table; of equal edges the first is kept."""
+    frame = pd.DataFrame(list(edges), columns=["child", "parent", "origin"], dtype=str)
+    return frame.drop_duplicates(["child", "parent"], ignore_index=True)

@@ -1,0 +1,232 @@
+"""A folder in the MATCH format, as the paper's release has it.
+
+Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the validation split) and
+``test.json`` with one JSON object a line, ``taxonomy.txt`` with a parent and its children a line,
+``meta_dict.json`` with the metadata fields; ``id2label.txt`` (id, tab, name) may stand beside them.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.errors import CorpusError
+from match_graph.typing import Split
+
+SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
+TAXONOMY, FIELDS, LABEL_NAMES = "taxonomy.txt", "meta_dict.json", "id2label.txt"
+_MAX_FAULTS = 100
+
+
+class MatchFolder(CorpusDataset):
+    """A folder in the MATCH format as a data set.
+
+    Args:
+        folder: Holds the five files. Nothing is written into it.
+        fields: Metadata fields to read; None takes those of ``meta_dict.json``.
+        tokenizer: "regex" for raw text, "whitespace" for text that is tokenised already.
+        hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label without a parent.
+        **kwargs: As for `CorpusDataset`.
+
+    Raises:
+        CorpusError: With every fault of the files, each with file:line.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        fields: Sequence[str] | None = None,
+        tokenizer: Tokenizer = "regex",
+        hierarchy: str = "use",
+        **kwargs: Any,
+    ) -> None:
+        self.folder = Path(folder)
+        self.fields = None if fields is None else tuple(fields)
+        self.tokenizer: Tokenizer = tokenizer
+        self.hierarchy_mode = hierarchy
+        if not self.folder.is_dir():
+            raise CorpusError(
+                f"A data set in the MATCH format must be a folder, but there is none at "
+                f"'{self.folder}'; check the path."
+            )
+        super().__init__(name=self.folder.resolve().name, **kwargs)
+
+    @property
+    def raw_dir(self) -> str:
+        return str(self.folder)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, LABEL_NAMES]
+        return [name for name in names if (self.folder / name).is_file()]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "fields": None if self.fields is None else list(self.fields),
+            "tokenizer": self.tokenizer,
+            "word_pattern": WORD_PATTERN,
+            "hierarchy": self.hierarchy_mode,
+        }
+
+    def read(self) -> Corpus:
+        return read_match_folder(self.folder, self.fields, self.tokenizer, self.hierarchy_mode)
+
+
+def read_match_folder(
+    folder: Path,
+    fields: Sequence[str] | None = None,
+    tokenizer: Tokenizer = "regex",
+    hierarchy: str = "use",
+) -> Corpus:
+    """Reads a folder in the MATCH format; arguments and errors as for `MatchFolder`."""
+    required = list(SPLIT_FILES.values())
+    required += [FIELDS] if fields is None else []
+    required += [TAXONOMY] if hierarchy == "use" else []
+    missing = [name for name in required if not (folder / name).is_file()]
+    if missing:
+        raise CorpusError(
+            f"The folder '{folder}' must be in the MATCH format, but it has no "
+            f"{' and no '.join(missing)}; add what is missing, or check the path."
+        )
+    builder = CorpusBuilder(
+        name=folder.resolve().name,
+        fields=_read_fields(folder / FIELDS) if fields is None else fields,
+        summary=f"The folder '{folder}' must be in the MATCH format",
+    )
+    names = [name for name in builder.fields if not builder.faults]
+    for split, file_name in SPLIT_FILES.items():
+        for place, record in read_json_lines(folder / file_name, builder):
+            if len(builder.faults) >= _MAX_FAULTS:
+                break
+            add_record(builder, record, split, names, tokenizer, place)
+    edges = _read_taxonomy(folder / TAXONOMY, builder) if hierarchy == "use" else []
+    label_names = {}
+    if (folder / LABEL_NAMES).is_file():
+        pairs = (line.split("\t", 1) for _, line in _read_lines(folder / LABEL_NAMES, builder))
+        label_names = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+    return builder.build(edges, label_names)
+
+
+def read_json_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, object) for each line that holds a JSON object; the others become faults."""
+    for place, line in _read_lines(path, builder):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            builder.fail(
+                f"{place}: a line must be one JSON object, but it breaks off or is malformed "
+                f"({error.msg}, column {error.colno}); mend or remove the line."
+            )
+            continue
+        if not isinstance(record, dict):
+            builder.fail(
+                f"{place}: a line must be one JSON object, found {describe(record)}; "
+                f"write one document a line."
+            )
+            continue
+        yield place, record
+
+
+def add_record(
+    builder: CorpusBuilder,
+    record: dict[str, Any],
+    split: Split,
+    fields: Sequence[str],
+    tokenizer: Tokenizer,
+    place: str,
+) -> None:
+    """Adds one JSON object as a document, or its faults."""
+    before = len(builder.faults)
+    document = record.get("paper")
+    if isinstance(document, int) and not isinstance(document, bool):
+        document = str(document)
+    if not isinstance(document, str) or not document:
+        builder.fail(f"{place}: 'paper' must be the document's id, found {describe(document)}.")
+    text = record.get("text")
+    if not isinstance(text, str):
+        builder.fail(f"{place}: 'text' must be a string, found {describe(text)}.")
+    labels = record.get("label")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        builder.fail(
+            f"{place}: 'label' must be a list of strings, found {describe(labels)}; "
+            f"write [] for a document without labels."
+        )
+    metadata = {}
+    for name in fields:
+        values = read_values(record.get(name))
+        if values is None:
+            builder.fail(
+                f"{place}: '{name}' must be a string or a list of strings, "
+                f"found {describe(record[name])}."
+            )
+        else:
+            metadata[name] = values
+    if len(builder.faults) == before:
+        assert isinstance(document, str)
+        assert isinstance(text, str)
+        assert isinstance(labels, list)
+        words = split_words(text, tokenizer)
+        kept = [label for label in labels if label]
+        builder.add(document, split, text, words, metadata, kept, place)
+
+
+def read_values(value: Any) -> list[str] | None:
+    """The instances of a metadata field: none if missing or empty; None if of the wrong type."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if any(isinstance(item, bool) or not isinstance(item, str | int) for item in values):
+        return None
+    return [str(item) for item in values if item != ""]
+
+
+def describe(value: Any) -> str:
+    """A found value for a message: its type, and itself where it is short."""
+    if value is None:
+        return "nothing"
+    kind = {str: "the string", list: "the list", dict: "the object", bool: "the truth value"}
+    shown = json.dumps(value, ensure_ascii=False)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return f"{kind.get(type(value), 'the number')} {shown}"
+
+
+def _read_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, str]]:
+    """(file:line, text) for each line that is not blank; other encodings than UTF-8 are faults."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            place = f"{path.name}:{number}"
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                builder.fail(
+                    f"{place}: the file must be UTF-8, but byte {error.start} of the line is "
+                    f"0x{line[error.start]:02x}; convert the file."
+                )
+                continue
+            if text.strip():
+                yield place, text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _read_fields(path: Path) -> list[str]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        fields = content["metadata"]
+    except (ValueError, KeyError, TypeError):
+        fields = None
+    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
+        raise CorpusError(
+            f'{path.name} must hold an object like {{"metadata": ["venue", "author"]}}, '
+            f"found something else in '{path}'; mend it, or name the fields (data.fields)."
+        )
+    return fields
+
+
+def _read_taxonomy(path: Path, builder: CorpusBuilder) -> list[tuple[str, str, str]]:
+    edges = []
+    for place, line in _read_lines(path, builder):
+        parent, *children = line.split()
+        edges += [(child, parent, place) for child in children]
+    return edges

@@ -1,0 +1,305 @@
+"""A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from match_graph.datasets.corpus import Corpus, hierarchy_frame
+from match_graph.datasets.dataset import CorpusDataset
+from match_graph.errors import ConfigError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+#: Above this size no raw text is written: the word sequence says the same.
+_MAX_TEXTS = 100_000
+_TOPIC_WORDS = 40  # words of a label's own
+
+
+class Synthetic(CorpusDataset):
+    """A seeded corpus that can be learned, and whose labels follow the hierarchy.
+
+    Topics are drawn by a power law and closed upwards over a label DAG with diamonds. Words come
+    from the topics and their ancestors or from a Zipfian background; venues, authors and
+    references come from the first topic. A few documents have no text, no venue, no author or no
+    label; one label stands outside the hierarchy, one hierarchy node is on no document, one
+    document has very many authors, and some instances are in training never or once.
+
+    Args:
+        num_documents: At least 200; split 8 : 1 : 1.
+        num_labels: Labels in the hierarchy, at least 10.
+        num_layers: Layers of the hierarchy, at least 2.
+        num_words: Size of the vocabulary that is drawn from.
+        words_per_document: Mean length of a text in words.
+        topic_share: Share of words that come from topics; the rest is background.
+        random_labels: Draws the labels independently of everything else, so that nothing but
+            a leak can predict them (for tests).
+        seed: Same seed, same corpus.
+        **kwargs: As for `CorpusDataset`.
+
+    Raises:
+        ConfigError: A size is too small.
+    """
+
+    def __init__(
+        self,
+        num_documents: int = 2000,
+        num_labels: int = 60,
+        num_layers: int = 4,
+        num_words: int = 5000,
+        words_per_document: float = 40.0,
+        topic_share: float = 0.35,
+        random_labels: bool = False,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        if num_documents < 200 or num_labels < 10 or num_layers < 2 or num_words < 100:
+            raise ConfigError(
+                f"A synthetic corpus needs num_documents >= 200, num_labels >= 10, num_layers >= 2 "
+                f"and num_words >= 100, found {num_documents}, {num_labels}, {num_layers} and "
+                f"{num_words}; ask for more."
+            )
+        self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
+        self.num_words, self.words_per_document = num_words, words_per_document
+        self.topic_share, self.random_labels, self.seed = topic_share, random_labels, seed
+        super().__init__(name="synthetic", **kwargs)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return []
+
+    @property
+    def options(self) -> dict[str, Any]:
+        names = ["num_documents", "num_topics", "num_layers", "num_words", "words_per_document"]
+        names += ["topic_share", "random_labels", "seed"]
+        return {name: getattr(self, name) for name in names}
+
+    def read(self) -> Corpus:
+        rng = np.random.default_rng(self.seed)
+        child, parent, layer = draw_hierarchy(rng, self.num_topics, self.num_layers)
+        closure = close_upwards(child, parent, self.num_topics)
+        topics = _draw_topics(rng, self.num_documents, layer)  # [D, 2]; -1 where none
+        gold = _close_labels(topics, closure)
+        shown = gold
+        if self.random_labels:
+            shuffled = rng.permutation(self.num_documents)
+            shown = _take_lists(gold, shuffled, self.num_documents)
+        outside = np.flatnonzero(rng.random(self.num_documents) < 0.03)
+        labelled = np.flatnonzero(rng.random(self.num_documents) >= 0.005)
+        label_edges = _edges(*_append(_keep_rows(shown, labelled), outside, self.num_topics))
+
+        primary = topics[:, 0]
+        num_venues = max(8, self.num_topics // 4)
+        num_authors = max(40, self.num_documents // 2)
+        edges = {
+            "venue": _draw_venues(rng, primary, closure, num_venues),
+            "author": _draw_authors(rng, primary, self.num_topics, num_authors),
+            "reference": _draw_references(rng, primary),
+            "word": self._draw_words(rng, gold),
+            "label": label_edges,
+        }
+        prefixes = {
+            "venue": "venue",
+            "author": "autor_ü",
+            "reference": "",
+            "word": "w",
+            "label": "l",
+        }
+        instances, compact = {}, {}
+        for name, table in edges.items():
+            instances[name], compact[name] = _compact(table, prefixes[name])
+        return Corpus(
+            name=self.name,
+            documents=self._documents(rng, instances["word"], compact["word"]),
+            instances=instances,
+            edges=compact,
+            hierarchy=_hierarchy(child, parent),
+        )
+
+    def _draw_words(self, rng: np.random.Generator, gold: tuple[Array, Array]) -> pd.DataFrame:
+        num_documents = self.num_documents
+        length = rng.poisson(rng.gamma(4.0, self.words_per_document / 4.0, num_documents))
+        length[rng.random(num_documents) < 0.01] = 0
+        document = np.repeat(np.arange(num_documents, dtype=np.int32), length)
+        # background: P(rank) ~ 1 / rank, by the inverse of the continuous distribution
+        word = np.exp(rng.random(len(document)) * np.log(self.num_words)).astype(np.int64) - 1
+        ptr, labels = _pack(*gold, num_documents)
+        count = np.diff(ptr)[document]
+        topical = np.flatnonzero((rng.random(len(document)) < self.topic_share) & (count > 0))
+        pick = (rng.random(len(topical)) * count[topical]).astype(np.int64)
+        label = labels[ptr[document[topical]] + pick]
+        rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
+        word[topical] = (label * 7919 + rank * 104729) % self.num_words
+        return pd.DataFrame({"document": document, "instance": word})
+
+    def _documents(
+        self, rng: np.random.Generator, words: pd.DataFrame, edges: pd.DataFrame
+    ) -> pd.DataFrame:
+        split = np.full(self.num_documents, "train", dtype=object)
+        order = rng.permutation(self.num_documents)
+        split[order[: self.num_documents // 10]] = "valid"
+        split[order[-(self.num_documents // 10) :]] = "test"
+        ids = [f"d{number}" for number in range(self.num_documents)]
+        documents = pd.DataFrame({"id": ids, "split": split}, dtype=str)
+        if self.num_documents <= _MAX_TEXTS:
+            names = words["id"].to_numpy(dtype=object)[edges["instance"]]
+            bounds = np.searchsorted(edges["document"], np.arange(1, self.num_documents))
+            texts = [" ".join(part) for part in np.split(names, bounds)]
+            documents["text"] = pd.Series(texts, dtype=str)
+        return documents
+
+
+def draw_hierarchy(
+    rng: np.random.Generator, num_labels: int, num_layers: int
+) -> tuple[Array, Array, Array]:
+    """A label DAG with diamonds: child [E], parent [E], layer [L]; parents one layer above."""
+    growth = num_labels ** (1 / num_layers) if num_layers > 1 else num_labels
+    sizes = np.maximum(1, growth ** np.arange(1, num_layers + 1)).astype(int)
+    sizes = np.maximum(1, sizes * num_labels // sizes.sum())
+    sizes[-1] += num_labels - sizes.sum()
+    layer = np.repeat(np.arange(num_layers), sizes)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    label = np.arange(start[1], num_labels)
+    above = layer[label] - 1
+    parent = start[above] + (rng.random(len(label)) * sizes[above]).astype(int)
+    parent[: sizes[1]] = start[0] + np.arange(sizes[1]) % sizes[0]
+    other = start[above] + (parent - start[above] + 1) % sizes[above]
+    second = (rng.random(len(label)) < 0.15) & (other != parent)
+    return (
+        np.concatenate([label, label[second]]),
+        np.concatenate([parent, other[second]]),
+        layer,
+    )
+
+
+def close_upwards(child: Array, parent: Array, num_labels: int) -> Array:
+    """Each label and its ancestors, ascending, padded with -1, [L, longest].
+
+    Args:
+        child: [E], sorted so that a parent's own edges come before its children's.
+        parent: [E].
+        num_labels: L.
+    """
+    above: list[set[int]] = [{label} for label in range(num_labels)]
+    for lower, upper in sorted(zip(child.tolist(), parent.tolist(), strict=True)):
+        above[lower] |= above[upper]
+    closure = np.full((num_labels, max(map(len, above))), -1)
+    for label, members in enumerate(above):
+        closure[label, : len(members)] = sorted(members)
+    return closure
+
+
+def _draw_topics(rng: np.random.Generator, num_documents: int, layer: Array) -> Array:
+    """One or two labels below the roots per document, by a power law, [D, 2]; -1 where none."""
+    candidates = rng.permutation(np.flatnonzero(layer > 0))
+    weight = 1 / np.arange(1, len(candidates) + 1) ** 0.6
+    topics = rng.choice(candidates, (num_documents, 2), p=weight / weight.sum())
+    topics[rng.random(num_documents) < 0.4, 1] = -1
+    # every label below the roots is on some document, so that small corpora have them all
+    number = min(len(candidates), num_documents)
+    topics[:number, 0] = candidates[:number]
+    return topics
+
+
+def _close_labels(topics: Array, closure: Array) -> tuple[Array, Array]:
+    """(document, label) of the topics and all their ancestors, sorted, without repetition."""
+    document, column = np.nonzero(topics >= 0)
+    closed = closure[topics[document, column]]  # [topics, longest]
+    row, place = np.nonzero(closed >= 0)
+    pairs = np.unique(np.stack([document[row], closed[row, place]], axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _draw_venues(
+    rng: np.random.Generator, primary: Array, closure: Array, num_venues: int
+) -> pd.DataFrame:
+    """Venues belong to the first topic's root; some documents have none or another's."""
+    root = closure[primary, 0]
+    venue = (root * 3 + (rng.random(len(primary)) * 3).astype(int)) % num_venues
+    stray = rng.random(len(primary)) < 0.15
+    venue[stray] = rng.integers(0, num_venues, stray.sum())
+    document = np.flatnonzero(rng.random(len(primary)) >= 0.02)
+    return pd.DataFrame({"document": document, "instance": venue[document]})
+
+
+def _draw_authors(
+    rng: np.random.Generator, primary: Array, num_topics: int, num_authors: int
+) -> pd.DataFrame:
+    """Authors write on one topic, by a power law; the first document has very many."""
+    count = rng.poisson(2.5, len(primary))
+    count[0] = num_authors // 2
+    document = np.repeat(np.arange(len(primary)), count)
+    per_topic = max(2, num_authors // num_topics)
+    rank = (per_topic * rng.random(len(document)) ** 2).astype(int)
+    author = primary[document] * per_topic + rank
+    stray = rng.random(len(document)) < 0.25
+    stray |= document == 0
+    author[stray] = rng.integers(0, num_topics * per_topic, stray.sum())
+    return _distinct(document, author)
+
+
+def _draw_references(rng: np.random.Generator, primary: Array) -> pd.DataFrame:
+    """Half of the references are documents of the same first topic, half are unknown outside."""
+    num_documents = len(primary)
+    document = np.repeat(np.arange(num_documents), rng.poisson(3.0, num_documents))
+    by_topic = np.argsort(primary, kind="stable")
+    first = np.searchsorted(primary[by_topic], primary, side="left")[document]
+    size = np.searchsorted(primary[by_topic], primary, side="right")[document] - first
+    inside = by_topic[first + (rng.random(len(document)) * size).astype(int)]
+    outside = num_documents + rng.integers(0, 2 * num_documents, len(document))
+    return _distinct(document, np.where(rng.random(len(document)) < 0.5, inside, outside))
+
+
+def _distinct(document: Array, instance: Array) -> pd.DataFrame:
+    return pd.DataFrame({"document": document, "instance": instance}).drop_duplicates(
+        ignore_index=True
+    )
+
+
+def _edges(document: Array, instance: Array) -> pd.DataFrame:
+    return pd.DataFrame({"document": document, "instance": instance})
+
+
+def _pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Array]:
+    return np.searchsorted(document, np.arange(num_documents + 1)), values
+
+
+def _take_lists(
+    pairs: tuple[Array, Array], order: Array, num_documents: int
+) -> tuple[Array, Array]:
+    """Gives document i the list of document order[i]."""
+    place = np.empty(num_documents, dtype=np.int64)
+    place[order] = np.arange(num_documents)
+    moved = place[pairs[0]]
+    by_document = np.argsort(moved, kind="stable")
+    return moved[by_document], pairs[1][by_document]
+
+
+def _keep_rows(pairs: tuple[Array, Array], documents: Array) -> tuple[Array, Array]:
+    kept = np.isin(pairs[0], documents)
+    return pairs[0][kept], pairs[1][kept]
+
+
+def _append(pairs: tuple[Array, Array], documents: Array, label: int) -> tuple[Array, Array]:
+    """Adds one label to some documents, keeping the order by document."""
+    document = np.concatenate([pairs[0], documents])
+    order = np.argsort(document, kind="stable")
+    return document[order], np.concatenate([pairs[1], np.full(len(documents), label)])[order]
+
+
+def _compact(edges: pd.DataFrame, prefix: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Numbers the instances that occur by first appearance, and names them."""
+    codes, values = pd.factorize(edges["instance"])
+    ids = [f"{prefix}{value}" if prefix else f"d{value}" for value in values]
+    compact = pd.DataFrame(
+        {"document": edges["document"].astype(np.int32), "instance": codes.astype(np.int32)}
+    )
+    return pd.DataFrame({"id": pd.Series(ids, dtype=str)}), compact
+
+
+def _hierarchy(child: Array, parent: Array) -> pd.DataFrame:
+    """The DAG by names, with one node that no document carries between two layers."""
+    edges = [(f"l{c}", f"l{p}", "synthetic") for c, p in zip(child, parent, strict=True)]
+    first = edges.pop(0)
+    edges += [(first[0], "unused", "synthetic"), ("unused", first[1], "synthetic")]
+    return hierarchy_frame(edges)

@@ -1,0 +1,23 @@
+"""`Corpus` -> `HeteroData`, token space, targets, label DAG; ego-networks sampled from them."""
+
+from match_graph.graph.build import BuiltGraph, build_graph
+from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
+from match_graph.graph.sampler import EgoDraw, EgoSampler
+from match_graph.graph.statistics import describe_graph
+from match_graph.graph.targets import Targets
+from match_graph.graph.tokens import TokenSpace
+
+__all__ = [
+    "BuiltGraph",
+    "EgoBatch",
+    "EgoDraw",
+    "EgoLoader",
+    "EgoSampler",
+    "LabelDAG",
+    "LengthBucketSampler",
+    "Targets",
+    "TokenSpace",
+    "build_graph",
+    "describe_graph",
+]

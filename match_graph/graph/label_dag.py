@@ -1,0 +1,149 @@
+"""The label hierarchy as an edge index: contraction, depth, ancestors, P(parent | child)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.datasets.corpus import find_cycle
+from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index
+from match_graph.graph.targets import Targets
+from match_graph.typing import IS_A, LABEL
+
+
+@dataclass(frozen=True)
+class LabelDAG:
+    """ "child is_a parent" over the labels of a graph.
+
+    Args:
+        edge_index: Row 0 child, row 1 parent, [2, E], int64; acyclic.
+        num_labels: L; labels outside the hierarchy have no edge.
+
+    Raises:
+        GraphError: The shape or a label is wrong, or the edges have a cycle.
+    """
+
+    edge_index: Tensor
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        check_label_edges(self.edge_index, self.num_labels)
+        child, parent = self.edge_index.tolist()
+        cycle = find_cycle(pd.DataFrame({"child": child, "parent": parent}).astype(str))
+        if cycle is not None:
+            raise GraphError(f"{cycle[0].upper()}{cycle[1:]}")
+
+    @classmethod
+    def from_data(cls, data: HeteroData) -> "LabelDAG":
+        """The hierarchy of a built graph."""
+        edge_index = torch.empty(2, 0, dtype=torch.int64)
+        if IS_A in data.edge_types:
+            edge_index = data[IS_A].edge_index.to(torch.int64)
+        return cls(edge_index, int(data[LABEL].num_nodes))
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+    @cached_property
+    def depth(self) -> Tensor:
+        """Edges on the longest path to a root, [L], int64; 0 for roots and labels outside."""
+        graph: nx.DiGraph[int] = nx.DiGraph(
+            list(zip(*self.edge_index.flip(0).tolist(), strict=True))
+        )
+        depth = torch.zeros(self.num_labels, dtype=torch.int64)
+        for layer, labels in enumerate(nx.topological_generations(graph)):
+            depth[list(labels)] = layer
+        return depth
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the hierarchy; 0 where there is no edge."""
+        return int(self.depth.max()) + 1 if self.num_edges else 0
+
+    @cached_property
+    def closure(self) -> sp.csr_array:
+        """Entry (label, ancestor) is true for every proper ancestor, [L, L], sparse."""
+        child, parent = self.edge_index.numpy()
+        shape = (self.num_labels, self.num_labels)
+        step = sp.csr_array((np.ones(len(child), dtype=bool), (child, parent)), shape=shape)
+        closure = step
+        for _ in range(int(self.depth.max()) if self.num_labels else 0):
+            closure = (closure + closure @ step).astype(bool)
+        closure.sort_indices()
+        return closure
+
+    def ancestors(self) -> tuple[Tensor, Tensor]:
+        """Proper ancestors per label: offsets [L + 1] and labels, int64."""
+        closure = self.closure
+        return torch.from_numpy(closure.indptr).long(), torch.from_numpy(closure.indices).long()
+
+    def parent_given_child(self, targets: Targets, documents: Tensor) -> Tensor:
+        """P(parent | child): of the documents with the child, the share with the parent too.
+
+        Args:
+            targets: Gold labels.
+            documents: Which documents count (the training split), [B], int64.
+
+        Returns:
+            [E], float64; NaN where no document carries the child.
+        """
+        ptr, index = targets.select(documents)
+        rows, labels = row_index(ptr).numpy(), index.numpy()
+        shape = (len(documents), self.num_labels)
+        gold = sp.csc_array((np.ones(len(labels), np.float64), (rows, labels)), shape=shape)
+        child, parent = self.edge_index.numpy()
+        both = np.asarray(gold[:, child].multiply(gold[:, parent]).sum(axis=0)).ravel()
+        single = np.asarray(gold.sum(axis=0)).ravel()[child]
+        with np.errstate(invalid="ignore"):
+            return torch.from_numpy(both / single)
+
+
+def check_label_edges(edge_index: Tensor, num_labels: int) -> None:
+    """Checks "child is_a parent" edges.
+
+    Raises:
+        GraphError: edge_index is not [2, E] int64, or names a label outside [0, L).
+    """
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.int64:
+        raise GraphError(
+            f"label_edge_index must be [2, E] int64 (row 0 child, row 1 parent), "
+            f"found {list(edge_index.shape)} {edge_index.dtype}."
+        )
+    if edge_index.numel() and (edge_index.min() < 0 or edge_index.max() >= num_labels):
+        raise GraphError(
+            f"label_edge_index must name labels in [0, {num_labels}), "
+            f"found {int(edge_index.min())} to {int(edge_index.max())}."
+        )
+
+
+def contract_hierarchy(
+    hierarchy: pd.DataFrame, labels: Sequence[str]
+) -> tuple[list[tuple[str, str]], int]:
+    """Leaves out nodes that no document carries; children join the nearest kept ancestors.
+
+    Args:
+        hierarchy: Columns ``child`` and ``parent``; acyclic.
+        labels: The labels to keep.
+
+    Returns:
+        (child, parent) pairs without repetition, and how many nodes were left out.
+    """
+    kept = set(labels)
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edges_from(zip(hierarchy["parent"], hierarchy["child"], strict=True))
+    above: dict[str, dict[str, None]] = {}  # nearest kept ancestors, in order
+    for node in nx.topological_sort(graph):
+        above[node] = {}
+        for parent in graph.predecessors(node):
+            above[node].update({parent: None} if parent in kept else above[parent])
+    edges = [(child, parent) for child in above if child in kept for parent in above[child]]
+    return edges, len(above.keys() - kept)

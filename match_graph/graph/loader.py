@@ -1,0 +1,180 @@
+"""Batches of ego-networks: token sets for encoders, in PyG's loader."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+from torch_geometric.data import HeteroData
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import HeteroSamplerOutput
+
+from match_graph.graph.sampler import EgoDraw, EgoSampler
+from match_graph.graph.targets import Targets
+from match_graph.graph.tokens import TokenSpace
+
+
+@dataclass(frozen=True)
+class EgoBatch:
+    """Token sets of B documents, packed: per document first metadata, then words.
+
+    Args:
+        document: The documents, [B], int64.
+        token_id: Ids in the token space, [N], int64.
+        field: Number of the token's type in the token space, [N], int64.
+        position: Place in the text for words, 0 for metadata (they are a set), [N], int64.
+        ptr: Offsets per document, [B + 1], int64.
+        label_ptr: Offsets of the gold labels, [B + 1], int64; None without targets.
+        label_index: Gold labels, packed, int64; None without targets.
+        graph: The sampled subgraph, for encoders that need one.
+        text: The raw texts, for encoders that need them.
+    """
+
+    document: Tensor
+    token_id: Tensor
+    field: Tensor
+    position: Tensor
+    ptr: Tensor
+    label_ptr: Tensor | None = None
+    label_index: Tensor | None = None
+    graph: HeteroData | None = None
+    text: list[str] | None = None
+
+    @property
+    def num_documents(self) -> int:
+        return self.document.numel()
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "EgoBatch":
+        """The batch with every tensor, and the graph, on a device."""
+        moved = {
+            item.name: getattr(self, item.name).to(device, non_blocking=non_blocking)
+            for item in fields(self)
+            if isinstance(getattr(self, item.name), Tensor | HeteroData)
+        }
+        return replace(self, **moved)
+
+
+class EgoLoader(NodeLoader):
+    """A `NodeLoader` whose batches are `EgoBatch`.
+
+    Args:
+        data: A built graph.
+        node_sampler: Draws the neighbours.
+        token_space: Gives token ids; types that it lacks are left out of the token sets.
+        input_nodes: The documents, [num_documents], int64.
+        targets: Adds gold labels, for loss and metrics.
+        with_graph: Adds the sampled subgraph, without any label node.
+        texts: Raw texts by document, to be added.
+        **kwargs: As for `torch.utils.data.DataLoader`.
+    """
+
+    def __init__(
+        self,
+        data: HeteroData,
+        node_sampler: EgoSampler,
+        token_space: TokenSpace,
+        input_nodes: Tensor,
+        targets: Targets | None = None,
+        with_graph: bool = False,
+        texts: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.token_space, self.targets = token_space, targets
+        self.with_graph, self.texts = with_graph, texts
+        seeds = (node_sampler.seed_type, input_nodes)
+        super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
+
+    def collate_fn(self, index: Tensor | list[int]) -> Any:
+        """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
+        inputs = self.input_data[torch.as_tensor(index)]
+        if self.with_graph:
+            return self.filter_fn(self.node_sampler.sample_from_nodes(inputs))
+        return self._make_batch(self.node_sampler.draw(inputs.node))
+
+    def filter_fn(self, out: HeteroSamplerOutput | EgoBatch) -> EgoBatch:
+        """The batch of a sampler's output; PyG calls it on what `collate_fn` gave."""
+        if isinstance(out, EgoBatch):
+            return out
+        draw = out.metadata[2]
+        graph = super().filter_fn(out)
+        for node_type in [name for name in graph.node_types if name not in out.node]:
+            del graph[node_type]  # labels above all
+        for kind in [kind for kind in graph.edge_types if kind not in out.row]:
+            del graph[kind]
+        return replace(self._make_batch(draw), graph=graph)
+
+    def _make_batch(self, draw: EgoDraw) -> EgoBatch:
+        batch = make_batch(draw, self.token_space, self.targets)
+        if self.texts is None:
+            return batch
+        return replace(batch, text=[self.texts[document] for document in draw.seed.tolist()])
+
+
+def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None) -> EgoBatch:
+    """The token sets of a draw, with gold labels where targets are given."""
+    token_id = torch.zeros_like(draw.node)
+    field = torch.zeros_like(draw.node)
+    position = draw.position
+    known = torch.zeros_like(draw.node, dtype=torch.bool)
+    for number, kind in enumerate(draw.edge_types):
+        if kind[2] not in space.types:
+            continue
+        mask = draw.kind == number
+        token_id[mask] = space.encode(kind[2], draw.node[mask])
+        field[mask] = space.field_index(kind[2])
+        known |= mask
+    ptr = draw.ptr
+    if not bool(known.all()):
+        token_id, field, position = token_id[known], field[known], position[known]
+        ptr = torch.cat([ptr.new_zeros(1), known.cumsum(0)])[ptr]
+    label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
+    return EgoBatch(draw.seed, token_id, field, position, ptr, label_ptr, label_index)
+
+
+class LengthBucketSampler(Sampler[list[int]]):
+    """Batches of items of similar length, in an order that depends on (seed, epoch) alone.
+
+    Items are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, cut into
+    batches, and the batches shuffled: padding stays small and batches stay random.
+
+    Args:
+        lengths: Of the items, [num_items].
+        batch_size: Items per batch; the last of a pool may be smaller.
+        shuffle: Otherwise all items are one pool and keep their order within equal length.
+        seed: Of the shuffling.
+        pool: Batches per pool.
+    """
+
+    def __init__(
+        self, lengths: Tensor, batch_size: int, shuffle: bool, seed: int = 0, pool: int = 20
+    ) -> None:
+        self.lengths, self.batch_size = lengths, batch_size
+        self.shuffle, self.seed, self.pool = shuffle, seed, pool
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next iteration."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return math.ceil(self.lengths.numel() / self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        num_items = self.lengths.numel()
+        if not self.shuffle:
+            order = torch.argsort(self.lengths, stable=True)
+            yield from (part.tolist() for part in order.split(self.batch_size))
+            return
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(num_items, generator=generator)
+        pool_of = torch.arange(num_items) // (self.pool * self.batch_size)
+        longest = int(self.lengths.max()) + 1 if num_items else 1
+        key = pool_of * longest + self.lengths[order]
+        batches = order[torch.argsort(key, stable=True)].split(self.batch_size)
+        yield from (
+            batches[number].tolist()
+            for number in torch.randperm(len(batches), generator=generator).tolist()
+        )

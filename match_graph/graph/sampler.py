@@ -1,0 +1,238 @@
+"""Ego-networks: the neighbours of documents, drawn within budgets, as a PyG sampler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import make_ptr, ragged_arange, row_index, sorted_row_ptr
+from match_graph.typing import DOCUMENT, LABEL, EdgeType
+
+
+@dataclass(frozen=True)
+class EgoDraw:
+    """Packed neighbours of B seeds; per seed first the metadata by type, then the words.
+
+    Args:
+        seed: The seeds, [B], int64.
+        edge_types: The drawn edge types, in the order of the packing.
+        node: Index of each neighbour within its type, [N], int64.
+        kind: Number of its edge type in ``edge_types``, [N], int64.
+                edge: Its edge in CSR order, [N], int64.
+        ptr: Offsets per seed, [B + 1], int64.
+    """
+
+    seed: Tensor
+    edge_types: tuple[EdgeType, ...]
+    node: Tensor
+    kind: Tensor
+    position: Tensor
+    edge: Tensor
+    ptr: Tensor
+
+
+class EgoSampler(BaseSampler):
+    """Draws the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
+
+    Edges whose type holds ``position`` are sequences: their first ``max_words`` are taken. All
+    others are metadata: ``max_metadata`` per seed, shared evenly between the types (what one type
+    does not use goes to the others). Where a type has more than its share, the draw is systematic
+    sampling: every edge is drawn with the same probability, none twice, in the seed's order. The
+    release cuts metadata and words together at 500 tokens, so that one long author list can push
+    out the whole text.
+
+    No edge that touches a ``label`` node is ever drawn, nor any edge between seeds.
+
+    Args:
+        data: A graph whose edges point away from the seeds; plain PyPI packages are enough.
+        max_metadata: Budget of metadata neighbours per seed.
+        max_words: Budget of sequence neighbours per seed.
+        random: Whether to draw anew every time; otherwise a type's first edges are taken.
+        seed: Of the random draws; `set_epoch` changes it.
+        seed_type: The node type of the seeds.
+        edge_types: Which edge types to draw; None takes all from ``seed_type`` that do not touch
+            labels or seeds, sequences last.
+
+    Raises:
+        GraphError: A budget is negative, or an edge type is unknown, does not start at the seeds
+            or leads to labels.
+    """
+
+    def __init__(
+        self,
+        data: HeteroData,
+        max_metadata: int = 64,
+        max_words: int = 500,
+        random: bool = False,
+        seed: int = 0,
+        seed_type: str = DOCUMENT,
+        edge_types: Sequence[EdgeType] | None = None,
+    ) -> None:
+        if max_metadata < 0 or max_words < 0:
+            raise GraphError(
+                f"max_metadata and max_words must be at least 0, found {max_metadata} and "
+                f"{max_words}."
+            )
+        self.max_metadata, self.max_words = max_metadata, max_words
+        self.random, self.seed, self.seed_type = random, seed, seed_type
+        self.generator = torch.Generator()
+        self.set_epoch(0)
+        if edge_types is None:
+            edge_types = [
+                kind
+                for kind in data.edge_types
+                if kind[0] == seed_type and kind[2] not in (LABEL, seed_type)
+            ]
+        _check_edge_types(data, edge_types, seed_type)
+        sets = tuple(kind for kind in edge_types if "position" not in data[kind])
+        sequences = tuple(kind for kind in edge_types if "position" in data[kind])
+        self.edge_types = sets + sequences
+        self.num_sets = len(sets)
+        self._ptr: list[Tensor] = []
+        self._col: list[Tensor] = []
+        self._permutation: dict[EdgeType, Tensor | None] = {}
+        for kind in self.edge_types:
+            row, col = data[kind].edge_index
+            permutation = None
+            if row.numel() and bool((row[1:] < row[:-1]).any()):
+                permutation = torch.argsort(row, stable=True)
+                row, col = row[permutation], col[permutation]
+            self._permutation[kind] = permutation
+            self._ptr.append(sorted_row_ptr(row, int(data[seed_type].num_nodes)))
+            self._col.append(col)
+
+    @property
+    def edge_permutation(self) -> dict[EdgeType, Tensor | None]:
+        """Per edge type, the place in ``edge_index`` of every CSR edge; None where the same."""
+        return self._permutation
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the random draws depend on (seed, epoch) alone."""
+        self.generator.manual_seed(self.seed * 1_000_003 + epoch)
+
+    def lengths(self, seed: Tensor) -> Tensor:
+        """How many neighbours a draw of each seed holds, [B], int64."""
+        return self._shares(self._degrees(seed)).sum(dim=1)
+
+    def draw(self, seed: Tensor) -> EgoDraw:
+        """The neighbours of seeds [B], int64."""
+        degree = self._degrees(seed)  # [B, num_edge_types]
+        take = self._shares(degree)
+        slot_ptr = make_ptr(take.reshape(-1))
+        start = slot_ptr[:-1].view_as(take)
+        total = int(slot_ptr[-1])
+        node, kind, position, edge = (torch.empty(total, dtype=torch.int64) for _ in range(4))
+        for number, (ptr, col) in enumerate(zip(self._ptr, self._col, strict=True)):
+            count = take[:, number]
+            place = ragged_arange(start[:, number], count)  # [draws of this type]
+            rank = place - torch.repeat_interleave(start[:, number], count)
+            offset = rank
+            if self.random and number < self.num_sets:
+                offset = self._systematic(rank, degree[:, number], count)
+            chosen = torch.repeat_interleave(ptr[seed], count) + offset
+            node[place] = col[chosen].to(torch.int64)
+            kind[place], edge[place] = number, chosen
+            position[place] = offset if number >= self.num_sets else 0
+        ptr = slot_ptr[:: max(len(self.edge_types), 1)].contiguous()
+        if not self.edge_types:
+            ptr = torch.zeros(seed.numel() + 1, dtype=torch.int64)
+        return EgoDraw(seed, self.edge_types, node, kind, position, edge, ptr)
+
+    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
+        """PyG's form of `draw`: distinct nodes per type, edges re-indexed to them."""
+        draw = self.draw(index.node)
+        row = row_index(draw.ptr)
+        num_nodes = {self.seed_type: [draw.seed.numel(), 0]}
+        num_edges: dict[EdgeType, list[int]] = {}
+        output = HeteroSamplerOutput(
+            node={self.seed_type: draw.seed},
+            row={},
+            col={},
+            edge={},
+            num_sampled_nodes=num_nodes,
+            num_sampled_edges=num_edges,
+            metadata=(index.input_id, index.time, draw),
+        )
+        drawn: dict[str, list[tuple[EdgeType, Tensor]]] = {}
+        for number, kind in enumerate(draw.edge_types):
+            mask = draw.kind == number
+            output.row[kind], output.edge[kind] = row[mask], draw.edge[mask]
+            num_edges[kind] = [int(mask.sum())]
+            drawn.setdefault(kind[2], []).append((kind, draw.node[mask]))
+        for node_type, parts in drawn.items():  # a type may be reached by several edge types
+            node, inverse = torch.unique(
+                torch.cat([part for _, part in parts]), return_inverse=True
+            )
+            output.node[node_type] = node
+            num_nodes[node_type] = [0, node.numel()]
+            sizes = [part.numel() for _, part in parts]
+            columns = zip(parts, inverse.split(sizes), strict=True)
+            output.col.update({kind: col for (kind, _), col in columns})
+        return output
+
+    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
+        """Not offered: ego-networks belong to nodes.
+
+        Raises:
+            GraphError: Always.
+        """
+        raise GraphError("EgoSampler draws around nodes, found a call for edges; use NodeLoader.")
+
+    def _degrees(self, seed: Tensor) -> Tensor:
+        if not self._ptr:
+            return torch.zeros(seed.numel(), 0, dtype=torch.int64)
+        return torch.stack([ptr[seed + 1] - ptr[seed] for ptr in self._ptr], dim=1)
+
+    def _shares(self, degree: Tensor) -> Tensor:
+        """How many edges of each type to draw, [B, num_edge_types], within the budgets."""
+        return torch.cat(
+            [
+                share_budget(degree[:, : self.num_sets], self.max_metadata),
+                share_budget(degree[:, self.num_sets :], self.max_words),
+            ],
+            dim=1,
+        )
+
+    def _systematic(self, rank: Tensor, degree: Tensor, count: Tensor) -> Tensor:
+        """floor((rank + u) * degree / count), u uniform in [0, 1) per seed; [draws], int64."""
+        shift = torch.rand(count.numel(), generator=self.generator, dtype=torch.float64)
+        step = degree.to(torch.float64) / count.clamp(min=1)
+        offset = (rank + torch.repeat_interleave(shift, count)) * torch.repeat_interleave(
+            step, count
+        )
+        last = torch.repeat_interleave(degree, count) - 1
+        return torch.minimum(offset.to(torch.int64), last)
+
+
+def share_budget(count: Tensor, budget: int) -> Tensor:
+    """Splits a budget evenly over what each type has; unused shares go to the other types.
+
+    Args:
+        count: Available per type, [B, num_types], int64.
+        budget: Upper bound of each row's sum.
+
+    Returns:
+        [B, num_types], int64, at most ``count``; rows sum to min(budget, row sum of ``count``).
+    """
+    num_types = count.size(1)
+    ascending, order = torch.sort(count, dim=1, stable=True)
+    remaining = torch.full((count.size(0),), budget, dtype=torch.int64)
+    take = torch.empty_like(ascending)
+    for column in range(num_types):  # the smallest first: what it leaves goes to the larger ones
+        take[:, column] = torch.minimum(ascending[:, column], remaining // (num_types - column))
+        remaining -= take[:, column]
+    return torch.empty_like(take).scatter_(1, order, take)
+
+
+def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_type: str) -> None:
+    for kind in edge_types:
+        if kind not in data.edge_types or kind[0] != seed_type or kind[2] == LABEL:
+            raise GraphError(
+                f"EgoSampler draws edges that start at '{seed_type}' and do not lead to labels, "
+                f"found {kind}; choose from {[k for k in data.edge_types if k[0] == seed_type]}."
+            )

@@ -1,0 +1,36 @@
+"""The gold labels of all splits, beside the graph: no encoder ever sees them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from match_graph.graph.csr import select_rows
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Gold labels per document, packed.
+
+    Args:
+        ptr: Offsets per document, [D + 1], int64.
+        index: Labels of each document, ascending, [sum of labels], int32.
+        num_labels: L.
+    """
+
+    ptr: Tensor
+    index: Tensor
+    num_labels: int
+
+    def select(self, documents: Tensor) -> tuple[Tensor, Tensor]:
+        """Offsets [B + 1] and labels, both int64, of some documents [B]."""
+        ptr, index = select_rows(self.ptr, self.index, documents)
+        return ptr, index.to(torch.int64)
+
+    def count(self, documents: Tensor) -> Tensor:
+        """How many of these documents carry each label, [L], int64."""
+        return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
+
+    def to_dict(self) -> dict[str, Tensor | int]:
+        """What `Targets(**...)` takes."""
+        return {"ptr": self.ptr, "index": self.index, "num_labels": self.num_labels}

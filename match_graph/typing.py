@@ -1,0 +1,28 @@
+"""Names of node and edge types, and the dimensions used in shapes.
+
+Dimensions: B documents of a batch, N packed tokens, C channels, L labels, E label edges, K ranks.
+Ragged lists are packed: entry i of a list with ``ptr`` [B + 1] lies at ``ptr[i]:ptr[i + 1]``.
+"""
+
+from typing import Literal, TypeAlias
+
+Split: TypeAlias = Literal["train", "valid", "test"]
+EdgeType: TypeAlias = tuple[str, str, str]
+
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+MASKS: dict[Split, str] = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+
+DOCUMENT = "document"
+WORD = "word"
+LABEL = "label"
+RESERVED_TYPES = (DOCUMENT, WORD, LABEL)
+
+CONTAINS: EdgeType = (DOCUMENT, "contains", WORD)
+CITES: EdgeType = (DOCUMENT, "cites", DOCUMENT)
+TAGGED: EdgeType = (DOCUMENT, "tagged", LABEL)
+IS_A: EdgeType = (LABEL, "is_a", LABEL)
+
+
+def has_edge(field: str) -> EdgeType:
+    """The edge type from documents to one metadata field."""
+    return (DOCUMENT, "has", field)

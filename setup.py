@@ -1,0 +1,73 @@
+"""Package metadata of match-graph; the version is read from the package by regular expression."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "([^"]+)"$', (HERE / "match_graph/__init__.py").read_text(), re.MULTILINE
+)
+if VERSION is None:
+    raise RuntimeError('match_graph/__init__.py must hold a line __version__ = "...".')
+
+REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
+DEV = [
+    "pytest>=8",
+    "pytest-cov>=5",
+    "pytest-xdist>=3.6",
+    "hypothesis>=6.100",
+    "geoopt>=0.5",
+    "gensim>=4.3",
+    "ruff>=0.9",
+    "mypy>=1.15",
+    "pre-commit>=4",
+    "pandas-stubs",
+    "types-networkx",
+    "types-PyYAML",
+    "scipy-stubs",
+]
+
+setup(
+    name="match-graph",
+    version=VERSION.group(1),
+    description="Documents with metadata, classified into a large label hierarchy, on PyG.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11",
+    packages=find_packages(include=["match_graph", "match_graph.*"]),
+    package_data={"match_graph": ["py.typed"]},
+    install_requires=[
+        "torch>=2.6",
+        "torch-geometric>=2.6",
+        "numpy>=1.26",
+        "pandas>=2.2",
+        "pyarrow>=16",
+        "networkx>=3.2",
+        "lightning>=2.4",
+        "pydantic>=2.7",
+        "typer>=0.15",
+        "rich>=13.7",
+        "safetensors>=0.4.5",
+        "scipy>=1.13",
+        "scikit-learn>=1.5",
+        "PyYAML>=6",
+        "tensorboard>=2.17",
+        "filelock>=3.13",
+        "platformdirs>=4",
+    ],
+    extras_require={
+        "scatter": ["torch-scatter>=2.1"],
+        "report": REPORT,
+        "dev": DEV + REPORT,
+    },
+    entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
+    classifiers=[
+        "License :: OSI Approved :: MIT License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
