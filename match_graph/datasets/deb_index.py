@@ -1,0 +1,202 @@
+"""The package index of a Debian machine: fetched by its own apt, read stanza by stanza.
+
+Source of the format: deb822(5) and https://wiki.debian.org/DebianRepository/Format.
+
+The stanzas are read by a few lines of our own: python-debian was seen to read the same in 4 s, but
+is under the GPL, gives no line numbers, and skips lines that it cannot read. Versions are compared
+by nobody here: ``apt-cache dumpavail`` writes the candidate of each package.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from match_graph.errors import CorpusError
+
+PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
+
+_ALTERNATIVE = "mend that, or take the data set 'synthetic' or a folder in the MATCH format"
+_COMMANDS = ("apt-get", "apt-cache", "apt-config")
+_TIMEOUT = 600  # seconds for one command; a stalled connection is given up after 30
+
+# Read after the machine's own configuration, of which sources, keys and proxies stay in force.
+# Only packages and descriptions are fetched; no hook runs; a source that fails is an error.
+# The methods run as the caller, since apt's own user may not reach the folder.
+_CONFIGURATION = """
+#clear Acquire::IndexTargets;
+#clear Acquire::Languages;
+#clear APT::Architectures;
+#clear APT::Update;
+Acquire::IndexTargets::deb::Packages {
+  MetaKey "$(COMPONENT)/binary-$(ARCHITECTURE)/Packages";
+  flatMetaKey "Packages";
+  ShortDescription "Packages";
+  Description "$(RELEASE)/$(COMPONENT) $(ARCHITECTURE) Packages";
+  flatDescription "$(RELEASE) Packages";
+  Optional "0";
+};
+Acquire::IndexTargets::deb::Translations {
+  MetaKey "$(COMPONENT)/i18n/Translation-$(LANGUAGE)";
+  flatMetaKey "$(LANGUAGE)";
+  ShortDescription "Translation-$(LANGUAGE)";
+  Description "$(RELEASE)/$(COMPONENT) Translation-$(LANGUAGE)";
+  flatDescription "$(RELEASE) Translation-$(LANGUAGE)";
+};
+Acquire::Languages "en";
+Acquire::GzipIndexes "false";
+Acquire::Retries "2";
+Acquire::http::Timeout "30";
+Acquire::https::Timeout "30";
+APT::Default-Release "";
+APT::Sandbox::User "root";
+APT::Update::Error-Mode "any";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State::lists "lists/";
+"""
+
+
+def fetch_index(folder: Path) -> None:
+    """Writes the candidates' stanzas and the English descriptions into a folder.
+
+    Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
+    is removed at the end. Both files are written beside and renamed.
+
+    Raises:
+        CorpusError: There is no apt, it fails, or no package of its sources has a tag.
+    """
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
+    if missing:
+        raise CorpusError(
+            f"The package index is read by apt, but there is no {' and no '.join(missing)} on "
+            f"PATH (this may be no Debian system); {_ALTERNATIVE}."
+        )
+    beside = folder.resolve() / f"apt.{os.getpid()}.tmp"
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        for name in ("state/lists/partial", "cache/archives/partial"):
+            (beside / name).mkdir(parents=True)
+        (beside / "status").touch()
+        (beside / "apt.conf").write_text(_CONFIGURATION, encoding="utf-8")
+        _write_index(beside)
+        if not _has_tags(beside / PACKAGES):
+            raise no_tags("the sources of this machine's apt")
+        (beside / DESCRIPTIONS).replace(folder / DESCRIPTIONS)
+        (beside / PACKAGES).replace(folder / PACKAGES)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _write_index(folder: Path) -> None:
+    """Runs apt on its private state and gathers the two files there."""
+    native = _run(["apt-config", "dump", "--format", "%v%n", "APT::Architecture"]).strip()
+    options = [f"--config-file={folder / 'apt.conf'}"]
+    for key, value in (
+        ("Dir::State", folder / "state"),
+        ("Dir::State::status", folder / "status"),
+        ("Dir::Cache", folder / "cache"),
+        ("APT::Architectures::", native),
+    ):
+        options += ["-o", f"{key}={value}"]
+    _run(["apt-get", *options, "-q", "update"])
+    with (folder / PACKAGES).open("wb") as file:
+        _run(["apt-cache", *options, "dumpavail"], file)
+    listing = ["--format", "$(FILENAME)", "Created-By: Translations"]
+    paths = _run(["apt-get", *options, "indextargets", *listing]).splitlines()
+    with (folder / DESCRIPTIONS).open("wb") as file:
+        for path in paths:
+            with Path(path).open("rb") as part:
+                shutil.copyfileobj(part, file)
+            file.write(b"\n")
+
+
+def _run(command: list[str], output: IO[Any] | int = subprocess.PIPE) -> str:
+    """Standard output of a command of apt; its failure in one sentence, in apt's own words."""
+    name = command[0]
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed commands of apt, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _apt_error(f"{name} did not end within {_TIMEOUT} s") from error
+    except OSError as error:
+        raise _apt_error(f"{name} cannot be run ({error})") from error
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines()]
+        lines = [line for line in lines if line.startswith("E:")] or [*lines, "no message"]
+        reason = lines[0].removeprefix("E:").strip()
+        raise _apt_error(f"{name} ended with code {done.returncode} ({reason})")
+    return done.stdout.decode("utf-8", "replace") if done.stdout else ""
+
+
+def _apt_error(found: str) -> CorpusError:
+    return CorpusError(
+        f"The package index must be fetched by apt, but {found}; this needs a network and sources "
+        f"that can be reached: {_ALTERNATIVE}."
+    )
+
+
+def no_tags(where: str) -> CorpusError:
+    """The error of an index that cannot give labels."""
+    return CorpusError(
+        f"The package index must hold tags (the field 'Tag', which Debian's main archive has), but "
+        f"{where} gave none; {_ALTERNATIVE}."
+    )
+
+
+def _has_tags(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(line.startswith(b"Tag:") for line in file)
+
+
+def read_stanzas(path: Path, fail: Callable[[str], None]) -> Iterator[tuple[str, dict[str, str]]]:
+    """(file:line of its first line, fields) per stanza; field names in lower case.
+
+    The lines of a folded field are joined by line breaks, each without the one space or tab that
+    marks it as a continuation.
+
+    Args:
+        path: Stanzas of ``Name: value`` lines between blank lines.
+        fail: Takes a fault of a line with its place; the line is left out.
+    """
+    start, fields, name = 0, dict[str, str](), ""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                line = raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                fail(
+                    f"{path.name}:{number}: the file must be UTF-8, but byte {error.start} of the "
+                    f"line is 0x{raw[error.start]:02x}; fetch it again."
+                )
+                continue
+            if not line.strip():
+                if fields:
+                    yield f"{path.name}:{start}", fields
+                fields, name = {}, ""
+                continue
+            start = start if fields else number
+            key, colon, value = line.partition(":")
+            if line[0] in " \t" and name:
+                fields[name] += "\n" + line[1:]
+            elif line[0] not in " \t" and colon:
+                name = key.lower()
+                fields[name] = value.strip()
+            else:
+                fail(
+                    f"{path.name}:{number}: a line must be 'Name: value', or go on with the one "
+                    f"above after a space, found '{line[:60]}'; fetch the file again."
+                )
+    if fields:
+        yield f"{path.name}:{start}", fields
