@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.match_folder import MatchFolder
 from match_graph.datasets.synthetic import Synthetic
 from match_graph.errors import ConfigError, CorpusError
 
 #: Registered data sets; any other name is a folder in the MATCH format.
-DATASETS: dict[str, type[CorpusDataset]] = {"synthetic": Synthetic}
+DATASETS: dict[str, type[CorpusDataset]] = {"debtags": DebTags, "synthetic": Synthetic}
 
 
 def open_dataset(name: str, **options: Any) -> CorpusDataset:
@@ -29,11 +30,11 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
     known = set(inspect.signature(cls).parameters) | set(
         inspect.signature(CorpusDataset).parameters
     )
-    known -= {"name", "kwargs"}
+    known -= {"name", "folder", "kwargs"}
     unknown = sorted(given.keys() - known)
     if unknown:
         raise ConfigError(
-            f"The data set '{name}' has the options {sorted(known - {'folder'})}, "
+            f"The data set '{name}' has the options {sorted(known)}, "
             f"found {unknown}; remove or rename them."
         )
     if name in DATASETS:

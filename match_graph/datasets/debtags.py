@@ -1,0 +1,193 @@
+"""Debian packages by debtags: the machine's own package index as a corpus.
+
+Source: https://wiki.debian.org/Debtags; the index comes from the machine's own apt sources.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.deb_index import (
+    DESCRIPTIONS,
+    PACKAGES,
+    fetch_index,
+    no_tags,
+    read_stanzas,
+)
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.typing import Split
+
+_FIELDS = ("venue", "author", "reference")
+_RELATIONS = ("depends", "recommends", "suggests")
+_MAX_FAULTS = 100
+
+_find_tags = re.compile(r"(?:\{[^{}]*\}|[^\s,])+").findall
+_find_braces = re.compile(r"\{([^{}]*)\}").search
+#: The name at the start of a relation: before a version, an architecture, a qualifier, a profile.
+_find_name = re.compile(r"\s*([^\s(\[<:|]+)").match
+
+
+class DebTags(CorpusDataset):
+    """The packages of a Debian machine's index that have tags, each with its candidate version.
+
+    The text is the description, first line (synopsis) included: 65 words per document, 59 without.
+    The venue is the section, the author the maintainer. References are the packages of Depends,
+    Recommends and Suggests, in this order; of alternatives (``a | b``) the first, which apt
+    prefers. Labels are the tags closed upwards: ``facet::tag:sub``, ``facet::tag``, ``facet``.
+
+    Packages of one source share a split, drawn by the SHA-256 of the source's name: they share
+    texts and tags, and a random split would give training a sibling of most test packages.
+
+    The index is fetched once, by apt, and kept below the root; the machine's own state is neither
+    read nor changed. Another day's index is another corpus: its checksum says so.
+
+    Args:
+        tokenizer: "regex" for raw text, "whitespace" keeps case and punctuation.
+        **kwargs: As for `CorpusDataset`.
+
+    Raises:
+        CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
+    """
+
+    def __init__(self, tokenizer: Tokenizer = "regex", **kwargs: Any) -> None:
+        self.tokenizer: Tokenizer = tokenizer
+        super().__init__(name="debtags", **kwargs)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return [PACKAGES, DESCRIPTIONS]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"tokenizer": self.tokenizer, "word_pattern": WORD_PATTERN}
+
+    def download(self) -> None:
+        """Fetches the index, unless another process has done so meanwhile."""
+        with FileLock(f"{self.raw_dir}.lock"):
+            if not all(Path(path).is_file() for path in self.raw_paths):
+                fetch_index(Path(self.raw_dir))
+
+    def read(self) -> Corpus:
+        return read_package_index(Path(self.raw_dir), self.tokenizer)
+
+
+def read_package_index(folder: Path, tokenizer: Tokenizer = "regex") -> Corpus:
+    """Reads the two files that `fetch_index` writes; of a repeated package the first with tags.
+
+    Args:
+        folder: Holds ``Packages`` and ``Translation-en``.
+        tokenizer: As for `DebTags`.
+
+    Raises:
+        CorpusError: No package has a tag, or with every fault of the files, each with file:line.
+    """
+    builder = CorpusBuilder("debtags", _FIELDS, f"The folder '{folder}' must hold a package index")
+    texts = _read_descriptions(folder / DESCRIPTIONS, builder)
+    seen: set[str] = set()
+    edges: dict[tuple[str, str], str] = {}
+    num_repeated = 0
+    for place, stanza in read_stanzas(folder / PACKAGES, builder.fail):
+        if len(builder.faults) >= _MAX_FAULTS:
+            break
+        package = stanza.get("package", "")
+        if not package:
+            builder.fail(f"{place}: a stanza must have the field 'Package'; fetch the file again.")
+        labels = close_tags(split_tags(stanza.get("tag", "")))
+        if not package or not labels:
+            continue
+        if package in seen:
+            num_repeated += 1
+            continue
+        seen.add(package)
+        for label in labels:
+            parent = parent_tag(label)
+            if parent is not None:
+                edges.setdefault((label, parent), place)
+        text = texts.get((package, stanza.get("description-md5", "")))
+        text = read_text(stanza.get("description", "")) if text is None else text
+        metadata = {
+            "venue": [value for value in [stanza.get("section")] if value],
+            "author": [value for value in [stanza.get("maintainer")] if value],
+            "reference": read_references(stanza),
+        }
+        split = split_by_source(stanza.get("source") or package)
+        builder.add(package, split, text, split_words(text, tokenizer), metadata, labels, place)
+    if not seen and not builder.faults:
+        raise no_tags(f"'{folder / PACKAGES}'")
+    names = {label: label for edge in edges for label in edge}
+    corpus = builder.build([(*edge, place) for edge, place in edges.items()], names)
+    corpus.notes["repeated_packages_dropped"] = num_repeated
+    return corpus
+
+
+def _read_descriptions(path: Path, builder: CorpusBuilder) -> dict[tuple[str, str], str]:
+    """Texts by package and checksum; every version of a package has a checksum of its own."""
+    texts = {}
+    for _, stanza in read_stanzas(path, builder.fail):
+        key = (stanza.get("package", ""), stanza.get("description-md5", ""))
+        texts[key] = read_text(stanza.get("description-en", ""))
+    return texts
+
+
+def read_text(description: str) -> str:
+    """A description without its marks: a line that is a lone full stop is a paragraph's end."""
+    return "\n".join("" if line == "." else line for line in description.split("\n")).strip()
+
+
+def split_tags(value: str) -> list[str]:
+    """The tags of a field, braces written out: ``role::{a,b}`` is ``role::a`` and ``role::b``."""
+    tags: list[str] = []
+    for tag in _find_tags(value):
+        braces = _find_braces(tag)
+        if braces is None:
+            tags.append(tag)
+            continue
+        before, after = tag[: braces.start()], tag[braces.end() :]
+        for part in braces[1].split(","):
+            tags += split_tags(f"{before}{part.strip()}{after}")
+    return tags
+
+
+def parent_tag(tag: str) -> str | None:
+    """``facet::tag:sub`` -> ``facet::tag`` -> ``facet`` -> None."""
+    facet, colons, rest = tag.partition("::")
+    if not colons:
+        return None
+    above, colon, _ = rest.rpartition(":")
+    return f"{facet}::{above.rstrip(':')}" if colon else facet
+
+
+def close_tags(tags: list[str]) -> list[str]:
+    """The tags and all that lie above them, each once, ancestors first."""
+    closed: dict[str, None] = {}
+    for tag in tags:
+        chain, above = [tag], parent_tag(tag)
+        while above is not None:
+            chain.append(above)
+            above = parent_tag(above)
+        closed.update(dict.fromkeys(reversed(chain)))
+    return list(closed)
+
+
+def read_references(stanza: dict[str, str]) -> list[str]:
+    """The packages that a stanza depends on, recommends or suggests, in order, each once."""
+    clauses = ",".join(stanza.get(name, "") for name in _RELATIONS).split(",")
+    names = [match[1] for match in map(_find_name, clauses) if match]
+    return list(dict.fromkeys(names))
+
+
+def split_by_source(source: str) -> Split:
+    """The split of a source package: SHA-256 of its name modulo 10; 0 is test, 1 is valid.
+
+    Args:
+        source: Name, optionally with a version in parentheses, which does not count.
+    """
+    name = source.partition("(")[0].strip()
+    digest = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10
+    return "test" if digest == 0 else "valid" if digest == 1 else "train"

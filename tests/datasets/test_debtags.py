@@ -1,0 +1,275 @@
+"""Debian packages by debtags: what is read, and how the machine's own index comes out."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from match_graph.datasets import DATASETS, DebTags, debtags, open_dataset, read_package_index
+from match_graph.datasets.dataset import hash_file
+from match_graph.datasets.deb_index import fetch_index
+from match_graph.datasets.debtags import (
+    close_tags,
+    parent_tag,
+    read_references,
+    read_text,
+    split_by_source,
+    split_tags,
+)
+from match_graph.errors import CorpusError
+
+PACKAGES = """\
+Package: moss
+Source: moss (1:2.0-1)
+Version: 2.0-1+b1
+Maintainer: A. Gardener <a@example.org>
+Depends: libfern (>= 1.0), willow:any | algae, stone [amd64] <!nocheck>
+Recommends: willow, water
+Suggests: moss-doc
+Description: grows on stones
+Description-md5: m1
+Tag: use::growing, role::{program,app-data},
+ devel::lang:c
+Section: garden
+
+Package: moss
+Version: 1.0-1
+Tag: use::other
+Section: garden
+
+Package: moss-doc
+Source: moss
+Maintainer: A. Gardener <a@example.org>
+Description: about moss
+ Read from the index itself.
+ .
+ Twice.
+Tag: role::documentation
+Section: doc
+
+Package: untagged
+Section: garden
+
+Package: willow
+Description-md5: none
+Tag: role::program
+
+Package: flint
+Maintainer: A. Gardener <a@example.org>
+Description-md5: t1
+Tag: works
+Section: stones
+"""
+DESCRIPTIONS = """\
+Package: moss
+Description-md5: old
+Description-en: an older text
+
+Package: moss
+Description-md5: m1
+Description-en: grows on stones
+ Moss is green.
+ .
+  * it has no roots
+
+Package: flint
+Description-md5: t1
+Description-en: a stone
+ Kept out of the sun.
+"""
+
+
+def write_index(folder: Path, packages: str = PACKAGES, descriptions: str = DESCRIPTIONS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Packages").write_text(packages, encoding="utf-8")
+    (folder / "Translation-en").write_text(descriptions, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return read_package_index(write_index(tmp_path_factory.mktemp("index")))
+
+
+def values(corpus, field: str, package: str) -> list[str]:
+    row = corpus.documents["id"].tolist().index(package)
+    edges = corpus.edges[field]
+    chosen = edges.loc[edges["document"] == row, "instance"]
+    return corpus.instances[field]["id"].iloc[chosen].tolist()
+
+
+def test_documents_are_the_tagged_packages_once(corpus):
+    assert corpus.documents["id"].tolist() == ["moss", "moss-doc", "willow", "flint"]
+    assert corpus.documents["split"].tolist() == ["train", "train", "valid", "test"]
+    assert corpus.notes["repeated_packages_dropped"] == 1
+
+
+def test_fields_of_a_package(corpus):
+    assert corpus.fields == ["venue", "author", "reference"]
+    assert values(corpus, "venue", "moss") == ["garden"]
+    assert values(corpus, "author", "moss") == ["A. Gardener <a@example.org>"]
+    references = ["libfern", "willow", "stone", "water", "moss-doc"]
+    assert values(corpus, "reference", "moss") == references
+    assert [values(corpus, field, "willow") for field in corpus.fields] == [[], [], []]
+
+
+def test_text_is_the_description_of_the_version(corpus):
+    texts = corpus.documents.set_index("id")["text"]
+    assert texts["moss"] == "grows on stones\nMoss is green.\n\n * it has no roots"
+    assert texts["moss-doc"] == "about moss\nRead from the index itself.\n\nTwice."
+    assert texts["willow"] == ""
+    assert values(corpus, "word", "flint") == ["a", "stone", "kept", "out", "of", "the", "sun"]
+
+
+def test_labels_are_closed_upwards(corpus):
+    labels = ["use", "use::growing", "role", "role::program", "role::app-data"]
+    labels += ["devel", "devel::lang", "devel::lang:c"]
+    assert values(corpus, "label", "moss") == labels
+    assert values(corpus, "label", "flint") == ["works"]
+    assert (corpus.instances["label"]["name"] == corpus.instances["label"]["id"]).all()
+    edges = corpus.hierarchy.set_index("child")["parent"].to_dict()
+    assert edges == {
+        "use::growing": "use",
+        "role::program": "role",
+        "role::app-data": "role",
+        "role::documentation": "role",
+        "devel::lang": "devel",
+        "devel::lang:c": "devel::lang",
+    }
+    assert corpus.hierarchy["origin"].iloc[0] == "Packages:1"
+
+
+@pytest.mark.parametrize(
+    ("value", "tags"),
+    [
+        ("", []),
+        ("a::b", ["a::b"]),
+        ("a::b, a::c,\n d::e", ["a::b", "a::c", "d::e"]),
+        ("a::{b,c}, d::e", ["a::b", "a::c", "d::e"]),
+        ("a::{b, c}:d", ["a::b:d", "a::c:d"]),
+        ("a::{b,c}:{d,e}", ["a::b:d", "a::b:e", "a::c:d", "a::c:e"]),
+        ("a::b:{c,d}", ["a::b:c", "a::b:d"]),
+    ],
+)
+def test_split_tags(value, tags):
+    assert split_tags(value) == tags
+
+
+def test_parent_tag():
+    assert [parent_tag(tag) for tag in ("a::b:c:d", "a::b:c", "a::b", "a")] == [
+        "a::b:c",
+        "a::b",
+        "a",
+        None,
+    ]
+    assert close_tags(["a::b:c", "a::b", "d::e"]) == ["a", "a::b", "a::b:c", "d", "d::e"]
+
+
+def test_read_references_takes_the_first_alternative_in_order():
+    stanza = {"suggests": "z", "depends": "a (>= 1) | b, c:any(= 2),a", "pre-depends": "no"}
+    assert read_references(stanza) == ["a", "c", "z"]
+    assert read_references({}) == []
+
+
+def test_read_text_takes_only_a_lone_full_stop_for_a_mark():
+    assert read_text("x\n.\n..\n .\ny") == "x\n\n..\n .\ny"
+
+
+def test_split_is_the_hash_of_the_source():
+    # by sha256sum and Perl's bigint: the hash modulo 10
+    digits = {"flint": 0, "willow": 1, "granite": 2, "moss": 7}
+    assert [split_by_source(name) for name in digits] == ["test", "valid", "train", "train"]
+    assert split_by_source("flint (1:2.0)") == split_by_source("flint(2)") == "test"
+
+
+def test_siblings_of_a_source_share_a_split(tmp_path):
+    stanzas = [
+        f"Package: p{i}-{j}\nSource: s{i}{' (1.0)' * j}\nTag: a::b\n"
+        for i in range(40)
+        for j in range(2)
+    ]
+    documents = read_package_index(write_index(tmp_path, "\n".join(stanzas), "")).documents
+    splits = documents.groupby(documents["id"].str.split("-").str[0])["split"]
+    assert len(splits) == 40
+    assert (splits.nunique() == 1).all()
+    assert set(documents["split"]) == {"train", "valid", "test"}
+
+
+def test_faults_are_named_with_file_and_line(tmp_path):
+    folder = write_index(tmp_path, PACKAGES + "\nTag: a::b\n")
+    with (folder / "Translation-en").open("ab") as file:
+        file.write(b"\nPackage: fern\nDescription-en: foug\xe8re\n")
+    with pytest.raises(CorpusError) as caught:
+        read_package_index(folder)
+    assert str(caught.value).splitlines() == [
+        f"The folder '{folder}' must hold a package index, but 2 faults were found:",
+        "  Translation-en:18: the file must be UTF-8, but byte 20 of the line is 0xe8; "
+        "fetch it again.",
+        "  Packages:42: a stanza must have the field 'Package'; fetch the file again.",
+    ]
+
+
+def test_faults_are_listed_up_to_a_limit(tmp_path):
+    with pytest.raises(CorpusError, match=r"but 100 faults were found"):
+        read_package_index(write_index(tmp_path, "Tag: a::b\n\n" * 500))
+
+
+def test_an_index_without_tags_says_so(tmp_path):
+    folder = write_index(tmp_path, "Package: fern\nSection: garden\n")
+    with pytest.raises(CorpusError) as caught:
+        read_package_index(folder)
+    assert str(caught.value) == (
+        f"The package index must hold tags (the field 'Tag', which Debian's main archive has), but "
+        f"'{folder / 'Packages'}' gave none; mend that, or take the data set 'synthetic' or a "
+        f"folder in the MATCH format."
+    )
+
+
+def test_dataset_is_fetched_once_and_opened_offline(tmp_path, monkeypatch):
+    monkeypatch.setattr(debtags, "fetch_index", write_index)
+    dataset = open_dataset("debtags", root=tmp_path)
+    assert DATASETS["debtags"] is DebTags is type(dataset)
+    assert dataset.names("document").tolist() == ["moss", "moss-doc", "willow", "flint"]
+    assert dataset.source["files"].keys() == {"Packages", "Translation-en"}
+    packages = hashlib.sha256(PACKAGES.encode()).hexdigest()
+    assert dataset.source["files"]["Packages"] == packages
+
+    monkeypatch.delattr(debtags, "fetch_index")
+    assert DebTags(root=tmp_path).checksum == dataset.checksum
+    other = DebTags(tokenizer="whitespace", root=tmp_path)
+    assert other.checksum != dataset.checksum
+    assert "Moss" in set(other.names("word"))
+
+
+# The index of the card; another day's differs a little
+CARD = "a6538049a56e2ff18a5f1798a6f0c550245325ca89e06c931c8184abff69ca23"
+
+
+@pytest.mark.slow
+def test_the_machines_own_index(tmp_path):
+    try:
+        fetch_index(tmp_path)
+    except CorpusError as error:
+        pytest.skip(f"no package index on this machine: {error}")
+    corpus = read_package_index(tmp_path)
+    lines = (tmp_path / "Packages").read_text(encoding="utf-8").splitlines()
+    assert corpus.num_documents == sum(line.startswith("Tag:") for line in lines) > 10_000
+    assert corpus.notes["repeated_packages_dropped"] == 0
+    assert (corpus.documents["text"] == "").mean() < 0.01
+
+    label = corpus.instances["label"]["id"]
+    above = {**dict.fromkeys(label), **corpus.hierarchy.set_index("child")["parent"].to_dict()}
+    edges = corpus.edges["label"]
+    carried = set(zip(edges["document"], label.iloc[edges["instance"]], strict=True))
+    assert all(above[name] is None or (doc, above[name]) in carried for doc, name in carried)
+
+    if hash_file(tmp_path / "Packages") == CARD:
+        counts = {name: len(table) for name, table in corpus.instances.items()}
+        counts.pop("word")
+        assert counts == {"venue": 57, "author": 1812, "reference": 28_178, "label": 634}
+        assert len(corpus.edges["reference"]) == 169_716
+        assert len(corpus.hierarchy) == 603
+        splits = corpus.documents["split"].value_counts().to_dict()
+        assert splits == {"train": 23_794, "valid": 2976, "test": 3025}
+        assert round(len(edges) / corpus.num_documents, 2) == 6.88
+        assert round(len(corpus.edges["word"]) / corpus.num_documents) == 65
