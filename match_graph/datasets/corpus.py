@@ -133,7 +133,7 @@ def _type_faults(
         values = edges[column].to_numpy()
         if len(values) and (values.min() < 0 or values.max() >= limit):
             faults.append(
-                f"the {name} edges must name a {column} in [0, {limit}), "
+                f"the {name} edges must name {column}s in [0, {limit}), "
                 f"found {values.min()} to {values.max()}."
             )
     if not edges["document"].is_monotonic_increasing:

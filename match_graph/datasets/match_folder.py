@@ -116,11 +116,11 @@ def read_json_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, d
     """(place, object) for each line that holds a JSON object; the others become faults."""
     for place, line in _read_lines(path, builder):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = _parse_json(line)
+        except ValueError as error:
             builder.fail(
                 f"{place}: a line must be one JSON object, but it breaks off or is malformed "
-                f"({error.msg}, column {error.colno}); mend or remove the line."
+                f"({error}); mend or remove the line."
             )
             continue
         if not isinstance(record, dict):
@@ -130,6 +130,23 @@ def read_json_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, d
             )
             continue
         yield place, record
+
+
+def _parse_json(line: str) -> Any:
+    """The JSON value of a line; ValueError with the reason if none can be read and stored."""
+    try:
+        value = json.loads(line.rstrip())
+        if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg}, column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("half a surrogate pair, which no text can hold") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except ValueError as error:  # Python's limit for the digits of an integer
+        raise ValueError("a number with too many digits") from error
+    return value
 
 
 def add_record(
@@ -206,13 +223,14 @@ def _read_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, str]]
                     f"0x{line[error.start]:02x}; convert the file."
                 )
                 continue
+            text = text.removeprefix("\ufeff") if number == 1 else text
             if text.strip():
-                yield place, text.removeprefix("\ufeff") if number == 1 else text
+                yield place, text
 
 
 def _read_fields(path: Path) -> list[str]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         fields = content["metadata"]
     except (ValueError, KeyError, TypeError):
         fields = None

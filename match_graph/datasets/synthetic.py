@@ -38,7 +38,7 @@ class Synthetic(CorpusDataset):
         **kwargs: As for `CorpusDataset`.
 
     Raises:
-        ConfigError: A size is too small.
+        ConfigError: A size is too small, or there are more layers than labels.
     """
 
     def __init__(
@@ -58,6 +58,11 @@ class Synthetic(CorpusDataset):
                 f"A synthetic corpus needs num_documents >= 200, num_labels >= 10, num_layers >= 2 "
                 f"and num_words >= 100, found {num_documents}, {num_labels}, {num_layers} and "
                 f"{num_words}; ask for more."
+            )
+        if num_layers > num_labels:
+            raise ConfigError(
+                f"A synthetic corpus needs a label for each layer, found num_labels={num_labels} "
+                f"and num_layers={num_layers}; ask for fewer layers."
             )
         self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
         self.num_words, self.words_per_document = num_words, words_per_document
@@ -156,6 +161,8 @@ def draw_hierarchy(
     growth = num_labels ** (1 / num_layers) if num_layers > 1 else num_labels
     sizes = np.maximum(1, growth ** np.arange(1, num_layers + 1)).astype(int)
     sizes = np.maximum(1, sizes * num_labels // sizes.sum())
+    while sizes.sum() > num_labels:  # many layers: each holds a label, the largest give way
+        sizes[sizes.argmax()] -= 1
     sizes[-1] += num_labels - sizes.sum()
     layer = np.repeat(np.arange(num_layers), sizes)
     start = np.concatenate([[0], np.cumsum(sizes)])

@@ -23,7 +23,8 @@ class EgoDraw:
         edge_types: The drawn edge types, in the order of the packing.
         node: Index of each neighbour within its type, [N], int64.
         kind: Number of its edge type in ``edge_types``, [N], int64.
-                edge: Its edge in CSR order, [N], int64.
+        position: Its place among the seed's edges of a sequence type, 0 for metadata, [N], int64.
+        edge: Its edge in CSR order, [N], int64.
         ptr: Offsets per seed, [B + 1], int64.
     """
 
