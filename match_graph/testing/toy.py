@@ -1,0 +1,173 @@
+"""A tiny data set in the MATCH format that is dirty on purpose, as files and as a `Corpus`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, read_match_folder
+from match_graph.typing import Split
+
+#: A parent and its children a line. "bridge" closes a diamond below "science"; no document carries
+#: "methods", so "kernels" joins "science" when the hierarchy is contracted.
+TOY_TAXONOMY: tuple[str, ...] = (
+    "science learning biology methods",
+    "learning deep bridge",
+    "biology bridge cells",
+    "methods kernels",
+)
+
+TOY_FIELDS: tuple[str, ...] = ("venue", "author", "reference")
+
+
+def toy_documents() -> dict[Split, list[dict[str, Any]]]:
+    """Twelve invented documents by split, each a JSON object of the MATCH format.
+
+    Dirty on purpose: a missing, an empty and a null venue, a venue as string and as list, an empty
+    author list, an author listed twice, an empty text, a document without labels, a label outside
+    the hierarchy ("misc"), a label only on test ("cells"), unicode names, an id given as a number,
+    and references to documents of the corpus, to the document itself and to outside.
+    """
+    return {
+        "train": [
+            {
+                "paper": "t1",
+                "venue": "Journal of Toys",
+                "author": ["Åsa_Öberg", "李_Li"],
+                "reference": ["t2", "outside-1"],
+                "text": "Learning graphs from small graphs, in C++.",
+                "label": ["science", "learning"],
+            },
+            {
+                "paper": "t2",
+                "author": ["李_Li"],
+                "reference": [],
+                "text": "Deep learning of deep graphs: x-ray of a deep net.",
+                "label": ["deep", "learning", "science"],
+            },
+            {
+                "paper": "t3",
+                "venue": ["Toy Letters", "Journal of Toys"],
+                "author": [],
+                "reference": ["outside-1", "outside-2"],
+                "text": "Cells of a small mouse; naïve cells.",
+                "label": ["biology", "science"],
+            },
+            {
+                "paper": "t4",
+                "venue": "Toy Letters",
+                "author": ["Ola_Żak", "Åsa_Öberg"],
+                "reference": ["t1", "v1"],
+                "text": "",
+                "label": ["bridge", "learning", "biology", "science"],
+            },
+            {
+                "paper": "t5",
+                "venue": "Toy Letters",
+                "author": ["Ola_Żak"],
+                "reference": ["t1"],
+                "text": "A note without labels on small graphs.",
+                "label": [],
+            },
+            {
+                "paper": "t6",
+                "venue": "Journal of Toys",
+                "author": ["Bo"],
+                "reference": ["outside-2"],
+                "text": "Odds and ends.",
+                "label": ["misc"],
+            },
+            {
+                "paper": "t7",
+                "venue": "",
+                "author": ["Åsa_Öberg", "Bo", "Åsa_Öberg"],
+                "reference": ["t3"],
+                "text": "Kernels for graphs.",
+                "label": ["kernels", "science"],
+            },
+            {
+                "paper": 8,
+                "venue": None,
+                "author": ["Bo"],
+                "reference": ["8", "t7"],
+                "text": "Kernels again: KERNELS, kernels.",
+                "label": ["kernels"],
+            },
+        ],
+        "valid": [
+            {
+                "paper": "v1",
+                "venue": "Toy Letters",
+                "author": ["李_Li"],
+                "reference": ["t1", "outside-3"],
+                "text": "Deep nets for small graphs.",
+                "label": ["deep", "learning", "science"],
+            },
+            {
+                "paper": "v2",
+                "venue": "Annals of Trifles",
+                "author": ["Ola_Żak", "Bo"],
+                "reference": [],
+                "text": "A bridge between cells and graphs.",
+                "label": ["bridge", "biology"],
+            },
+        ],
+        "test": [
+            {
+                "paper": "x1",
+                "venue": "Journal of Toys",
+                "author": ["Nobody_New"],
+                "reference": ["t3", "v1"],
+                "text": "Cells under the x-ray.",
+                "label": ["cells", "biology", "science"],
+            },
+            {
+                "paper": "x2",
+                "venue": "Toy Letters",
+                "author": ["Åsa_Öberg"],
+                "reference": ["outside-9"],
+                "text": "Unheard-of vocabulary.",
+                "label": ["learning", "science"],
+            },
+        ],
+    }
+
+
+def write_match_folder(
+    folder: str | Path,
+    documents: Mapping[Split, Sequence[Mapping[str, Any]]] | None = None,
+    taxonomy: Sequence[str] = TOY_TAXONOMY,
+    fields: Sequence[str] = TOY_FIELDS,
+) -> Path:
+    """Writes a folder in the MATCH format, making it if need be.
+
+    Args:
+        folder: Where to write ``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt`` and
+            ``meta_dict.json``; other files in it are left alone.
+        documents: JSON objects by split; splits that are not given are written empty. None takes
+            `toy_documents`.
+        taxonomy: Lines "parent child child ...".
+        fields: The metadata fields for ``meta_dict.json``.
+
+    Returns:
+        The folder.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    given = toy_documents() if documents is None else documents
+    for split, file_name in SPLIT_FILES.items():
+        lines = [json.dumps(record, ensure_ascii=False) for record in given.get(split, ())]
+        (folder / file_name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = "".join(f"{line}\n" for line in taxonomy)
+    (folder / TAXONOMY).write_text(text, encoding="utf-8")
+    content = json.dumps({"metadata": list(fields)}, ensure_ascii=False)
+    (folder / FIELDS).write_text(content, encoding="utf-8")
+    return folder
+
+
+def toy_corpus() -> Corpus:
+    """The corpus of `toy_documents` with `TOY_TAXONOMY`; no file is left behind."""
+    with TemporaryDirectory() as parent:
+        return read_match_folder(write_match_folder(Path(parent) / "toy"))
