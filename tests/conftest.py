@@ -1,0 +1,56 @@
+"""What every test shares: where real data lie, small data sets, one thread, a home of its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from match_graph.datasets import Corpus, Synthetic
+from match_graph.graph import BuiltGraph, build_graph
+from match_graph.testing import toy_corpus
+
+torch.set_num_threads(1)  # pytest-xdist runs two workers
+
+settings.register_profile(
+    "match-graph", deadline=None, max_examples=60, derandomize=True, database=None
+)
+settings.load_profile("match-graph")
+
+
+@pytest.fixture(autouse=True)
+def match_graph_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    """$MATCH_GRAPH_HOME points to an empty folder, so that no test touches the user's cache."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("MATCH_GRAPH_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The real data: $MATCH_GRAPH_DATA, default ../shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    folder = Path(os.environ.get("MATCH_GRAPH_DATA") or beside)
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set MATCH_GRAPH_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
+    """A small planted data set, built once per session and worker."""
+    root = tmp_path_factory.mktemp("synthetic")
+    return Synthetic(num_documents=400, num_labels=24, num_layers=3, num_words=600, root=root)
+
+
+@pytest.fixture(scope="session")
+def toy() -> Corpus:
+    """The corpus of the toy folder."""
+    return toy_corpus()
+
+
+@pytest.fixture(scope="session")
+def toy_graph(toy: Corpus) -> BuiltGraph:
+    """The graph of the toy corpus."""
+    return build_graph(toy)

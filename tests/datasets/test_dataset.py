@@ -1,0 +1,346 @@
+"""`Corpus` -> PyG `InMemoryDataset`: built once, nothing unpickled, the input left alone."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+import torch
+from torch_geometric.data import HeteroData, InMemoryDataset
+
+from match_graph.datasets import Corpus, CorpusDataset, MatchFolder, default_root
+from match_graph.datasets.dataset import hash_file
+from match_graph.errors import CorpusError
+from match_graph.graph import BuiltGraph, TokenSpace, build_graph
+from match_graph.testing import toy_corpus, write_match_folder
+
+
+class Counted(CorpusDataset):
+    """The toy corpus; notes every reading."""
+
+    num_read = 0
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(name="counted", **kwargs)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return []
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def read(self) -> Corpus:
+        type(self).num_read += 1
+        return toy_corpus()
+
+
+@pytest.fixture(autouse=True)
+def _count_anew() -> None:
+    Counted.num_read = 0
+
+
+def mark(data: HeteroData) -> HeteroData:
+    """A transform that can be seen."""
+    data["document"].marked = torch.ones(1)
+    return data
+
+
+def built_folders(root: Path) -> list[Path]:
+    return sorted(path for path in (root / "built").iterdir() if path.is_dir())
+
+
+def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
+    """Equal types, keys, dtypes and values."""
+    left_content, right_content = left.to_dict(), right.to_dict()
+    assert left_content.keys() == right_content.keys()
+    for key, store in left_content.items():
+        assert store.keys() == right_content[key].keys(), key
+        for name, value in store.items():
+            other = right_content[key][name]
+            if isinstance(value, torch.Tensor):
+                assert value.dtype == other.dtype
+                assert torch.equal(value, other), (key, name)
+            else:
+                assert value == other, (key, name)
+
+
+def test_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: BuiltGraph) -> None:
+    """len is 1, the element is the built graph, and it validates."""
+    dataset = Counted(root=tmp_path)
+    assert isinstance(dataset, InMemoryDataset)
+    assert len(dataset) == 1
+    assert isinstance(dataset[0], HeteroData)
+    assert dataset[0].validate()
+    assert_same_graph(dataset[0], toy_graph.data)
+    assert [data.num_nodes for data in dataset] == [toy_graph.data.num_nodes]
+    with pytest.raises(IndexError):
+        dataset[1]
+
+
+def test_targets_and_notes_equal_the_built_ones(tmp_path: Path, toy_graph: BuiltGraph) -> None:
+    """What was built comes back from the files."""
+    dataset = Counted(root=tmp_path)
+    assert torch.equal(dataset.targets.ptr, toy_graph.targets.ptr)
+    assert torch.equal(dataset.targets.index, toy_graph.targets.index)
+    assert dataset.targets.num_labels == dataset.num_labels == toy_graph.targets.num_labels
+    assert dataset.notes == toy_graph.notes
+    assert dataset.label_dag.num_edges == toy_graph.data["label", "is_a", "label"].num_edges
+    assert dataset.token_space(1, 3) == TokenSpace.from_data(toy_graph.data, 1, 3)
+
+
+def test_names_and_tables_are_in_the_order_of_the_graph(
+    tmp_path: Path, toy_graph: BuiltGraph
+) -> None:
+    """Parquet gives back each type's table; unicode and empty texts survive."""
+    dataset = Counted(root=tmp_path)
+    assert set(toy_graph.tables) == set(dataset[0].node_types)
+    for node_type, table in toy_graph.tables.items():
+        assert dataset.table(node_type).equals(table), node_type
+        assert dataset.names(node_type).tolist() == table["id"].tolist()
+        assert len(table) == dataset[0][node_type].num_nodes
+
+
+def test_an_unknown_node_type_is_refused(tmp_path: Path) -> None:
+    """The message lists the node types."""
+    with pytest.raises(CorpusError) as caught:
+        Counted(root=tmp_path).names("journal")
+    assert str(caught.value) == (
+        "A node type must be one of ['author', 'document', 'label', 'reference', 'venue', 'word'], "
+        "found 'journal'."
+    )
+
+
+def test_documents_of_a_split(tmp_path: Path) -> None:
+    """Indices of a mask, int64."""
+    dataset = Counted(root=tmp_path)
+    assert dataset.documents("train_mask").tolist() == list(range(8))
+    assert dataset.documents("val_mask").tolist() == [8, 9]
+    assert dataset.documents("test_mask").tolist() == [10, 11]
+    assert dataset.documents("test_mask").dtype == torch.int64
+
+
+def test_the_second_opening_does_not_read(tmp_path: Path) -> None:
+    """Built files are taken as they are."""
+    Counted(root=tmp_path)
+    Counted(root=tmp_path)
+    assert Counted.num_read == 1
+
+
+def test_force_reload_reads_again(tmp_path: Path) -> None:
+    """force_reload builds anew into the same folder."""
+    first = Counted(root=tmp_path)
+    second = Counted(root=tmp_path, force_reload=True)
+    assert Counted.num_read == 2
+    assert first.processed_dir == second.processed_dir
+    assert_same_graph(first[0], second[0])
+
+
+def test_an_incomplete_build_is_built_again(tmp_path: Path) -> None:
+    """A folder that lacks one of the processed files does not count as built."""
+    (Path(Counted(root=tmp_path).processed_dir) / "targets.pt").unlink()
+    assert Counted(root=tmp_path).targets.num_labels == 8
+    assert Counted.num_read == 2
+
+
+def test_nothing_but_the_build_and_its_lock_is_left(tmp_path: Path) -> None:
+    """The folder that was built beside is renamed; PyG's own marker files are not written."""
+    dataset = Counted(root=tmp_path)
+    built = Path(dataset.processed_dir)
+    assert {path.name for path in built.parent.iterdir()} == {built.name, f"{built.name}.lock"}
+    assert {path.name for path in built.iterdir()} == {
+        "data.pt",
+        "targets.pt",
+        "corpus.json",
+        "names",
+    }
+
+
+def test_a_failed_build_leaves_nothing_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash while writing leaves only the lock, and the next opening builds."""
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pandas.DataFrame.to_parquet", crash)
+        with pytest.raises(OSError, match="no space left"):
+            Counted(root=tmp_path)
+    assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
+    assert len(Counted(root=tmp_path)) == 1
+
+
+def test_transform_maps_at_every_access_and_is_not_saved(tmp_path: Path) -> None:
+    """A transform has no part in the key and does not change what is stored."""
+    plain, seen = Counted(root=tmp_path), Counted(root=tmp_path, transform=mark)
+    assert "marked" in seen[0]["document"]
+    assert "marked" not in Counted(root=tmp_path)[0]["document"]
+    assert plain.processed_dir == seen.processed_dir
+    assert Counted.num_read == 1
+
+
+def test_pre_transform_is_saved_and_part_of_the_key(tmp_path: Path) -> None:
+    """Another pre_transform is another build."""
+    plain, mapped = Counted(root=tmp_path), Counted(root=tmp_path, pre_transform=mark)
+    assert "marked" in mapped[0]["document"]
+    assert "marked" not in plain[0]["document"]
+    assert plain.processed_dir != mapped.processed_dir
+    assert len(built_folders(tmp_path)) == 2
+
+
+def test_a_changed_file_builds_anew(tmp_path: Path) -> None:
+    """The key is the content: one changed word is another build, the old one stays."""
+    folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
+    first = MatchFolder(folder, root=root)
+    path = folder / "train.json"
+    path.write_text(path.read_text("utf-8").replace("Odds", "Bits"), encoding="utf-8")
+    second = MatchFolder(folder, root=root)
+    assert first.checksum != second.checksum
+    assert "odds" in set(first.names("word"))
+    assert "bits" in set(second.names("word"))
+    assert len(built_folders(root)) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"fields": ["author"]}, {"tokenizer": "whitespace"}, {"hierarchy": "ignore"}]
+)
+def test_every_option_is_part_of_the_key(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Other options are another build."""
+    folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
+    plain = MatchFolder(folder, root=root)
+    changed = MatchFolder(folder, root=root, **options)
+    assert plain.processed_dir != changed.processed_dir
+
+
+def test_the_same_content_elsewhere_is_the_same_build(tmp_path: Path) -> None:
+    """Neither the path nor the time of a file is part of the key."""
+    root = tmp_path / "root"
+    first = MatchFolder(write_match_folder(tmp_path / "one" / "toy"), root=root)
+    second = MatchFolder(write_match_folder(tmp_path / "two" / "toy"), root=root)
+    assert first.processed_dir == second.processed_dir
+
+
+class Payload:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
+def test_a_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
+    """Code in a built file never runs; the message says what to do."""
+    path = Path(Counted(root=tmp_path).processed_dir) / file_name
+    torch.save(Payload(tmp_path / "ran"), path)
+    with pytest.raises(CorpusError) as caught:
+        _ = Counted(root=tmp_path).targets
+    assert not (tmp_path / "ran").exists()
+    assert str(caught.value) == (
+        f"Built data must be tensors that match-graph wrote, but '{path}' cannot be read "
+        f"(UnpicklingError); delete its folder, or build with force_reload."
+    )
+    torch.load(path, weights_only=False)  # the payload is live
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    """Neither does a pickle that is no archive of torch."""
+    path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
+    path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
+    with pytest.raises(CorpusError, match="must be tensors that match-graph wrote"):
+        Counted(root=tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:
+    """What the message advises works."""
+    path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
+    path.write_bytes(b"broken")
+    assert len(Counted(root=tmp_path, force_reload=True)) == 1
+
+
+OPEN_TOGETHER = """
+import sys, time
+from pathlib import Path
+from match_graph.datasets import MatchFolder
+
+class Noted(MatchFolder):
+    def read(self):
+        with open(f"{sys.argv[2]}/read", "a") as file:
+            file.write("x")
+        time.sleep(0.2)
+        return super().read()
+
+Path(sys.argv[2], f"ready-{sys.argv[3]}").touch()
+while not Path(sys.argv[2], "go").exists():
+    time.sleep(0.01)
+print(Noted(sys.argv[1], root=sys.argv[2])[0]["label"].num_nodes)
+"""
+
+
+def test_two_processes_can_build_at_once(tmp_path: Path) -> None:
+    """One builds, the other waits at the lock and takes the same files without reading."""
+    folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
+    root.mkdir()
+    command = [sys.executable, "-c", OPEN_TOGETHER, str(folder), str(root)]
+    processes = [
+        subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for name in "ab"
+    ]
+    give_up = time.monotonic() + 60
+    while len(list(root.glob("ready-*"))) < 2 and time.monotonic() < give_up:
+        time.sleep(0.01)
+    (root / "go").touch()
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert [output.strip() for output, _ in outputs] == [b"8", b"8"]
+    assert (root / "read").read_text() == "x"
+    assert len(built_folders(root)) == 1
+
+
+def test_default_root_follows_the_environment(
+    match_graph_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$MATCH_GRAPH_HOME first, else the user's cache folder."""
+    assert default_root() == match_graph_home
+    assert Path(Counted().processed_dir).parent == match_graph_home / "built"
+    monkeypatch.setenv("MATCH_GRAPH_HOME", "")
+    assert default_root() == Path(platformdirs.user_cache_dir("match-graph"))
+
+
+def test_hash_file_is_sha256(tmp_path: Path) -> None:
+    """Known answer of SHA-256 for three bytes."""
+    (tmp_path / "file").write_bytes(b"abc")
+    assert hash_file(tmp_path / "file") == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+
+
+def test_a_subclass_must_say_what_it_reads(tmp_path: Path) -> None:
+    """The base class alone is no data set."""
+    with pytest.raises(NotImplementedError):
+        CorpusDataset("nothing", root=tmp_path)
+
+
+def test_texts_need_not_be_there(tmp_path: Path) -> None:
+    """A corpus without raw text has no column for it."""
+
+    class Bare(Counted):
+        def read(self) -> Corpus:
+            corpus = toy_corpus()
+            documents = corpus.documents.drop(columns="text")
+            return Corpus("bare", documents, corpus.instances, corpus.edges, corpus.hierarchy)
+
+    assert Bare(root=tmp_path).table("document").columns.tolist() == ["id", "split"]
+    assert build_graph(toy_corpus()).tables["document"].columns.tolist() == ["id", "split", "text"]

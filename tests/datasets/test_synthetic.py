@@ -1,0 +1,236 @@
+"""The planted corpus: seeded, learnable, closed upwards, dirty on purpose."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import MultinomialNB
+
+from match_graph.datasets import Synthetic
+from match_graph.datasets.synthetic import close_upwards, draw_hierarchy
+from match_graph.errors import ConfigError
+
+
+def gold_sets(dataset: Synthetic) -> list[set[int]]:
+    ptr, index = dataset.targets.ptr.tolist(), dataset.targets.index.tolist()
+    return [set(index[start:stop]) for start, stop in itertools.pairwise(ptr)]
+
+
+@pytest.fixture(scope="module")
+def default(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
+    """The data set as it is without arguments."""
+    return Synthetic(root=tmp_path_factory.mktemp("default"))
+
+
+def test_the_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
+    """Every table is equal when read twice, and so is the key."""
+    left, right = (Synthetic(num_documents=200, seed=3, root=tmp_path / name) for name in "ab")
+    assert left.checksum == right.checksum
+    one, two = left.read(), right.read()
+    assert one.documents.equals(two.documents)
+    assert one.hierarchy.equals(two.hierarchy)
+    for name in one.edges:
+        assert one.edges[name].equals(two.edges[name])
+        assert one.instances[name].equals(two.instances[name])
+    for node_type in left[0].node_types:
+        assert left.table(node_type).equals(right.table(node_type))
+    for edge_type in left[0].edge_types:
+        assert torch.equal(left[0][edge_type].edge_index, right[0][edge_type].edge_index)
+
+
+def test_another_seed_gives_another_corpus(tmp_path: Path) -> None:
+    """The seed reaches the key, the words and the labels."""
+    left, right = (Synthetic(num_documents=200, seed=seed, root=tmp_path) for seed in (0, 1))
+    assert left.checksum != right.checksum
+    assert left.table("document")["text"].tolist() != right.table("document")["text"].tolist()
+    assert gold_sets(left) != gold_sets(right)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"num_labels": 30}, {"num_layers": 3}, {"num_words": 300}, {"topic_share": 0.5}]
+)
+def test_every_option_changes_the_key(changed: dict[str, Any]) -> None:
+    """Options are part of the checksum."""
+    base = {"num_documents": 200, "num_labels": 20, "num_layers": 2, "num_words": 200}
+    assert Synthetic(**base).checksum != Synthetic(**{**base, **changed}).checksum
+
+
+def test_labels_are_closed_upwards(default: Synthetic) -> None:
+    """Whoever carries a child carries all its parents: P(parent | child) is 1 on every edge."""
+    edges = default.label_dag.edge_index.T.tolist()
+    assert edges
+    for labels in gold_sets(default):
+        assert all(parent in labels for child, parent in edges if child in labels)
+    probability = default.label_dag.parent_given_child(
+        default.targets, torch.arange(default.num_documents)
+    )
+    assert set(probability.tolist()) == {1.0}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_default_hierarchy_has_a_diamond(seed: int) -> None:
+    """A label has two parents, and these have an ancestor in common."""
+    child, parent, _ = draw_hierarchy(np.random.default_rng(seed), 60, 4)
+    graph = nx.DiGraph(list(zip(child.tolist(), parent.tolist(), strict=True)))
+    pairs = [list(graph.successors(node)) for node in graph if graph.out_degree(node) > 1]
+    assert any(nx.descendants(graph, one) & nx.descendants(graph, two) for one, two in pairs)
+
+
+def test_the_diamond_is_in_the_built_graph(default: Synthetic) -> None:
+    """Contraction and the order by frequency keep it."""
+    parents: dict[int, list[int]] = {}
+    for child, parent in default.label_dag.edge_index.T.tolist():
+        parents.setdefault(child, []).append(parent)
+    above = default.label_dag.closure
+    pairs = [pair for pair in parents.values() if len(pair) == 2]
+    assert any((above[[one]] * above[[two]]).count_nonzero() for one, two in pairs)
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "num_layers"), [(10, 2), (10, 9), (10, 10), (16, 16), (17, 16), (60, 4), (97, 3)]
+)
+def test_draw_hierarchy_links_each_layer_to_the_one_above(num_labels: int, num_layers: int) -> None:
+    """All layers hold labels; all but roots have one or two distinct parents one layer above."""
+    child, parent, layer = draw_hierarchy(np.random.default_rng(0), num_labels, num_layers)
+    assert len(layer) == num_labels
+    assert sorted(set(layer.tolist())) == list(range(num_layers))
+    assert (layer[child] == layer[parent] + 1).all()
+    assert len(set(zip(child.tolist(), parent.tolist(), strict=True))) == len(child)
+    assert set(child.tolist()) == set(np.flatnonzero(layer > 0).tolist())
+    assert np.bincount(child).max() <= 2
+
+
+def test_close_upwards_equals_networkx() -> None:
+    """Each row holds the label and everything it reaches."""
+    child, parent, _ = draw_hierarchy(np.random.default_rng(1), 40, 4)
+    graph = nx.DiGraph(list(zip(child.tolist(), parent.tolist(), strict=True)))
+    for label, row in enumerate(close_upwards(child, parent, 40)):
+        assert [member for member in row if member >= 0] == sorted(
+            {label, *nx.descendants(graph, label)}
+        )
+
+
+def test_it_is_dirty_on_purpose(default: Synthetic) -> None:
+    """Empty texts, no venue, author or label, an outside label, a huge author list, rare names."""
+    corpus = default.read()
+    num_documents = corpus.num_documents
+    sizes = {
+        name: np.bincount(edges["document"], minlength=num_documents)
+        for name, edges in corpus.edges.items()
+    }
+    for name in ("word", "venue", "author", "reference", "label"):
+        assert 0 < (sizes[name] == 0).mean() < 0.15, name
+    assert (corpus.documents["text"] == "").sum() == (sizes["word"] == 0).sum()
+    assert sizes["author"][0] > 20 * np.median(sizes["author"])
+    in_hierarchy = set(corpus.hierarchy["child"]) | set(corpus.hierarchy["parent"])
+    labels = set(corpus.instances["label"]["id"])
+    assert labels - in_hierarchy == {"l60"}
+    assert "unused" in in_hierarchy - labels
+    train_count = default[0]["author"].train_count
+    assert (train_count == 0).any()
+    assert (train_count == 1).any()
+    assert default[0]["document", "cites", "document"].edge_index.size(1) > 0
+    inside = corpus.instances["reference"]["id"].isin(corpus.documents["id"])
+    assert inside.any()
+    assert not inside.all()
+    assert not all(name.isascii() for name in corpus.instances["author"]["id"])
+
+
+def test_splits_are_eight_one_one(default: Synthetic) -> None:
+    """A tenth each for validation and test."""
+    assert default.table("document")["split"].value_counts().to_dict() == {
+        "train": 1600,
+        "valid": 200,
+        "test": 200,
+    }
+
+
+def test_words_follow_zipf(tmp_path: Path) -> None:
+    """Without topics, the frequency of the r-th word falls like 1 / r."""
+    dataset = Synthetic(num_words=1000, topic_share=0.0, root=tmp_path)
+    counts = dataset.read().edges["word"]["instance"].value_counts().to_numpy()[:200]
+    slope = np.polyfit(np.log(np.arange(1, 201)), np.log(counts), 1)[0]
+    assert -1.15 < slope < -0.85
+
+
+def test_a_text_is_its_word_sequence(synthetic: Synthetic) -> None:
+    """Raw text and `contains` edges say the same."""
+    data, words = synthetic[0], synthetic.names("word").tolist()
+    texts: list[list[str]] = [[] for _ in range(400)]
+    for document, word in data["document", "contains", "word"].edge_index.T.tolist():
+        texts[document].append(words[word])
+    assert synthetic.table("document")["text"].tolist() == [" ".join(text) for text in texts]
+
+
+def balanced_accuracy(dataset: Synthetic) -> float:
+    """Of naive Bayes on words, for one frequent label, on unseen documents; a coin gives .5."""
+    table, gold = dataset.table("document"), gold_sets(dataset)
+    share = np.bincount([label for labels in gold for label in labels]) / len(gold)
+    label = int(np.abs(share - 0.35).argmin())
+    truth = np.array([label in labels for labels in gold])
+    train = (table["split"] == "train").to_numpy()
+    words = CountVectorizer(token_pattern=r"\S+").fit_transform(table["text"])
+    model = MultinomialNB(fit_prior=False).fit(words[train], truth[train])
+    found = model.predict(words[~train])
+    hits = [(found[truth[~train] == value] == value).mean() for value in (False, True)]
+    return float(np.mean(hits))
+
+
+def test_words_predict_labels(default: Synthetic) -> None:
+    """A tiny model does far better than a coin."""
+    assert balanced_accuracy(default) > 0.7
+
+
+def test_random_labels_are_not_predictable(tmp_path: Path) -> None:
+    """With labels drawn independently the same model is at chance (three standard errors)."""
+    accuracy = balanced_accuracy(Synthetic(random_labels=True, root=tmp_path))
+    assert abs(accuracy - 0.5) < 0.09
+
+
+def test_random_labels_keep_the_marginals(default: Synthetic, tmp_path: Path) -> None:
+    """Only the assignment changes: label sets are moved to other documents as a whole."""
+    shuffled = Synthetic(random_labels=True, root=tmp_path).read()
+    plain = default.read()
+    frequency = [
+        corpus.edges["label"]["instance"].map(corpus.instances["label"]["id"]).value_counts()
+        for corpus in (plain, shuffled)
+    ]
+    labels = [label for label in frequency[0].index if label != "l60"]
+    # 0.5 % of the documents lose their labels, others in either corpus
+    assert (frequency[0][labels] - frequency[1][labels]).abs().max() <= 20
+
+
+def test_two_hundred_documents_are_enough(tmp_path: Path) -> None:
+    """The smallest size builds and validates."""
+    assert Synthetic(num_documents=200, root=tmp_path)[0].validate()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"num_documents": 199}, {"num_labels": 9}, {"num_layers": 1}, {"num_words": 99}],
+)
+def test_too_small_is_refused(given: dict[str, int]) -> None:
+    """One below any bound gives the sentence with all bounds and values."""
+    values = {"num_documents": 2000, "num_labels": 60, "num_layers": 4, "num_words": 5000, **given}
+    with pytest.raises(ConfigError) as caught:
+        Synthetic(**given)
+    found = list(values.values())
+    assert str(caught.value) == (
+        f"A synthetic corpus needs num_documents >= 200, num_labels >= 10, num_layers >= 2 and "
+        f"num_words >= 100, found {found[0]}, {found[1]}, {found[2]} and {found[3]}; ask for more."
+    )
+
+
+def test_more_layers_than_labels_are_refused() -> None:
+    """A layer without a label is no layer."""
+    with pytest.raises(ConfigError) as caught:
+        Synthetic(num_labels=10, num_layers=11)
+    assert str(caught.value) == (
+        "A synthetic corpus needs a label for each layer, found num_labels=10 and num_layers=11; "
+        "ask for fewer layers."
+    )
