@@ -17,7 +17,7 @@ from match_graph.graph.targets import Targets
 from match_graph.graph.tokens import TokenSpace
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning Fabric rebuilds its inputs field by field
 class EgoBatch:
     """Token sets of B documents, packed: per document first metadata, then words.
 

@@ -1,0 +1,184 @@
+"""One sub-command per stage: parse, call, print."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from match_graph import __version__
+from match_graph.config import Config, load_config
+from match_graph.datasets import open_dataset
+from match_graph.errors import MatchGraphError
+from match_graph.graph import describe_graph
+from match_graph.training import Reporter, Run, open_run, start_run
+from match_graph.training.files import METRICS
+
+app = typer.Typer(
+    name="match-graph",
+    help="Classify documents with metadata into a large label hierarchy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+DatasetArgument = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A registered name or a folder in MATCH format.")
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeatable.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
+EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
+RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+@app.command("run")
+def run_line(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    encoder: EncoderOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The whole line: build, pre-train, train, evaluate."""
+    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
+    if (run.folder / METRICS).is_file():
+        run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
+    else:
+        run.train()
+        run.evaluate()
+    _print_metrics(run)
+
+
+@app.command()
+def build(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+) -> None:
+    """Build the graph and print its statistics (Table 1 of the paper)."""
+    options = load_config(config, settings).data.dataset_options()
+    built = open_dataset(dataset, root=root, **options)
+    table = Table("", built.name, title_justify="left")
+    table.columns[1].justify = "right"
+    rows = {**describe_graph(built[0], built.targets), **built.notes}
+    for name, value in rows.items():
+        table.add_row(
+            name.replace("_", " "), f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+        )
+    Console().print(table)
+
+
+@app.command()
+def pretrain(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Pre-train unit vectors into a run folder."""
+    run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet)
+    run.pretrain()
+    typer.echo(run.folder)
+
+
+@app.command()
+def train(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    encoder: EncoderOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
+    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
+    run.train()
+    typer.echo(run.folder)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    root: RootOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Evaluate a trained run on its validation and test documents."""
+    run = open_run(folder, root, Reporter(quiet))
+    run.evaluate()
+    _print_metrics(run)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def _start(
+    dataset: str,
+    config: Path | None,
+    settings: list[str] | None,
+    out: Path | None,
+    seed: int | None,
+    encoder: str | None,
+    root: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> Run:
+    named = [] if seed is None else [f"seed={seed}"]
+    named += [] if encoder is None else [f"model.encoder={encoder}"]
+    resolved: Config = load_config(config, [*(settings or []), *named])
+    return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
+
+
+def _print_metrics(run: Run) -> None:
+    metrics = run.read_metrics()
+    table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+    for split, values in metrics.items():
+        table.add_row(split, *_format(values, table))
+    if "test" in metrics:
+        table.add_row("test, label prior", *_format(run.prior("test"), table))
+    console = Console()
+    console.print(table)
+    console.print(f"run folder: {run.folder}", markup=False, soft_wrap=True)
+
+
+def _format(values: Mapping[str, float], table: Table) -> list[str]:
+    return [f"{values[str(column.header)]:.4f}" for column in table.columns[1:]]
+
+
+def main() -> None:
+    """The console script: errors of match-graph are one sentence and exit code 1."""
+    try:
+        app()
+    except MatchGraphError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Settings of a run: strict, all faults of a file at once, each with its path."""
+
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from match_graph.errors import ConfigError, list_faults
+
+FORMAT_VERSION = 1
+
+
+class StrictModel(BaseModel):
+    """A section of the configuration: unknown keys and wrong types are faults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class DataConfig(StrictModel):
+    """What is read, and what of it becomes a token."""
+
+    fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
+    tokenizer: Literal["regex", "whitespace"] | None = None
+    hierarchy: Literal["use", "ignore"] | None = None
+    min_count: int = Field(2, ge=1, description="training documents below which metadata are [UNK]")
+    min_word_count: int = Field(2, ge=1, description="training occurrences, likewise for words")
+    max_metadata: int = Field(64, ge=0, description="metadata tokens per document")
+    max_words: int = Field(500, ge=1, description="words per document")
+    options: dict[str, Any] = Field(default_factory=dict, description="of the data set's class")
+
+    def dataset_options(self) -> dict[str, Any]:
+        """Arguments for the data set's class; None where it shall use its own default."""
+        named = {"fields": self.fields, "tokenizer": self.tokenizer, "hierarchy": self.hierarchy}
+        return {**named, **self.options}
+
+
+class PretrainConfig(StrictModel):
+    """Spherical pre-training; section 3.1 of the paper."""
+
+    samples: int | None = Field(None, ge=0, description="positive pairs; none: by corpus size")
+    channels: int = Field(100, ge=2, description="the paper's delta")
+    negatives: int = Field(32, ge=1, description="per chunk if shared, per positive otherwise")
+    shared_negatives: bool = True
+    chunk_size: int = Field(1024, ge=1, description="positives per step")
+    window: int = Field(5, ge=0)
+    margin: float = Field(0.3, gt=0, description="the paper's gamma")
+    learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
+    filter_positives: bool = False
+
+
+class ModelConfig(StrictModel):
+    """Encoder and head by name, with their own settings."""
+
+    encoder: str = "match"
+    encoder_config: dict[str, Any] = Field(default_factory=dict)
+    head: str = "linear"
+    head_config: dict[str, Any] = Field(default_factory=dict)
+    channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
+    init: Literal["spherical", "random"] = "spherical"
+    embedding_dropout: float = Field(0.3, ge=0, lt=1)
+    token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
+
+
+class TrainConfig(StrictModel):
+    """The loop."""
+
+    epochs: int | None = Field(None, ge=1, description="none: by corpus size")
+    batch_size: int | None = Field(None, ge=1, description="none: by corpus size")
+    optimizer: Literal["adam", "adamw"] = "adamw"
+    learning_rate: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
+    clip_norm: float = Field(5.0, gt=0)
+    average: float = Field(0.0, ge=0, lt=1, description="decay of the weights' moving average")
+    patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
+    lambda_parameter: float = Field(1e-5, ge=0)
+    lambda_output: float = Field(0.1, ge=0)
+    edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class Config(StrictModel):
+    """Everything that a run depends on besides the data."""
+
+    format: int = FORMAT_VERSION
+    dataset: str = ""
+    seed: int = Field(0, ge=0)
+    data: DataConfig = Field(default_factory=DataConfig)
+    pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    train: TrainConfig = Field(default_factory=TrainConfig)
+
+
+M = TypeVar("M", bound=StrictModel)
+
+
+def load_config(path: Path | None = None, settings: list[str] | None = None) -> Config:
+    """The configuration of a file, changed by ``key=value`` settings.
+
+    Args:
+        path: A YAML file; None for the defaults.
+        settings: Dotted keys with YAML values, such as ``train.epochs=3``.
+
+    Raises:
+        ConfigError: With every fault and its path.
+    """
+    content: Any = {}
+    if path is not None:
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(
+                f"A configuration must be a readable YAML file, but '{path}' is not "
+                f"({' '.join(str(error).split())}); check the path and the syntax."
+            ) from error
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"A configuration must be a mapping of keys to values, found "
+            f"{type(content).__name__} in '{path}'; see the README for an example."
+        )
+    for setting in settings or []:
+        _apply_setting(content, setting)
+    version = content.get("format", FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise ConfigError(
+            f"This version of match-graph reads configurations of format {FORMAT_VERSION}, found "
+            f"format {version} in '{path}'; use the version that wrote it."
+        )
+    return parse_settings(Config, content, "The configuration must be valid")
+
+
+def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
+    """Checks settings against their model.
+
+    Args:
+        cls: The model.
+        content: Keys and values.
+        summary: What must hold, for the message.
+
+    Raises:
+        ConfigError: With every fault and its path.
+    """
+    try:
+        return cls.model_validate(content)
+    except ValidationError as error:
+        faults = []
+        for fault in error.errors():
+            path = ".".join(map(str, fault["loc"]))
+            if fault["type"] == "extra_forbidden":
+                faults.append(f"'{path}' is not a setting{_suggest(cls, fault['loc'])}.")
+            else:
+                faults.append(f"'{path}': {fault['msg']}, found {fault['input']!r}.")
+        raise ConfigError(list_faults(summary, faults)) from error
+
+
+def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
+    for name in path[:-1]:
+        inner = cls.model_fields[str(name)].annotation
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return ""
+        cls = inner
+    return f"; choose from {sorted(cls.model_fields)}"
+
+
+def _apply_setting(content: dict[str, Any], setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"A setting must be key=value, found '{setting}'.")
+    *sections, last = key.split(".")
+    inner = content
+    for section in sections:
+        inner = inner.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
+    try:
+        inner[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error

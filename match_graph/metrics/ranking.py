@@ -1,0 +1,125 @@
+"""P@k and NDCG@k of ranked labels against packed gold labels."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index
+
+#: What a document without gold labels counts: 0 (the authors' release), or nothing (PyG).
+EmptyPolicy: TypeAlias = Literal["zero", "skip"]
+
+DEFAULT_KS = (1, 3, 5)
+
+
+def find_hits(ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+    """Which ranked labels are gold.
+
+    Args:
+        ranked: Label indices, best first, [B, K], int64.
+        label_ptr: Offsets of gold labels, [B + 1], int64.
+        label_index: Gold labels, packed, int64.
+
+    Returns:
+        [B, K], bool.
+
+    Raises:
+        GraphError: ``ranked`` is not of two dimensions, or ``label_ptr`` has not B + 1 entries.
+    """
+    if ranked.dim() != 2 or label_ptr.numel() != ranked.size(0) + 1:
+        raise GraphError(
+            f"Ranked labels must be [B, K] with label_ptr [B + 1], found {list(ranked.shape)} "
+            f"and {list(label_ptr.shape)}."
+        )
+    if not label_index.numel() or not ranked.numel():
+        return torch.zeros_like(ranked, dtype=torch.bool)
+    width = int(torch.maximum(ranked.max(), label_index.max())) + 1
+    gold = torch.sort(row_index(label_ptr) * width + label_index).values
+    rows = torch.arange(ranked.size(0), device=ranked.device).unsqueeze(1)
+    key = rows * width + ranked
+    place = torch.searchsorted(gold, key).clamp(max=gold.numel() - 1)
+    return gold[place] == key
+
+
+def precision_at_k(hits: Tensor, k: int) -> Tensor:
+    r"""P@k of each document, :math:`\frac{1}{k} \sum_{i \le k} y_{rank(i)}`.
+
+    Source: equation 27 of MATCH, https://arxiv.org/abs/2102.07349; divides by k also where there
+    are fewer labels.
+
+    Args:
+        hits: From `find_hits`, [B, K], bool.
+        k: Ranks that count; those beyond K are misses.
+
+    Returns:
+        [B], float64, in 0..1.
+    """
+    return hits[:, :k].sum(dim=1).double() / k
+
+
+def ndcg_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
+    r"""NDCG@k of each document, the ideal being min(k, number of gold labels) hits.
+
+    Source: equation 27 of MATCH, https://arxiv.org/abs/2102.07349.
+
+    Args:
+        hits: From `find_hits`, [B, K], bool.
+        num_gold: Gold labels of each document, [B].
+        k: Ranks that count.
+
+    Returns:
+        [B], float64, in 0..1; 0 where there is no gold label.
+    """
+    discount = 1 / torch.log2(torch.arange(2, k + 2, dtype=torch.float64, device=hits.device))
+    gain = hits[:, :k].double() @ discount[: hits.size(1)]
+    ideal = torch.cat([discount.new_zeros(1), discount.cumsum(0)])[num_gold.clamp(max=k)]
+    return torch.where(ideal > 0, gain / ideal.clamp(min=1e-12), 0.0)
+
+
+def rank_labels(scores: Tensor, k: int) -> Tensor:
+    """The k best labels of each document, best first, [B, min(k, L)], int64."""
+    return torch.topk(scores, min(k, scores.size(1)), dim=1).indices
+
+
+class RankingMeter:
+    """P@k and NDCG@k over batches.
+
+    Args:
+        ks: The cuts.
+        empty: What documents without gold labels count.
+    """
+
+    def __init__(self, ks: Sequence[int] = DEFAULT_KS, empty: EmptyPolicy = "zero") -> None:
+        self.ks, self.empty = tuple(ks), empty
+        self._sums = dict.fromkeys(self._names(), 0.0)
+        self.num_documents = 0
+
+    def _names(self) -> list[str]:
+        return [f"P@{k}" for k in self.ks] + [f"NDCG@{k}" for k in self.ks]
+
+    def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        """Adds a batch; arguments as for `find_hits`, K at least max(ks) or L."""
+        hits = find_hits(ranked, label_ptr, label_index)
+        num_gold = label_ptr.diff()
+        counted = num_gold > 0 if self.empty == "skip" else torch.ones_like(num_gold) > 0
+        hits, num_gold = hits[counted], num_gold[counted]
+        for k in self.ks:
+            self._sums[f"P@{k}"] += float(precision_at_k(hits, k).sum())
+            self._sums[f"NDCG@{k}"] += float(ndcg_at_k(hits, num_gold, k).sum())
+        self.num_documents += int(counted.sum())
+
+    def compute(self) -> dict[str, float]:
+        """Means over documents, fractions in 0..1.
+
+        Raises:
+            GraphError: No document was added.
+        """
+        if not self.num_documents:
+            raise GraphError(
+                "Metrics need at least one document, found none; the split is empty, or all of its "
+                "documents lack gold labels under empty='skip'."
+            )
+        return {name: total / self.num_documents for name, total in self._sums.items()}

@@ -1,0 +1,25 @@
+"""Encoders, heads, hypernymy, loss, and the model that wires them."""
+
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput, MatchEncoder
+from match_graph.nn.heads import HEADS, Head, LinearHead
+from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.nn.loss import Losses, match_loss, sparse_bce
+from match_graph.nn.model import MatchModel
+
+__all__ = [
+    "ENCODERS",
+    "HEADS",
+    "Encoder",
+    "EncoderOutput",
+    "Head",
+    "LinearHead",
+    "Losses",
+    "MatchEncoder",
+    "MatchModel",
+    "TokenEmbedding",
+    "hypernymy_output_penalty",
+    "hypernymy_parameter_penalty",
+    "match_loss",
+    "sparse_bce",
+]

@@ -1,0 +1,63 @@
+"""The contract of encoders: what they need, what they give."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel
+from match_graph.graph import EgoBatch
+from match_graph.nn.embedding import TokenEmbedding
+
+
+@dataclass
+class EncoderOutput:
+    """States of B documents.
+
+    Args:
+        document: One state per document, [B, C]; None if the encoder gives tokens.
+        states: Packed token states, [N, C]; None if the encoder gives documents.
+        ptr: Offsets of ``states`` per document, [B + 1], int64.
+    """
+
+    document: Tensor | None
+    states: Tensor | None
+    ptr: Tensor
+
+
+class Encoder(nn.Module):
+    """Batches of ego-networks -> states of documents.
+
+    A subclass is one class in one file with its `Config`. It states what it ``needs`` of a batch
+    ("tokens", "graph", "text") and what it ``gives`` ("document", "tokens"); wiring checks both.
+    The model owns the embedding: an encoder uses it and must not register it.
+
+    Args:
+        embedding: Embeds tokens.
+        config: The encoder's settings.
+    """
+
+    class Config(StrictModel):
+        """Settings of the encoder."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
+    gives: ClassVar[Literal["document", "tokens"]] = "document"
+    out_channels: int
+
+    def __init__(self, embedding: TokenEmbedding, config: StrictModel) -> None:
+        super().__init__()
+        self._embedding = [embedding]  # in a list, so that it is not registered twice
+        self.config = config
+
+    @property
+    def embedding(self) -> TokenEmbedding:
+        """The model's embedding layer."""
+        return self._embedding[0]
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew, but those of the embedding."""
+        raise NotImplementedError
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        """The states of a batch."""
+        raise NotImplementedError

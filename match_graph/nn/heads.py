@@ -1,0 +1,88 @@
+"""Document states -> label scores."""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel
+from match_graph.nn.encoders.base import EncoderOutput
+
+
+class Head(nn.Module):
+    """States -> logits [B, L].
+
+    A subclass states what it ``takes`` of an encoder: "document" or "tokens".
+    """
+
+    class Config(StrictModel):
+        """Settings of the head."""
+
+    takes: ClassVar[Literal["document", "tokens"]] = "document"
+
+    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
+        super().__init__()
+        self.in_channels, self.num_labels, self.config = in_channels, num_labels, config
+
+    @property
+    def label_weight(self) -> Tensor:
+        """The parameters of each label, [L, C], for hypernymy in the parameter space."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        raise NotImplementedError
+
+    def forward(self, output: EncoderOutput) -> Tensor:
+        """Label scores before the sigmoid, [B, L]."""
+        raise NotImplementedError
+
+
+class LinearHead(Head):
+    """One linear score per label from the document's state.
+
+    Source: equation 22 of MATCH, https://arxiv.org/abs/2102.07349.
+
+    The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
+    term reads whole rows of labels then.
+
+    Args:
+        in_channels: Width of a document's state.
+        num_labels: L.
+        config: Settings.
+    """
+
+    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
+        super().__init__(in_channels, num_labels, config)
+        self.weight = nn.Parameter(torch.empty(num_labels, in_channels))
+        self.bias = nn.Parameter(torch.empty(num_labels))
+        self.reset_parameters()
+
+    @property
+    def label_weight(self) -> Tensor:
+        return self.weight
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def set_prior(self, count: Tensor, num_documents: int) -> None:
+        """Starts the biases at the log-odds of the labels' training frequencies.
+
+        Without this the first steps of a sum over many rare labels only push all scores down.
+
+        Args:
+            count: Training documents of each label, [L].
+            num_documents: In training.
+        """
+        share = (count.double() + 0.5) / (num_documents + 1.0)
+        with torch.no_grad():
+            self.bias.copy_(torch.logit(share))
+
+    def forward(self, output: EncoderOutput) -> Tensor:
+        assert output.document is not None
+        return torch.addmm(self.bias.unsqueeze(1), self.weight, output.document.t()).t()
+
+
+#: Registered heads.
+HEADS: dict[str, type[Head]] = {"linear": LinearHead}

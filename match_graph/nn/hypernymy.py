@@ -1,0 +1,117 @@
+"""Hypernymy regularization: children stay near and below their parents, over an edge index."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from match_graph.errors import GraphError
+from match_graph.graph.label_dag import check_label_edges
+
+
+def hypernymy_parameter_penalty(
+    label_weight: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    r"""How far the parameters of children are from those of their parents.
+
+    .. math:: \frac{1}{2} \sum_{(c, p)} a_{cp} \|w_c - w_p\|^2 = \frac{1}{2} tr(W^T \Delta W)
+
+    with the Laplacian :math:`\Delta` of the label edges: no difference is stored per edge.
+
+    Source: equation 24 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
+    authors' release, where the term has no gradient.
+
+    Args:
+        label_weight: Parameters of each label, [L, C], floating point.
+        label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
+        edge_weight: The factor of each edge, [E]; None for 1.
+
+    Returns:
+        Scalar, at least 0.
+
+    Raises:
+        GraphError: label_edge_index is not [2, E] int64, or names a label >= L.
+    """
+    check_label_edges(label_edge_index, label_weight.size(0))
+    weight = check_edge_weight(edge_weight, label_edge_index)
+    penalty: Tensor = _LaplacianForm.apply(label_weight, label_edge_index, weight)
+    return penalty
+
+
+def hypernymy_output_penalty(
+    logits: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    r"""How far children are scored above their parents, averaged over documents.
+
+    .. math:: \frac{1}{B} \sum_b \sum_{(c, p)} a_{cp} \max(0, \sigma(z_{bc}) - \sigma(z_{bp}))
+
+    Source: equation 25 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
+    authors' release, which sums over the batch and has no gradient.
+
+    Args:
+        logits: Label scores before the sigmoid, [B, L], floating point; fastest where it is the
+            transpose of a contiguous [L, B], as `LinearHead` gives it.
+        label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
+        edge_weight: The factor of each edge, [E]; None for 1.
+
+    Returns:
+        Scalar in probability units; 0 if no child outranks a parent.
+
+    Raises:
+        GraphError: label_edge_index is not [2, E] int64, or names a label >= L.
+    """
+    check_label_edges(label_edge_index, logits.size(1))
+    weight = check_edge_weight(edge_weight, label_edge_index)
+    probability = torch.sigmoid(logits.t())  # [L, B]
+    child, parent = label_edge_index
+    excess = (probability[child] - probability[parent]).clamp(min=0)  # [E, B]
+    per_edge = excess.sum(dim=1, dtype=torch.float32)
+    if weight is not None:
+        per_edge = per_edge * weight
+    return per_edge.sum() / max(logits.size(0), 1)
+
+
+def check_edge_weight(edge_weight: Tensor | None, label_edge_index: Tensor) -> Tensor | None:
+    """Checks that there is one weight per edge.
+
+    Raises:
+        GraphError: The shape is not [E].
+    """
+    if edge_weight is not None and edge_weight.shape != label_edge_index.shape[1:]:
+        raise GraphError(
+            f"edge_weight must be [{label_edge_index.size(1)}], one per label edge, "
+            f"found {list(edge_weight.shape)}."
+        )
+    return edge_weight
+
+
+class _LaplacianForm(torch.autograd.Function):
+    """1/2 tr(W^T Laplacian W); its gradient, Laplacian W, falls out of the value."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, weight: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+    ) -> Tensor:
+        child, parent = edge_index
+        values = torch.ones(child.numel(), dtype=weight.dtype, device=weight.device)
+        if edge_weight is not None:
+            values = edge_weight.to(values)
+        num_labels = weight.size(0)
+        diagonal = torch.zeros(num_labels, dtype=weight.dtype, device=weight.device)
+        diagonal.index_add_(0, child, values).index_add_(0, parent, values)
+        adjacency = torch.sparse_coo_tensor(
+            torch.cat([edge_index, edge_index.flip(0)], dim=1),
+            torch.cat([values, values]),
+            (num_labels, num_labels),
+            check_invariants=False,
+        )
+        gradient = diagonal.unsqueeze(1) * weight - torch.sparse.mm(adjacency, weight)
+        ctx.save_for_backward(gradient)
+        return 0.5 * (weight * gradient).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outgoing * gradient, None, None

@@ -1,0 +1,66 @@
+"""The objective: binary cross-entropy from packed gold labels, and hypernymy."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from match_graph.graph.csr import row_index
+from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
+
+
+def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+    r"""Binary cross-entropy, summed over labels, averaged over documents.
+
+    .. math:: \frac{1}{B} \sum_b \Big(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Big)
+
+    This is equation 23 of MATCH (https://arxiv.org/abs/2102.07349) divided by the number of
+    documents, without a dense target. So a weight that the paper would put beside its sum over
+    documents is divided by their number here.
+
+    Args:
+        logits: [B, L], floating point.
+        label_ptr: Offsets of gold labels, [B + 1], int64.
+        label_index: Gold labels, packed, int64.
+
+    Returns:
+        Scalar, float32.
+    """
+    everything = F.softplus(logits).sum(dtype=torch.float32)
+    gold = logits[row_index(label_ptr), label_index].sum(dtype=torch.float32)
+    return (everything - gold) / max(logits.size(0), 1)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The terms of the objective, scalars; ``total`` has the gradient of all."""
+
+    total: Tensor
+    bce: Tensor
+    parameter: Tensor
+    output: Tensor
+
+
+def match_loss(
+    logits: Tensor,
+    label_ptr: Tensor,
+    label_index: Tensor,
+    label_weight: Tensor,
+    label_edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    lambda_parameter: float = 0.0,
+    lambda_output: float = 0.0,
+) -> Losses:
+    """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
+
+    Arguments as for `sparse_bce`, `hypernymy_parameter_penalty`, `hypernymy_output_penalty`.
+    """
+    bce = sparse_bce(logits, label_ptr, label_index)
+    parameter = output = bce.new_zeros(())
+    if lambda_parameter and label_edge_index.size(1):
+        parameter = hypernymy_parameter_penalty(label_weight, label_edge_index, edge_weight)
+    if lambda_output and label_edge_index.size(1):
+        output = hypernymy_output_penalty(logits, label_edge_index, edge_weight)
+    total = bce + lambda_parameter * parameter + lambda_output * output
+    return Losses(total, bce.detach(), parameter.detach(), output.detach())

@@ -1,0 +1,90 @@
+"""Embedding, encoder and head, wired: checks that they fit."""
+
+import importlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from match_graph.config import ModelConfig, parse_settings
+from match_graph.errors import ConfigError
+from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders import ENCODERS, Encoder
+from match_graph.nn.heads import HEADS, Head
+
+T = TypeVar("T")
+
+
+class MatchModel(nn.Module):
+    """Batches of ego-networks -> label scores.
+
+    Args:
+        space: The token space.
+        num_labels: L.
+        config: Names of encoder and head, with their settings.
+
+    Raises:
+        ConfigError: A name or setting is unknown, or the head takes what the encoder does not give.
+    """
+
+    def __init__(self, space: TokenSpace, num_labels: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = TokenEmbedding(
+            space, config.channels, config.embedding_dropout, config.token_dropout
+        )
+        encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
+        head_cls = find_class(config.head, HEADS, Head, "head")
+        if head_cls.takes != encoder_cls.gives:
+            fitting = sorted(name for name, cls in HEADS.items() if cls.takes == encoder_cls.gives)
+            raise ConfigError(
+                f"The head must take what the encoder gives, but '{config.head}' takes "
+                f"{head_cls.takes} and '{config.encoder}' gives {encoder_cls.gives}; "
+                f"choose model.head from {fitting}."
+            )
+        self.encoder = encoder_cls(
+            self.embedding,
+            parse_settings(
+                encoder_cls.Config, config.encoder_config, "model.encoder_config must be valid"
+            ),
+        )
+        self.head = head_cls(
+            self.encoder.out_channels,
+            num_labels,
+            parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid"),
+        )
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        """Label scores before the sigmoid, [B, L]."""
+        logits: Tensor = self.head(self.encoder(batch))
+        return logits
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        self.embedding.reset_parameters()
+        self.encoder.reset_parameters()
+        self.head.reset_parameters()
+
+
+def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind: str) -> type[T]:
+    """A registered class, or the one that ``package.module:Class`` names.
+
+    Raises:
+        ConfigError: There is no such class, or it is not of the kind.
+    """
+    if name in registered:
+        return registered[name]
+    module_name, colon, class_name = name.partition(":")
+    found: object = None
+    if colon:
+        try:
+            found = getattr(importlib.import_module(module_name), class_name, None)
+        except ImportError:
+            found = None
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"The {kind} must be one of {sorted(registered)} or package.module:Class naming a "
+            f"subclass of {base.__name__}, found '{name}'; check the name."
+        )
+    return found

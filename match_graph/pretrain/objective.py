@@ -1,0 +1,58 @@
+"""Margin ranking with its gradients in closed form: one objective for all four proximities."""
+
+import torch
+from torch import Tensor
+
+
+def margin_violations(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
+    r"""How far each negative comes too close, :math:`[\gamma + e_-^T e_a - e_+^T e_a]_+`.
+
+    Source: equations 2 to 8 of MATCH, https://arxiv.org/abs/2102.07349.
+
+    Args:
+        anchor: [P, C].
+        positive: [P, C].
+        negative: Shared by all positives, [K, C], or independent, [P, K, C].
+        margin: The paper's :math:`\gamma`.
+
+    Returns:
+        [P, K], at least 0.
+    """
+    near = (anchor * positive).sum(dim=1, keepdim=True)  # [P, 1]
+    if negative.dim() == 2:
+        far = anchor @ negative.t()  # [P, K]
+    else:
+        far = torch.bmm(negative, anchor.unsqueeze(2)).squeeze(2)  # [P, K]
+    return (margin + far - near).clamp(min=0)
+
+
+def margin_gradients(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, allowed: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Loss and Euclidean gradients; each positive's loss is the mean over its K negatives.
+
+    Source: equation 13 of MATCH, for several negatives at once. The authors' release attracts a
+    negative whose cosine with the anchor is negative; here the indicator is the margin's alone.
+
+    Args:
+        anchor: [P, C].
+        positive: [P, C].
+        negative: [K, C] shared or [P, K, C] independent.
+        margin: The paper's gamma.
+        allowed: False where a negative is a positive itself, [P, K], bool.
+
+    Returns:
+        Loss per positive [P], and gradients shaped like anchor, positive and negative.
+    """
+    violation = margin_violations(anchor, positive, negative, margin) * allowed
+    num_negatives = violation.size(1)
+    weight = (violation > 0).to(anchor.dtype) / num_negatives  # [P, K]
+    total = weight.sum(dim=1, keepdim=True)  # [P, 1]
+    if negative.dim() == 2:
+        pulled = weight @ negative  # [P, C]
+        negative_gradient = weight.t() @ anchor  # [K, C]
+    else:
+        pulled = torch.bmm(weight.unsqueeze(1), negative).squeeze(1)
+        negative_gradient = weight.unsqueeze(2) * anchor.unsqueeze(1)  # [P, K, C]
+    loss = violation.sum(dim=1) / num_negatives
+    return loss, pulled - total * positive, -total * anchor, negative_gradient

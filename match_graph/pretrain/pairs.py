@@ -1,0 +1,154 @@
+"""Positive pairs drawn from the graph on the fly, and their negatives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.errors import GraphError
+from match_graph.typing import DOCUMENT, MASKS, EdgeType
+
+#: The table of context vectors, beside the centre vectors of the node type.
+CONTEXT = "context"
+NEGATIVE_POWER = 0.75
+
+
+@dataclass
+class Relation:
+    """Pairs (anchor, target), each edge of the graph equally likely.
+
+    Args:
+        name: For messages and logs.
+        anchor: Table of the anchors.
+        target: Table of positives and negatives.
+        row: Anchor per edge, [E].
+        col: Target per edge, [E].
+        num_targets: Targets from here on are not drawn.
+        row_mask: Anchors that may be drawn; None for all.
+        window: For (word, context): partners are this far in the sequence at most; 0 for edges.
+
+    Pairs that are not allowed are drawn and dropped, so that nothing is stored that grows with
+    edges x window.
+    """
+
+    name: str
+    anchor: str
+    target: str
+    row: Tensor
+    col: Tensor
+    num_targets: int
+    row_mask: Tensor | None = None
+    window: int = 0
+    cdf: Tensor = field(init=False)
+    _keys: Tensor | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        col = self.col if self.row_mask is None else self.col[self.row_mask[self.row]]
+        degree = torch.bincount(col[col < self.num_targets], minlength=self.num_targets)
+        self.num_pairs = int(degree.sum())
+        self.num_distinct = int((degree > 0).sum())
+        self.cdf = torch.cumsum(degree.to(torch.float64) ** NEGATIVE_POWER, 0)
+
+    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
+        device = self.col.device
+        edge = torch.randint(self.col.numel(), (number,), generator=generator, device=device)
+        row, target = self.row[edge], self.col[edge]
+        allowed = target < self.num_targets
+        if self.row_mask is not None:
+            allowed &= self.row_mask[row]
+        if self.window:
+            step = torch.randint(2 * self.window, (number,), generator=generator, device=device)
+            step = step - self.window + (step >= self.window)  # -window..-1, 1..window
+            partner = edge + step
+            inside = (partner >= 0) & (partner < self.col.numel())
+            partner = torch.where(inside, partner, edge)
+            anchor = self.col[partner]
+            allowed &= inside & (self.row[partner] == row) & (anchor < self.num_targets)
+        else:
+            anchor = row
+        return anchor[allowed].to(torch.int64), target[allowed].to(torch.int64)
+
+    def draw_negatives(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Targets with probability proportional to degree^0.75, int64."""
+        uniform = torch.rand(
+            tuple(shape), generator=generator, device=self.cdf.device, dtype=torch.float64
+        )
+        index = torch.searchsorted(self.cdf, uniform * self.cdf[-1], right=True)
+        return index.clamp(max=self.num_targets - 1)
+
+    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
+        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
+
+        Args:
+            anchor: [P], int64.
+            target: [K] or [P, K], int64.
+        """
+        if self.window:
+            return torch.zeros_like(target, dtype=torch.bool)
+        if self._keys is None:
+            keys = self.row.to(torch.int64) * self.num_targets + self.col
+            self._keys = torch.unique(keys[self.col < self.num_targets])
+        key = anchor.unsqueeze(1) * self.num_targets + target
+        place = torch.searchsorted(self._keys, key).clamp(max=self._keys.numel() - 1)
+        return self._keys[place] == key
+
+
+def find_relations(
+    data: HeteroData,
+    num_rows: Mapping[str, int],
+    window: int,
+    edge_types: Sequence[EdgeType] | None = None,
+) -> list[list[Relation]]:
+    """The kinds of proximity of a graph, each a list of relations; see section 3.1 of MATCH.
+
+    (document, metadata of each field) is one kind, (document, label), (document, word) and
+    (word, context) are one each; on other graphs every edge type is a kind. An edge type with
+    ``position`` is a sequence and gives (target, context) pairs as well. Anchors that hold a
+    training mask are drawn from it alone.
+
+    Args:
+        data: A graph.
+        num_rows: Rows of each node type's table; nodes beyond are not trained.
+        window: Of (word, context); 0 leaves it out.
+        edge_types: None takes all but (document, cites, document) and (label, is_a, label).
+
+    Returns:
+        Kinds with at least one pair and two distinct targets: otherwise there is no negative.
+
+    Raises:
+        GraphError: An edge type is not in the graph.
+    """
+    if edge_types is None:
+        edge_types = [kind for kind in data.edge_types if kind[1] not in ("cites", "is_a")]
+    missing = [kind for kind in edge_types if kind not in data.edge_types]
+    if missing:
+        raise GraphError(
+            f"Pre-training needs edge types of the graph, found {missing}; "
+            f"choose from {data.edge_types}."
+        )
+    kinds: dict[object, list[Relation]] = {}
+    for kind in edge_types:
+        source, _, target = kind
+        row, col = data[kind].edge_index
+        mask = data[source].get(MASKS["train"])
+        if "position" not in data[kind]:  # small: keep what may be drawn, so that no draw is lost
+            allowed = col < num_rows[target]
+            allowed = allowed if mask is None else allowed & mask[row]
+            row, col, mask = row[allowed], col[allowed], None
+        name = f"({source}, {target})"
+        relation = Relation(name, source, target, row, col, num_rows[target], mask)
+        key = "has" if kind[1] == "has" and source == DOCUMENT else kind
+        kinds.setdefault(key, []).append(relation)
+        if "position" in data[kind] and window:
+            pair = Relation(
+                f"({target}, {CONTEXT})", CONTEXT, target, row, col, num_rows[target], mask, window
+            )
+            kinds[(kind, CONTEXT)] = [pair]
+    usable = [
+        [relation for relation in kind if relation.num_pairs and relation.num_distinct > 1]
+        for kind in kinds.values()
+    ]
+    return [kind for kind in usable if kind]

@@ -1,0 +1,52 @@
+"""Riemannian stochastic gradient descent on the unit sphere, on the rows of a table.
+
+Source: equations 14 and 15 of MATCH (https://arxiv.org/abs/2102.07349), after Bonnabel 2013
+(https://arxiv.org/abs/1111.5280) and Meng et al. 2019 (https://arxiv.org/abs/1911.01196). The
+paper prints the step with plus; as the objective is minimised, the step here is minus.
+"""
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import GraphError
+
+
+def random_unit_rows(
+    num_rows: int, channels: int, generator: torch.Generator, device: torch.device
+) -> Tensor:
+    """Vectors uniform on the unit sphere, [num_rows, channels], float32."""
+    if channels < 2:
+        raise GraphError(
+            f"Unit vectors need at least 2 channels to differ, found {channels}; ask for more."
+        )
+    table = torch.randn(num_rows, channels, generator=generator, device=device)
+    return torch.nn.functional.normalize(table, dim=1)
+
+
+def riemannian_gradient(point: Tensor, gradient: Tensor) -> Tensor:
+    """(I - e e^T) g: the Euclidean gradient projected to the tangent space, row by row.
+
+    Args:
+        point: Unit vectors e, [R, C].
+        gradient: Euclidean gradients g, [R, C].
+    """
+    return gradient - (gradient * point).sum(dim=1, keepdim=True) * point
+
+
+def riemannian_step_(table: Tensor, index: Tensor, gradient: Tensor, learning_rate: float) -> None:
+    """Moves the rows of a table against the gradient and back to the sphere, in place.
+
+    Rows that occur several times move by the sum of their gradients; as the projection is linear
+    and taken at the same point, this is the step for their summed loss. Other rows stay as they
+    are, to the bit.
+
+    Args:
+        table: Unit vectors, [num_rows, C].
+        index: Rows, may repeat, [R], int64.
+        gradient: Euclidean gradients, [R, C].
+        learning_rate: The step is minus this times the Riemannian gradient.
+    """
+    tangent = riemannian_gradient(table[index], gradient)
+    table.index_add_(0, index, tangent, alpha=-learning_rate)
+    moved = torch.nn.functional.normalize(table[index], dim=1)
+    table.index_copy_(0, index, moved)  # a repeated row is written with one and the same value

@@ -1,0 +1,45 @@
+"""Settings that depend on the corpus, where one number cannot serve 1,000 documents and 700,000."""
+
+from torch_geometric.data import HeteroData
+
+from match_graph.config import Config
+from match_graph.typing import CONTAINS, DOCUMENT, MASKS
+
+
+def resolve_config(config: Config, data: HeteroData) -> Config:
+    """Fills in what was left to the corpus, so that the run's file holds every number.
+
+    Args:
+        config: ``pretrain.samples``, ``train.epochs`` and ``train.batch_size`` may be None.
+        data: The built graph.
+    """
+    num_train = int(data[DOCUMENT][MASKS["train"]].sum())
+    num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
+    pretrain, train = config.pretrain, config.train
+    if pretrain.samples is None:
+        pretrain = pretrain.model_copy(update={"samples": derive_samples(num_words)})
+    if train.batch_size is None:
+        train = train.model_copy(update={"batch_size": derive_batch_size(num_train)})
+    if train.epochs is None:
+        train = train.model_copy(update={"epochs": derive_epochs(num_train)})
+    return config.model_copy(update={"pretrain": pretrain, "train": train})
+
+
+def derive_samples(num_words: int) -> int:
+    """Positives of pre-training: 25 per word of the training texts, within 1 to 400 million."""
+    return min(max(25 * num_words, 1_000_000), 400_000_000)
+
+
+def derive_batch_size(num_train: int) -> int:
+    """The paper's 256 from about 50,000 documents on; at least 200 steps an epoch below, or 16."""
+    size = 16
+    while size < 256 and num_train // (2 * size) >= 200:
+        size *= 2
+    return size
+
+
+def derive_epochs(num_train: int) -> int:
+    """40 epochs for 1,000 documents, 10 from 15,000 on, 6 from 100,000 on."""
+    if num_train >= 100_000:
+        return 6
+    return round(min(40.0, max(10.0, 40.0 * (1000 / num_train) ** 0.5)))

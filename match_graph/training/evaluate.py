@@ -1,0 +1,62 @@
+"""A model on a split: P@k, NDCG@k and hypernymy violations, batch by batch."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.graph import EgoBatch
+from match_graph.metrics import RankingMeter, ViolationMeter, rank_labels
+from match_graph.metrics.ranking import EmptyPolicy
+
+
+@torch.no_grad()
+def evaluate_model(
+    model: nn.Module,
+    batches: Iterable[EgoBatch],
+    label_edge_index: Tensor,
+    device: torch.device | str = "cpu",
+    empty: EmptyPolicy = "zero",
+) -> dict[str, float]:
+    """Measures of a model over batches with gold labels; nothing of size [documents, L] is kept.
+
+    Args:
+        model: Maps an `EgoBatch` to logits [B, L]; put into evaluation mode and back.
+        batches: With gold labels.
+        label_edge_index: [2, E], int64.
+        device: Of the model.
+        empty: What documents without gold labels count.
+
+    Returns:
+        P@1, P@3, P@5, NDCG@1, NDCG@3, NDCG@5, violation_rate and violation_size, in 0..1.
+    """
+    ranking = RankingMeter(empty=empty)
+    violations = ViolationMeter(label_edge_index)
+    was_training = model.training
+    model.eval()
+    for batch in batches:
+        logits = model(batch.to(device)).float().cpu()
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        ranked = rank_labels(logits, max(ranking.ks))
+        ranking.update(ranked, batch.label_ptr.cpu(), batch.label_index.cpu())
+        violations.update(logits)
+    model.train(was_training)
+    return {**ranking.compute(), **violations.compute()}
+
+
+def label_prior(
+    train_count: Tensor, label_ptr: Tensor, label_index: Tensor, empty: EmptyPolicy = "zero"
+) -> dict[str, float]:
+    """Measures of the same ranking for every document: the most frequent training labels.
+
+    Args:
+        train_count: Training documents of each label, [L].
+        label_ptr: Gold labels of the documents, [B + 1], int64.
+        label_index: Packed, int64.
+        empty: What documents without gold labels count.
+    """
+    meter = RankingMeter(empty=empty)
+    order = torch.argsort(train_count, descending=True, stable=True)[: max(meter.ks)]
+    meter.update(order.expand(label_ptr.numel() - 1, -1), label_ptr, label_index)
+    return meter.compute()

@@ -1,0 +1,164 @@
+"""The files of a run folder: written beside and renamed, read without unpickling."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from match_graph.config import Config, load_config
+from match_graph.errors import CheckpointError
+
+CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
+MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
+
+
+def write_beside(path: Path, write: Callable[[Path], object]) -> None:
+    """Lets ``write`` fill a file beside ``path`` and renames it: no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON with sorted keys as given, two spaces of indentation."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        CheckpointError: The file is broken.
+    """
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"'{path}' must be a JSON file that match-graph wrote, but it cannot be read; "
+            f"delete it, or start the run again with --overwrite."
+        ) from error
+    return content
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes tensors as safetensors."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_beside(path, lambda beside: save_file(whole, str(beside)))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Reads safetensors.
+
+    Raises:
+        CheckpointError: The file is missing or broken.
+    """
+    try:
+        return load_file(path)
+    except Exception as error:
+        raise CheckpointError(
+            f"'{path}' must be a safetensors file, but it cannot be read ({error}); "
+            f"run the stage that writes it again."
+        ) from error
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Writes a checkpoint of tensors and plain values."""
+    write_beside(path, lambda beside: torch.save(dict(state), beside))
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint; nothing but tensors and plain values is accepted.
+
+    Raises:
+        CheckpointError: The file is broken.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+    except Exception as error:
+        raise CheckpointError(
+            f"The checkpoint '{path}' must be readable to resume, but it is not "
+            f"({type(error).__name__}); delete the folder '{path.parent}' to train again."
+        ) from error
+    return state
+
+
+def open_run_folder(folder: Path) -> Config:
+    """The configuration of an existing run.
+
+    Raises:
+        CheckpointError: The folder is missing or not a run folder.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"A run must be a folder that match-graph wrote, but there is none at '{folder}'; "
+            f"check the path."
+        )
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"A run folder holds {CONFIG}, but '{folder}' has none; check the path, or start a "
+            f"run with `match-graph run DATASET --out {folder}`."
+        )
+    return load_config(folder / CONFIG)
+
+
+def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
+    """Makes a run folder, or checks that an existing one is of the same run, to be resumed.
+
+    Args:
+        folder: New, empty, or a run folder.
+        config: Resolved.
+        overwrite: Deletes a run folder that is there; never a folder of another kind.
+
+    Raises:
+        CheckpointError: The folder holds something else, or a run with other settings.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"A run must be a folder, but '{folder}' is a file; choose another.")
+    is_run = (folder / CONFIG).is_file()
+    if folder.is_dir() and any(folder.iterdir()) and not is_run:
+        raise CheckpointError(
+            f"A run must start in a new or empty folder, but '{folder}' holds other files; "
+            f"choose another with --out."
+        )
+    if is_run and overwrite:
+        shutil.rmtree(folder)
+    elif is_run:
+        there = open_run_folder(folder)
+        if there != config:
+            raise CheckpointError(
+                f"The run in '{folder}' has other settings ({_first_difference(there, config)}); "
+                f"choose another folder with --out, or delete it with --overwrite."
+            )
+        return
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    write_beside(folder / CONFIG, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def _first_difference(there: Config, here: Config) -> str:
+    pairs = zip(_flatten(there.model_dump()), _flatten(here.model_dump()), strict=False)
+    for (key, old), (other, new) in pairs:
+        if (key, old) != (other, new):
+            return f"{key} is {old!r} there" + (f" and {new!r} here" if key == other else "")
+    return "some settings are missing"
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            flat += _flatten(value, f"{prefix}{key}.")
+        else:
+            flat.append((f"{prefix}{key}", value))
+    return flat

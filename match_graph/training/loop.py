@@ -1,0 +1,257 @@
+"""The training loop, on Lightning Fabric: it reads from top to bottom."""
+
+import logging
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.tensorboard import SummaryWriter
+
+from match_graph.config import TrainConfig
+from match_graph.graph import EgoLoader
+from match_graph.nn import MatchModel, match_loss
+from match_graph.training.evaluate import evaluate_model
+from match_graph.training.files import (
+    HISTORY,
+    MODEL,
+    STATE,
+    read_state,
+    write_beside,
+    write_state,
+    write_tensors,
+)
+from match_graph.training.progress import Reporter
+
+#: The validation measure that chooses the checkpoint and stops the training.
+MONITOR = "NDCG@5"
+
+
+@dataclass
+class TrainState:
+    """What a resumed training goes on from."""
+
+    epoch: int = 0
+    best: float = -1.0
+    best_epoch: int = 0
+
+    def is_over(self, config: TrainConfig) -> bool:
+        """Whether the epochs or the patience are used up."""
+        assert config.epochs is not None
+        return self.epoch >= config.epochs or self.epoch - self.best_epoch >= config.patience
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The label edges as the loss takes them: [2, E], int64, and a weight each, [E], or None."""
+
+    edge_index: Tensor
+    edge_weight: Tensor | None
+
+    def to(self, device: torch.device) -> "Hierarchy":
+        """The same on a device."""
+        weight = None if self.edge_weight is None else self.edge_weight.to(device)
+        return Hierarchy(self.edge_index.to(device), weight)
+
+
+def train_model(
+    model: MatchModel,
+    train_loader: EgoLoader,
+    valid_loader: EgoLoader,
+    hierarchy: Hierarchy,
+    config: TrainConfig,
+    folder: Path,
+    seed: int,
+    reporter: Reporter,
+) -> TrainState:
+    """Trains, keeps the best weights on validation NDCG@5, and resumes where a checkpoint is.
+
+    Every epoch starts from a seed of its own, so that a resumed training equals an uninterrupted
+    one without saving random states. Writes ``model.safetensors`` (best weights), ``history.csv``,
+    ``checkpoint/`` and TensorBoard events into ``folder``.
+
+    Args:
+        model: On the CPU; holds the best weights afterwards.
+        train_loader: Its batch sampler and node sampler take ``set_epoch``.
+        valid_loader: Batches with gold labels, in any order.
+        hierarchy: Label edges.
+        config: Resolved settings.
+        folder: The run folder.
+        seed: Of dropout and order.
+        reporter: For progress.
+    """
+    fabric = make_fabric(config)
+    optimizer = make_optimizer(model, config)
+    average = None
+    if config.average:
+        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
+    state, history = TrainState(), pd.DataFrame()
+    if (folder / STATE).is_file():
+        state, history = _resume(folder, model, average, optimizer)
+        reporter.line(f"train: resumed after epoch {state.epoch}")
+    wrapped, wrapped_optimizer = fabric.setup(model, optimizer)
+    edges = hierarchy.to(fabric.device)
+    scored = model if average is None else average.to(fabric.device)
+
+    while not state.is_over(config):
+        torch.manual_seed(seed * 1_000_003 + state.epoch)
+        with SummaryWriter(str(folder / "events"), purge_step=state.epoch) as writer:
+            losses = _train_epoch(
+                fabric, model, wrapped, wrapped_optimizer, average, train_loader, edges, config,
+                state.epoch, reporter,
+            )  # fmt: skip
+            with fabric.autocast():
+                measures = evaluate_model(scored, valid_loader, hierarchy.edge_index, fabric.device)
+            state.epoch += 1
+            if measures[MONITOR] > state.best:
+                state.best, state.best_epoch = measures[MONITOR], state.epoch
+                write_tensors(folder / MODEL, _weights(model, average))
+            row = {"epoch": state.epoch, **losses, **measures}
+            for name, value in row.items():
+                writer.add_scalar(name, value, state.epoch)
+        history = pd.concat([history, pd.DataFrame([row])], ignore_index=True)
+        _save(folder, model, average, optimizer, state, history)
+        reporter.line(
+            f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
+            f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
+            + (" (best)" if state.best_epoch == state.epoch else "")
+        )
+    return state
+
+
+def make_fabric(config: TrainConfig) -> Fabric:
+    """Device and precision: bfloat16 by autocast where the processor computes in it."""
+    precision: Any = config.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if _has_bfloat16(config.accelerator) else "32-true"
+    logging.getLogger("lightning").setLevel(logging.WARNING)
+    fabric = Fabric(accelerator=config.accelerator, devices=1, precision=precision)
+    fabric.launch()
+    return fabric
+
+
+def _has_bfloat16(accelerator: str) -> bool:
+    if accelerator != "cpu" and torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # emulated bfloat16 is slower than float32, so the instructions themselves must be there
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW; weight decay on matrices only, not on embeddings, biases and norms."""
+    plain: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
+        (decayed if is_matrix else plain).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return optimizer(groups, lr=config.learning_rate)
+
+
+def schedule(progress: float, warmup: float) -> float:
+    """Factor of the learning rate: linear warm-up, then linear decay to 0.
+
+    Args:
+        progress: Share of all steps done, in 0..1.
+        warmup: Share of all steps.
+    """
+    if progress < warmup:
+        return progress / warmup
+    return max(0.0, (1 - progress) / max(1 - warmup, 1e-9))
+
+
+def _train_epoch(
+    fabric: Fabric,
+    model: MatchModel,
+    wrapped: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: AveragedModel | None,
+    loader: EgoLoader,
+    hierarchy: Hierarchy,
+    config: TrainConfig,
+    epoch: int,
+    reporter: Reporter,
+) -> dict[str, float]:
+    """One pass over the training documents; mean losses per document."""
+    loader.batch_sampler.set_epoch(epoch)
+    loader.node_sampler.set_epoch(epoch)
+    wrapped.train()
+    assert config.epochs is not None
+    sums = torch.zeros(4, device=fabric.device)
+    total = len(loader.batch_sampler.lengths)
+    done = 0
+    with reporter.track(f"train: epoch {epoch + 1}", total, "documents") as advance:
+        for number, cpu_batch in enumerate(loader):
+            batch = cpu_batch.to(fabric.device, non_blocking=True)
+            progress = (epoch + (number + 1) / len(loader.batch_sampler)) / config.epochs
+            for group in optimizer.param_groups:
+                group["lr"] = config.learning_rate * schedule(progress, config.warmup)
+            losses = match_loss(
+                wrapped(batch), batch.label_ptr, batch.label_index,
+                model.head.label_weight, hierarchy.edge_index, hierarchy.edge_weight,
+                config.lambda_parameter, config.lambda_output,
+            )  # fmt: skip
+            optimizer.zero_grad()
+            fabric.backward(losses.total)
+            fabric.clip_gradients(wrapped, optimizer, max_norm=config.clip_norm)
+            optimizer.step()
+            if average is not None:
+                average.update_parameters(model)
+            total_loss = losses.total.detach()
+            terms = torch.stack([total_loss, losses.bce, losses.parameter, losses.output])
+            sums += terms * batch.num_documents
+            done += batch.num_documents
+            if number % 20 == 0:
+                advance(done, f"loss {float(total_loss):.3f}")
+    names = ("loss", "loss_bce", "loss_parameter", "loss_output")
+    means = dict(zip(names, (sums / max(done, 1)).tolist(), strict=True))
+    if not math.isfinite(means["loss"]):
+        reporter.warn(f"the loss of epoch {epoch + 1} is not finite; lower train.learning_rate.")
+    return means
+
+
+def _weights(model: nn.Module, average: AveragedModel | None) -> dict[str, Tensor]:
+    return dict((model if average is None else average.module).state_dict())
+
+
+def _save(
+    folder: Path,
+    model: nn.Module,
+    average: AveragedModel | None,
+    optimizer: torch.optim.Optimizer,
+    state: TrainState,
+    history: pd.DataFrame,
+) -> None:
+    write_beside(folder / HISTORY, lambda beside: history.to_csv(beside, index=False))
+    content = {
+        "train": asdict(state),
+        "model": model.state_dict(),
+        "average": None if average is None else average.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "history": history.to_dict("list"),
+    }
+    write_state(folder / STATE, content)
+
+
+def _resume(
+    folder: Path,
+    model: nn.Module,
+    average: AveragedModel | None,
+    optimizer: torch.optim.Optimizer,
+) -> tuple[TrainState, pd.DataFrame]:
+    content = read_state(folder / STATE)
+    model.load_state_dict(content["model"])
+    if average is not None:
+        average.load_state_dict(content["average"])
+    optimizer.load_state_dict(content["optimizer"])
+    return TrainState(**content["train"]), pd.DataFrame(content["history"])

@@ -1,0 +1,94 @@
+"""Progress for people: a bar with rate and time left on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+#: Called with what is done so far and a short text.
+Advance: TypeAlias = Callable[[int, str], None]
+
+
+class Reporter:
+    """Prints lines and progress to standard error.
+
+    Args:
+        quiet: Prints nothing but warnings.
+        seconds: Between two lines of progress where there is no terminal.
+    """
+
+    def __init__(self, quiet: bool = False, seconds: float = 20.0) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.quiet, self.seconds = quiet, seconds
+
+    def line(self, text: str) -> None:
+        """One line."""
+        if not self.quiet:
+            self.console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """One line, also when quiet."""
+        self.console.print(f"warning: {text}", markup=False)
+
+    @contextmanager
+    def track(self, name: str, total: int, unit: str) -> Iterator[Advance]:
+        """Progress of long work; the block calls what it is given."""
+        if self.quiet:
+            yield lambda _done, _text: None
+        elif self.console.is_terminal and sys.stderr.isatty():
+            with _make_bar(self.console, unit) as bar:
+                task = bar.add_task(name, total=total, detail="")
+                yield lambda done, text: bar.update(task, completed=done, detail=text)
+        else:
+            yield self._plain(name, total, unit)
+
+    def _plain(self, name: str, total: int, unit: str) -> Advance:
+        start = last = time.monotonic()
+
+        def advance(done: int, text: str) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last < self.seconds:
+                return
+            last = now
+            rate = done / max(now - start, 1e-9)
+            left = (total - done) / max(rate, 1e-9)
+            self.line(
+                f"{name}: {done:,} of {total:,} {unit} ({rate:,.0f}/s, {left:,.0f} s left) {text}"
+            )
+
+        return advance
+
+
+class _RateColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
+def _make_bar(console: Console, unit: str) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        _RateColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[detail]}"),
+        console=console,
+        transient=True,
+    )

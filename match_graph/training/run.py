@@ -1,0 +1,346 @@
+"""The whole line for one run folder: open, pre-train, train, evaluate; each stage resumes."""
+
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset, open_dataset
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.graph import (
+    EgoLoader,
+    EgoSampler,
+    LabelDAG,
+    LengthBucketSampler,
+    TokenSpace,
+)
+from match_graph.nn import LinearHead, MatchModel
+from match_graph.pretrain import SphericalTrainer
+from match_graph.training.defaults import resolve_config
+from match_graph.training.evaluate import evaluate_model, label_prior
+from match_graph.training.files import (
+    METRICS,
+    MODEL,
+    RECORD,
+    STATE,
+    VECTORS,
+    claim_run_folder,
+    open_run_folder,
+    read_json,
+    read_tensors,
+    write_beside,
+    write_json,
+    write_tensors,
+)
+from match_graph.training.loop import Hierarchy, make_fabric, train_model
+from match_graph.training.progress import Reporter
+from match_graph.typing import LABEL, MASKS, Split
+
+#: Documents per batch where nothing is learned.
+_EVAL_BATCH = 256
+
+
+@dataclass
+class Run:
+    """A run folder with its data set; made by `start_run` or `open_run`.
+
+    Args:
+        folder: Of the run.
+        config: Resolved.
+        dataset: Built.
+        reporter: For progress.
+    """
+
+    folder: Path
+    config: Config
+    dataset: CorpusDataset
+    reporter: Reporter
+
+    @cached_property
+    def space(self) -> TokenSpace:
+        """The tokens."""
+        return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
+
+    @cached_property
+    def label_dag(self) -> LabelDAG:
+        """The label hierarchy."""
+        return self.dataset.label_dag
+
+    def loader(self, split: Split, training: bool = False) -> EgoLoader:
+        """Batches of a split: shuffled and drawn anew every epoch for training, else in full."""
+        data, config = self.dataset[0], self.config
+        documents = self.dataset.documents(MASKS[split])
+        sampler = EgoSampler(
+            data, config.data.max_metadata, config.data.max_words, training, config.seed
+        )
+        size = config.train.batch_size if training else _EVAL_BATCH
+        assert size is not None
+        order = LengthBucketSampler(sampler.lengths(documents), size, training, config.seed)
+        return EgoLoader(
+            data, sampler, self.space, documents, self.dataset.targets, batch_sampler=order
+        )
+
+    def make_model(self) -> MatchModel:
+        """A model of the configuration, its parameters drawn by the run's seed."""
+        torch.manual_seed(self.config.seed)
+        return MatchModel(self.space, self.dataset.num_labels, self.config.model)
+
+    def load_model(self) -> MatchModel:
+        """The trained model.
+
+        Raises:
+            CheckpointError: There is none, or it is of another configuration.
+        """
+        path = self.folder / MODEL
+        if not path.is_file():
+            raise CheckpointError(
+                f"A trained run holds {MODEL}, but '{self.folder}' has none; "
+                f"train it with `match-graph train {self.config.dataset} --out {self.folder}`."
+            )
+        model = self.make_model()
+        weights = read_tensors(path)
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"'{path}' must hold the weights of this run's model, but names or shapes differ; "
+                f"train the run again."
+            ) from error
+        return model
+
+    def pretrain(self) -> dict[str, Tensor]:
+        """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
+        path = self.folder / VECTORS
+        if path.is_file():
+            return read_tensors(path)
+        config = self.config.pretrain
+        assert config.samples is not None
+        with self._timed("pretrain"):
+            trainer = SphericalTrainer(
+                self.dataset[0],
+                config,
+                self.config.seed,
+                dict(zip(self.space.types, self.space.num_kept, strict=True)),
+            )
+            with self.reporter.track("pretrain", config.samples, "pairs") as advance:
+                trainer.fit(config.samples, lambda done, loss: advance(done, f"loss {loss:.4f}"))
+        write_tensors(path, trainer.tables)
+        self.reporter.line(
+            f"pretrain: {config.samples:,} pairs in {self._seconds['pretrain']:.1f} s, "
+            f"loss {trainer.loss:.4f}"
+        )
+        return trainer.tables
+
+    def train(self) -> None:
+        """Trains the model; the best weights on validation are ``model.safetensors``."""
+        config = self.config
+        model = self.make_model()
+        if config.model.init == "spherical":
+            model.embedding.load_vectors(self.pretrain())
+        train_documents = self.dataset.documents(MASKS["train"])
+        if isinstance(model.head, LinearHead):
+            count = self.dataset.targets.count(train_documents)
+            model.head.set_prior(count, len(train_documents))
+        with self._timed("train"):
+            train_model(
+                model,
+                self.loader("train", training=True),
+                self.loader("valid"),
+                self._hierarchy(train_documents),
+                config.train,
+                self.folder,
+                config.seed,
+                self.reporter,
+            )
+
+    def evaluate(self) -> dict[str, dict[str, float]]:
+        """Measures of the trained model on valid and test; written as ``metrics.json``."""
+        fabric = make_fabric(self.config.train)
+        model = fabric.setup_module(self.load_model())
+        metrics = {}
+        with self._timed("evaluate"), fabric.autocast():
+            for split in ("valid", "test"):
+                if len(self.dataset.documents(MASKS[split])):
+                    metrics[split] = evaluate_model(
+                        model, self.loader(split), self.label_dag.edge_index, fabric.device
+                    )
+        self._write_record()
+        write_json(self.folder / METRICS, metrics)
+        (self.folder / STATE).unlink(missing_ok=True)  # nothing is left to resume
+        return metrics
+
+    def read_metrics(self) -> dict[str, dict[str, float]]:
+        """What `evaluate` wrote."""
+        return read_json(self.folder / METRICS)
+
+    def prior(self, split: Split) -> dict[str, float]:
+        """Measures of the ranking by training frequency, for comparison."""
+        documents = self.dataset.documents(MASKS[split])
+        count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
+        return label_prior(count, *self.dataset.targets.select(documents))
+
+    def _hierarchy(self, train_documents: Tensor) -> Hierarchy:
+        dag, weight = self.label_dag, None
+        if self.config.train.edge_weight == "parent_given_child":
+            given = dag.parent_given_child(self.dataset.targets, train_documents)
+            weight = given.nan_to_num(0.0).float()
+        return Hierarchy(dag.edge_index, weight)
+
+    @cached_property
+    def _seconds(self) -> dict[str, float]:
+        path = self.folder / RECORD
+        return dict(read_json(path)["seconds"]) if path.is_file() else {}
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + time.monotonic() - start
+        self._write_record()
+
+    def _write_record(self) -> None:
+        write_json(
+            self.folder / RECORD,
+            {
+                "dataset": self.dataset.name,
+                "data_checksum": self.dataset.checksum,
+                "seed": self.config.seed,
+                "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
+                "peak_memory_mib": measure_peak_memory(),
+                "device": describe_device(),
+                "versions": {name: version(name) for name in _PACKAGES},
+                "python": platform.python_version(),
+                "git": find_git_hash(),
+            },
+        )
+
+
+_PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")
+
+
+def start_run(
+    dataset_name: str,
+    config: Config,
+    folder: Path | None = None,
+    root: Path | None = None,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> Run:
+    """Opens the data set, settles the configuration, and makes or resumes the run folder.
+
+    Args:
+        dataset_name: A registered name, or a folder in the MATCH format.
+        config: Settings; what is left to the corpus is filled in.
+        folder: None takes ``runs/DATASET-ENCODER-seedN``.
+        root: Of built data; None takes the default.
+        overwrite: Deletes a run folder that is there.
+        reporter: For progress; None prints nothing.
+
+    Raises:
+        CorpusError: The data set is broken, or a split that a run needs is empty.
+        CheckpointError: The folder is of something else.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    start = time.monotonic()
+    dataset = open_dataset(dataset_name, root=root, **config.data.dataset_options())
+    elapsed = time.monotonic() - start
+    if not len(dataset.documents(MASKS["valid"])):
+        raise CorpusError(
+            f"A run chooses its weights on the validation split, but '{dataset_name}' has no "
+            f"document there; move some of the training documents to it."
+        )
+    config = resolve_config(config, dataset[0]).model_copy(update={"dataset": dataset_name})
+    if folder is None:
+        name = f"{dataset.name}-{config.model.encoder.replace(':', '.')}-seed{config.seed}"
+        folder = Path("runs") / name
+    claim_run_folder(folder, config, overwrite)
+    run = Run(folder, config, dataset, reporter)
+    _check_data(run)
+    run._seconds.setdefault("build", elapsed)
+    run._write_record()
+    _write_tokens(run)
+    reporter.line(f"build: {len(dataset.names('document')):,} documents in {elapsed:.1f} s")
+    return run
+
+
+def open_run(folder: Path, root: Path | None = None, reporter: Reporter | None = None) -> Run:
+    """An existing run with its data set.
+
+    Raises:
+        CheckpointError: The folder is not a run, or its data set has changed.
+    """
+    config = open_run_folder(folder)
+    dataset = open_dataset(config.dataset, root=root, **config.data.dataset_options())
+    run = Run(folder, config, dataset, reporter or Reporter(quiet=True))
+    _check_data(run)
+    return run
+
+
+def _check_data(run: Run) -> None:
+    path = run.folder / RECORD
+    if path.is_file() and read_json(path).get("data_checksum") != run.dataset.checksum:
+        raise CheckpointError(
+            f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
+            f"now; restore the data, or start again with --overwrite."
+        )
+
+
+def _write_tokens(run: Run) -> None:
+    """Names of the kept nodes of every type, and of the labels: what prediction needs."""
+    for node_type, kept in zip(run.space.types, run.space.num_kept, strict=True):
+        _write_table(run, node_type, run.dataset.table(node_type).head(kept))
+    _write_table(run, LABEL, run.dataset.table(LABEL))
+    child, parent = run.label_dag.edge_index.tolist()
+    _write_table(run, "hierarchy", pd.DataFrame({"child": child, "parent": parent}))
+
+
+def _write_table(run: Run, name: str, table: pd.DataFrame) -> None:
+    path = run.folder / "tokens" / f"{name}.parquet"
+    if not path.is_file():
+        write_beside(path, table.to_parquet)
+
+
+def measure_peak_memory() -> dict[str, float]:
+    """Peak resident memory of this process, and of the GPU if one is used, in MiB."""
+    import resource
+
+    unit = 1024 if platform.system() == "Linux" else 1024**2
+    peak = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)}
+    if torch.cuda.is_available():
+        peak["cuda"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return peak
+
+
+def describe_device() -> dict[str, Any]:
+    """The processor and, if there is one, the GPU."""
+    device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
+    if torch.cuda.is_available():
+        device["cuda"] = torch.cuda.get_device_name()
+    return device
+
+
+def find_git_hash() -> str | None:
+    """The commit of the checkout that the package lies in; None outside one."""
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None
