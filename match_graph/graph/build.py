@@ -79,11 +79,9 @@ def build_graph(corpus: Corpus) -> BuiltGraph:
     targets = Targets(ptr, _sort_within_rows(document, label), len(tables[LABEL]))
 
     pairs, num_contracted = contract_hierarchy(corpus.hierarchy, tables[LABEL]["id"].tolist())
-    number = pd.Index(tables[LABEL]["id"])
-    child, parent = (
-        (number.get_indexer(list(ids)) for ids in zip(*pairs, strict=True)) if pairs else ([], [])
-    )
-    data[IS_A].edge_index = torch.tensor(np.array([child, parent]), dtype=torch.int32).view(2, -1)
+    number = {name: row for row, name in enumerate(tables[LABEL]["id"])}
+    is_a = sorted((number[child], number[parent]) for child, parent in pairs)
+    data[IS_A].edge_index = torch.tensor(is_a, dtype=torch.int32).view(-1, 2).t().contiguous()
 
     data.validate()
     notes = {

@@ -1,7 +1,7 @@
 """Batches of ego-networks: token sets for encoders, in PyG's loader."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -68,6 +68,7 @@ class EgoLoader(NodeLoader):
         targets: Adds gold labels, for loss and metrics.
         with_graph: Adds the sampled subgraph, without any label node.
         texts: Raw texts by document, to be added.
+        transform: Maps the sampled subgraph, once nothing but what was drawn is in it.
         **kwargs: As for `torch.utils.data.DataLoader`.
     """
 
@@ -80,10 +81,11 @@ class EgoLoader(NodeLoader):
         targets: Targets | None = None,
         with_graph: bool = False,
         texts: Sequence[str] | None = None,
+        transform: Callable[[HeteroData], HeteroData] | None = None,
         **kwargs: Any,
     ) -> None:
         self.token_space, self.targets = token_space, targets
-        self.with_graph, self.texts = with_graph, texts
+        self.with_graph, self.texts, self.graph_transform = with_graph, texts, transform
         seeds = (node_sampler.seed_type, input_nodes)
         super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
 
@@ -99,11 +101,14 @@ class EgoLoader(NodeLoader):
         if isinstance(out, EgoBatch):
             return out
         draw = out.metadata[2]
+        node_types, edge_types = set(out.node), set(out.row)  # PyG adds the others, empty
         graph = super().filter_fn(out)
-        for node_type in [name for name in graph.node_types if name not in out.node]:
+        for node_type in [name for name in graph.node_types if name not in node_types]:
             del graph[node_type]  # labels above all
-        for kind in [kind for kind in graph.edge_types if kind not in out.row]:
+        for kind in [kind for kind in graph.edge_types if kind not in edge_types]:
             del graph[kind]
+        if self.graph_transform is not None:
+            graph = self.graph_transform(graph)
         return replace(self._make_batch(draw), graph=graph)
 
     def _make_batch(self, draw: EgoDraw) -> EgoBatch:
@@ -142,7 +147,7 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     Args:
         lengths: Of the items, [num_items].
-        batch_size: Items per batch; the last of a pool may be smaller.
+        batch_size: Items per batch; one batch, of the last pool, may be smaller.
         shuffle: Otherwise all items are one pool and keep their order within equal length.
         seed: Of the shuffling.
         pool: Batches per pool.
@@ -164,6 +169,8 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         num_items = self.lengths.numel()
+        if num_items == 0:
+            return
         if not self.shuffle:
             order = torch.argsort(self.lengths, stable=True)
             yield from (part.tolist() for part in order.split(self.batch_size))
@@ -171,7 +178,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(num_items, generator=generator)
         pool_of = torch.arange(num_items) // (self.pool * self.batch_size)
-        longest = int(self.lengths.max()) + 1 if num_items else 1
+        longest = int(self.lengths.max()) + 1
         key = pool_of * longest + self.lengths[order]
         batches = order[torch.argsort(key, stable=True)].split(self.batch_size)
         yield from (

@@ -60,8 +60,8 @@ class EgoSampler(BaseSampler):
             labels or seeds, sequences last.
 
     Raises:
-        GraphError: A budget is negative, or an edge type is unknown, does not start at the seeds
-            or leads to labels.
+        GraphError: A budget is negative, or an edge type is unknown or repeated, does not start
+            at the seeds, or leads to labels or seeds.
     """
 
     def __init__(
@@ -84,11 +84,7 @@ class EgoSampler(BaseSampler):
         self.generator = torch.Generator()
         self.set_epoch(0)
         if edge_types is None:
-            edge_types = [
-                kind
-                for kind in data.edge_types
-                if kind[0] == seed_type and kind[2] not in (LABEL, seed_type)
-            ]
+            edge_types = _drawable(data, seed_type)
         _check_edge_types(data, edge_types, seed_type)
         sets = tuple(kind for kind in edge_types if "position" not in data[kind])
         sequences = tuple(kind for kind in edge_types if "position" in data[kind])
@@ -232,8 +228,20 @@ def share_budget(count: Tensor, budget: int) -> Tensor:
 
 def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_type: str) -> None:
     for kind in edge_types:
-        if kind not in data.edge_types or kind[0] != seed_type or kind[2] == LABEL:
+        if kind not in (known := _drawable(data, seed_type)):
             raise GraphError(
-                f"EgoSampler draws edges that start at '{seed_type}' and do not lead to labels, "
-                f"found {kind}; choose from {[k for k in data.edge_types if k[0] == seed_type]}."
+                f"EgoSampler draws edges that start at '{seed_type}' and lead neither to labels "
+                f"nor to seeds, found {kind}; choose from {known}."
             )
+    if len(set(edge_types)) < len(edge_types):
+        raise GraphError(
+            f"EgoSampler draws each edge type once, found one repeated in {list(edge_types)}."
+        )
+
+
+def _drawable(data: HeteroData, seed_type: str) -> list[EdgeType]:
+    return [
+        kind
+        for kind in data.edge_types
+        if kind[0] == seed_type and kind[2] not in (LABEL, seed_type)
+    ]
