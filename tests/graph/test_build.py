@@ -1,0 +1,231 @@
+"""`build_graph` against a naive re-implementation that goes through the tables with loops."""
+
+from collections import Counter
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.datasets import Corpus, Synthetic
+from match_graph.datasets.corpus import hierarchy_frame
+from match_graph.graph import BuiltGraph, build_graph
+from match_graph.typing import MASKS
+
+TYPES = ("venue", "author", "reference", "word", "label")
+
+
+@pytest.fixture(params=["toy", "synthetic"])
+def corpus(request: pytest.FixtureRequest, toy: Corpus, synthetic: Synthetic) -> Corpus:
+    """A corpus that is small and dirty, and one with four hundred documents."""
+    return toy if request.param == "toy" else synthetic.read()
+
+
+@pytest.fixture
+def built(corpus: Corpus) -> BuiltGraph:
+    return build_graph(corpus)
+
+
+def lists_of(corpus: Corpus, name: str) -> list[list[str]]:
+    """Instance ids by document."""
+    ids = corpus.instances[name]["id"].tolist()
+    lists: list[list[str]] = [[] for _ in range(corpus.num_documents)]
+    for document, instance in corpus.edges[name].itertuples(index=False):
+        lists[document].append(ids[instance])
+    return lists
+
+
+def order_of(corpus: Corpus, name: str) -> tuple[list[str], Counter[str]]:
+    """Ids by training frequency, descending, ties by id; and the frequencies."""
+    splits = corpus.documents["split"].tolist()
+    counts: Counter[str] = Counter()
+    for split, values in zip(splits, lists_of(corpus, name), strict=True):
+        counts.update(values if split == "train" else [])
+    return sorted(corpus.instances[name]["id"], key=lambda value: (-counts[value], value)), counts
+
+
+def named_edges(built: BuiltGraph, edge_type: tuple[str, str, str]) -> list[tuple[int, str]]:
+    """(document, id) of every edge, in the order of the graph."""
+    ids = built.tables[edge_type[2]]["id"].tolist()
+    edges = built.data[edge_type].edge_index.t().tolist()
+    return [(document, ids[node]) for document, node in edges]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_nodes_are_ordered_by_training_frequency(
+    corpus: Corpus, built: BuiltGraph, name: str
+) -> None:
+    """All instances of all splits, frequent first, ties by id, with their training counts."""
+    ids, counts = order_of(corpus, name)
+    assert built.tables[name]["id"].tolist() == ids
+    assert built.data[name].num_nodes == len(ids)
+    assert built.data[name].train_count.tolist() == [counts[value] for value in ids]
+    assert built.data[name].train_count.dtype == torch.int32
+
+
+@pytest.mark.parametrize("name", ["venue", "author", "reference"])
+def test_metadata_edges_are_in_the_documents_order(
+    corpus: Corpus, built: BuiltGraph, name: str
+) -> None:
+    """(document, has, FIELD) lists what the document lists, as it lists it."""
+    expected = [
+        (document, value)
+        for document, values in enumerate(lists_of(corpus, name))
+        for value in values
+    ]
+    assert named_edges(built, ("document", "has", name)) == expected
+
+
+def test_words_are_a_sequence_with_positions(corpus: Corpus, built: BuiltGraph) -> None:
+    """(document, contains, word) holds every occurrence, position counts from 0 per document."""
+    store = built.data["document", "contains", "word"]
+    expected = [
+        (document, word, position)
+        for document, words in enumerate(lists_of(corpus, "word"))
+        for position, word in enumerate(words)
+    ]
+    edges = named_edges(built, ("document", "contains", "word"))
+    assert [
+        (*edge, position) for edge, position in zip(edges, store.position.tolist(), strict=True)
+    ] == expected
+    assert store.position.dtype == torch.int16
+    assert built.notes["words_cut"] == 0
+
+
+def test_words_beyond_the_last_position_are_cut(
+    toy: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first MAX_POSITIONS words stay, the rest is counted; training counts see all words."""
+    monkeypatch.setattr("match_graph.graph.build.MAX_POSITIONS", 4)
+    cut = build_graph(toy)
+    words = lists_of(toy, "word")
+    assert named_edges(cut, ("document", "contains", "word")) == [
+        (document, word) for document, values in enumerate(words) for word in values[:4]
+    ]
+    assert cut.data["document", "contains", "word"].position.max() == 3
+    assert cut.notes["words_cut"] == sum(max(0, len(values) - 4) for values in words) > 0
+
+
+def test_positions_fit_int16() -> None:
+    """A text of 40,000 words keeps 32,767, with positions 0 to 32,766."""
+    words = pd.DataFrame({"document": 0, "instance": range(40_000)}, dtype="int32")
+    empty = pd.DataFrame({"document": [], "instance": []}, dtype="int32")
+    corpus = Corpus(
+        name="long",
+        documents=pd.DataFrame({"id": ["d"], "split": ["train"]}),
+        instances={
+            "word": pd.DataFrame({"id": [f"w{number}" for number in range(40_000)]}),
+            "label": pd.DataFrame({"id": pd.Series([], dtype=str)}),
+        },
+        edges={"word": words, "label": empty},
+        hierarchy=hierarchy_frame([]),
+    )
+    built = build_graph(corpus)
+    position = built.data["document", "contains", "word"].position
+    assert position.tolist() == list(range(32_767))
+    assert built.notes["words_cut"] == 40_000 - 32_767
+
+
+def test_cites_are_references_that_resolve(corpus: Corpus, built: BuiltGraph) -> None:
+    """A reference to a document of the corpus is an edge, to itself or to outside it is none."""
+    number = {value: row for row, value in enumerate(corpus.documents["id"])}
+    expected = [
+        (document, number[value])
+        for document, values in enumerate(lists_of(corpus, "reference"))
+        for value in values
+        if value in number and number[value] != document
+    ]
+    assert expected
+    cites = built.data["document", "cites", "document"].edge_index
+    assert list(map(tuple, cites.t().tolist())) == expected
+
+
+def test_tagged_edges_are_training_gold_only(corpus: Corpus, built: BuiltGraph) -> None:
+    """Every training label is an edge, no label of another split is."""
+    splits = corpus.documents["split"].tolist()
+    tagged = named_edges(built, ("document", "tagged", "label"))
+    assert set(tagged) == {
+        (document, label)
+        for document, labels in enumerate(lists_of(corpus, "label"))
+        for label in labels
+        if splits[document] == "train"
+    }
+    assert len(tagged) == len(set(tagged))
+
+
+def test_targets_hold_the_labels_of_all_splits(corpus: Corpus, built: BuiltGraph) -> None:
+    """One ascending list per document, whatever its split."""
+    number = {value: row for row, value in enumerate(built.tables["label"]["id"])}
+    targets = built.targets
+    lists = targets.index.split(targets.ptr.diff().tolist())
+    assert [labels.tolist() for labels in lists] == [
+        sorted(number[label] for label in labels) for labels in lists_of(corpus, "label")
+    ]
+    assert targets.num_labels == len(number)
+    assert (targets.ptr.dtype, targets.index.dtype) == (torch.int64, torch.int32)
+
+
+def test_masks_are_the_splits(corpus: Corpus, built: BuiltGraph) -> None:
+    """PyG's names for train, valid and test; every document in exactly one."""
+    for split, mask in MASKS.items():
+        assert built.data["document"][mask].tolist() == [
+            value == split for value in corpus.documents["split"]
+        ]
+
+
+def test_the_hierarchy_is_contracted(toy_graph: BuiltGraph, toy: Corpus) -> None:
+    """The node that no document carries is gone and counted; row 0 is the child."""
+    ids = toy_graph.tables["label"]["id"].tolist()
+    edges = toy_graph.data["label", "is_a", "label"].edge_index.t().tolist()
+    named = sorted((ids[child], ids[parent]) for child, parent in edges)
+    read = set(zip(toy.hierarchy["child"], toy.hierarchy["parent"], strict=True))
+    expected = (read - {("methods", "science"), ("kernels", "methods")}) | {("kernels", "science")}
+    assert named == sorted(expected)
+    assert toy_graph.notes["hierarchy_nodes_contracted"] == 1
+    assert toy_graph.notes["hierarchy_edges_read"] == 8
+
+
+def test_labels_outside_training_are_labels_too(toy_graph: BuiltGraph) -> None:
+    """A label seen on test alone is a node without training count."""
+    table = toy_graph.tables["label"]
+    assert table["id"].tolist()[-1] == "cells"
+    assert toy_graph.data["label"].train_count.tolist()[-1] == 0
+
+
+def test_a_corpus_without_hierarchy_or_metadata_builds(toy: Corpus) -> None:
+    """Only words and labels: no metadata type, no cites, no is_a edge."""
+    corpus = Corpus(
+        "bare",
+        toy.documents,
+        {name: toy.instances[name] for name in ("word", "label")},
+        {name: toy.edges[name] for name in ("word", "label")},
+        hierarchy_frame([]),
+    )
+    data = build_graph(corpus).data
+    assert data.node_types == ["document", "word", "label"]
+    assert {kind[1] for kind in data.edge_types} == {"contains", "tagged", "is_a"}
+    assert data["label", "is_a", "label"].edge_index.shape == (2, 0)
+
+
+def test_edges_are_int32_contiguous_and_sorted_by_source(built: BuiltGraph) -> None:
+    """PyG's layers take int32; samplers read sorted edges without a copy."""
+    assert built.data.validate()
+    for edge_type in built.data.edge_types:
+        edge_index = built.data[edge_type].edge_index
+        assert edge_index.dtype == torch.int32, edge_type
+        assert edge_index.is_contiguous(), edge_type
+        assert (edge_index[0].diff() >= 0).all(), edge_type
+
+
+def test_the_graph_holds_tensors_and_numbers_only(built: BuiltGraph) -> None:
+    """A list of names in `data` would make PyG's loaders fail."""
+    for store in built.data.stores:
+        for key, value in store.items():
+            assert isinstance(value, torch.Tensor | int), key
+
+
+def test_the_corpus_is_not_changed(toy: Corpus) -> None:
+    """Building reads the tables and nothing else."""
+    before = {name: frame.copy() for name, frame in {**toy.instances, **toy.edges}.items()}
+    build_graph(toy)
+    for name, frame in before.items():
+        assert {**toy.instances, **toy.edges}[name].equals(frame)

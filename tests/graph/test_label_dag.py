@@ -1,0 +1,212 @@
+"""The label hierarchy against networkx and naive loops."""
+
+import math
+
+import networkx as nx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.datasets.corpus import hierarchy_frame
+from match_graph.errors import GraphError
+from match_graph.graph import BuiltGraph, LabelDAG, Targets
+from match_graph.graph.label_dag import check_label_edges, contract_hierarchy
+
+NUM_LABELS = 8
+
+
+@st.composite
+def dag_edges(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """(child, parent) edges that follow a random order of the labels, so without a cycle."""
+    order = draw(st.permutations(range(NUM_LABELS)))
+    pairs = st.tuples(st.integers(0, NUM_LABELS - 1), st.integers(0, NUM_LABELS - 1))
+    chosen = draw(st.lists(pairs.filter(lambda pair: pair[0] != pair[1]), max_size=14, unique=True))
+    return list(dict.fromkeys((order[max(pair)], order[min(pair)]) for pair in chosen))
+
+
+def make_dag(edges: list[tuple[int, int]]) -> LabelDAG:
+    return LabelDAG(torch.tensor(edges, dtype=torch.int64).view(-1, 2).t(), NUM_LABELS)
+
+
+def make_graph(edges: list[tuple[int, int]]) -> "nx.DiGraph[int]":
+    """Edges from child to parent over all labels."""
+    graph: nx.DiGraph[int] = nx.DiGraph(edges)
+    graph.add_nodes_from(range(NUM_LABELS))
+    return graph
+
+
+@given(dag_edges())
+def test_depth_is_the_longest_path_to_a_root(edges: list[tuple[int, int]]) -> None:
+    """0 for roots and labels outside; num_layers counts from the deepest label."""
+    dag = make_dag(edges)
+
+    def longest(label: int) -> int:
+        return max((1 + longest(parent) for child, parent in edges if child == label), default=0)
+
+    depths = [longest(label) for label in range(NUM_LABELS)]
+    assert dag.depth.tolist() == depths
+    assert dag.num_layers == (max(depths) + 1 if edges else 0)
+    assert dag.num_edges == len(edges)
+
+
+@given(dag_edges())
+def test_ancestors_equal_networkx(edges: list[tuple[int, int]]) -> None:
+    """Every proper ancestor once, ascending; the closure says the same."""
+    dag, graph = make_dag(edges), make_graph(edges)
+    ptr, index = dag.ancestors()
+    assert (ptr.dtype, index.dtype) == (torch.int64, torch.int64)
+    expected = [sorted(nx.descendants(graph, label)) for label in range(NUM_LABELS)]
+    assert [part.tolist() for part in index.split(ptr.diff().tolist())] == expected
+    dense = dag.closure.toarray()
+    assert [[label for label in range(NUM_LABELS) if row[label]] for row in dense] == expected
+
+
+@given(
+    dag_edges(),
+    st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6),
+    st.integers(0, 6),
+)
+def test_parent_given_child_equals_a_loop(
+    edges: list[tuple[int, int]], sets: list[set[int]], num_chosen: int
+) -> None:
+    """Of the chosen documents with the child, the share with the parent; NaN without the child."""
+    ptr, index = [0], []
+    for labels in sets:
+        index += sorted(labels)
+        ptr.append(len(index))
+    targets = Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
+    chosen = list(range(len(sets)))[:num_chosen]
+    found = make_dag(edges).parent_given_child(targets, torch.tensor(chosen, dtype=torch.int64))
+    assert found.dtype == torch.float64
+    assert found.numel() == len(edges)
+    for (child, parent), share in zip(edges, found.tolist(), strict=True):
+        with_child = [sets[document] for document in chosen if child in sets[document]]
+        if with_child:
+            expected = sum(parent in labels for labels in with_child) / len(with_child)
+            assert share == pytest.approx(expected)
+        else:
+            assert math.isnan(share)
+
+
+@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
+def test_contraction_joins_the_nearest_kept_ancestors(
+    edges: list[tuple[int, int]], dropped: set[int]
+) -> None:
+    """An edge for every upward path between kept labels whose inner nodes are all left out."""
+    kept = [f"l{label}" for label in range(NUM_LABELS) if label not in dropped]
+    frame = hierarchy_frame([(f"l{child}", f"l{parent}", "") for child, parent in edges])
+    pairs, num_dropped = contract_hierarchy(frame, kept)
+
+    def nearest(label: int) -> set[int]:
+        found: set[int] = set()
+        for parent in (parent for child, parent in edges if child == label):
+            found |= {parent} if parent not in dropped else nearest(parent)
+        return found
+
+    expected = {
+        (f"l{child}", f"l{parent}")
+        for child in range(NUM_LABELS)
+        if child not in dropped
+        for parent in nearest(child)
+    }
+    assert set(pairs) == expected
+    assert len(pairs) == len(expected)
+    assert num_dropped == len(dropped & {label for edge in edges for label in edge})
+
+
+@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
+def test_contraction_keeps_who_is_above_whom(
+    edges: list[tuple[int, int]], dropped: set[int]
+) -> None:
+    """Between kept labels, reachability is the same before and after."""
+    kept = {f"l{label}" for label in range(NUM_LABELS) if label not in dropped}
+    named = [(f"l{child}", f"l{parent}") for child, parent in edges]
+    frame = hierarchy_frame([(*pair, "") for pair in named])
+    before = nx.DiGraph(named)
+    after = nx.DiGraph(contract_hierarchy(frame, sorted(kept))[0])
+    for label in kept & set(before):
+        above = nx.descendants(after, label) if label in after else set()
+        assert above == nx.descendants(before, label) & kept
+
+
+def test_from_data_reads_the_built_graph(toy_graph: BuiltGraph) -> None:
+    """The toy hierarchy: kernels joined science, misc stands outside, bridge has two parents."""
+    dag = LabelDAG.from_data(toy_graph.data)
+    names = toy_graph.tables["label"]["id"].tolist()
+    edges = {(names[child], names[parent]) for child, parent in dag.edge_index.T.tolist()}
+    assert edges == {
+        ("learning", "science"),
+        ("biology", "science"),
+        ("kernels", "science"),
+        ("deep", "learning"),
+        ("bridge", "learning"),
+        ("bridge", "biology"),
+        ("cells", "biology"),
+    }
+    assert dag.depth[names.index("misc")] == 0
+    assert dag.depth[names.index("bridge")] == 2
+
+
+def test_from_data_without_hierarchy() -> None:
+    """A graph without is_a edges has labels only."""
+    data = HeteroData()
+    data["label"].num_nodes = 3
+    dag = LabelDAG.from_data(data)
+    assert (dag.num_edges, dag.num_layers, dag.depth.tolist()) == (0, 0, [0, 0, 0])
+    assert [part.tolist() for part in dag.ancestors()] == [[0, 0, 0, 0], []]
+
+
+def test_a_cycle_is_named() -> None:
+    """The whole path is in the sentence."""
+    with pytest.raises(GraphError) as caught:
+        LabelDAG(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+    assert str(caught.value) == (
+        "The label hierarchy must be acyclic, but 0 -> 1 -> 2 -> 0 is a cycle; "
+        "remove one of these edges, or set data.hierarchy=ignore."
+    )
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "sentence"),
+    [
+        (
+            torch.zeros(3, 2, dtype=torch.int64),
+            "label_edge_index must be [2, E] int64 (row 0 child, row 1 parent), "
+            "found [3, 2] torch.int64.",
+        ),
+        (
+            torch.zeros(2, dtype=torch.int64),
+            "label_edge_index must be [2, E] int64 (row 0 child, row 1 parent), "
+            "found [2] torch.int64.",
+        ),
+        (
+            torch.zeros(2, 1, dtype=torch.int32),
+            "label_edge_index must be [2, E] int64 (row 0 child, row 1 parent), "
+            "found [2, 1] torch.int32.",
+        ),
+        (
+            torch.tensor([[0, 1], [1, 4]]),
+            "label_edge_index must name labels in [0, 4), found 0 to 4.",
+        ),
+        (
+            torch.tensor([[0, -1], [1, 2]]),
+            "label_edge_index must name labels in [0, 4), found -1 to 2.",
+        ),
+    ],
+    ids=["rows", "dimensions", "dtype", "beyond", "negative"],
+)
+def test_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
+    """Shape, dtype and range have a sentence each, and the class checks them too."""
+    for check in (check_label_edges, LabelDAG):
+        with pytest.raises(GraphError) as caught:
+            check(edge_index, 4)
+        assert str(caught.value) == sentence
+
+
+def test_correct_edges_pass() -> None:
+    """The largest label and no edge at all are in range."""
+    check_label_edges(torch.tensor([[3], [0]]), 4)
+    check_label_edges(torch.empty(2, 0, dtype=torch.int64), 0)

@@ -1,0 +1,419 @@
+"""Ego-networks: what is drawn, how much, with which probability, and what never is."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric import seed_everything
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import FakeHeteroDataset
+from torch_geometric.loader import NodeLoader
+
+from match_graph.datasets import Synthetic
+from match_graph.errors import GraphError
+from match_graph.graph import BuiltGraph, EgoDraw, EgoSampler
+from match_graph.graph.sampler import share_budget
+from match_graph.typing import CONTAINS, TAGGED, EdgeType
+
+FIELDS = ("venue", "author", "reference")
+
+
+def neighbours(data: HeteroData, kind: EdgeType) -> list[list[int]]:
+    """Targets by source, in the order of the edges."""
+    lists: list[list[int]] = [[] for _ in range(data[kind[0]].num_nodes)]
+    for source, target in data[kind].edge_index.t().tolist():
+        lists[source].append(target)
+    return lists
+
+
+def unpack(draw: EgoDraw) -> list[dict[EdgeType, list[int]]]:
+    """Per seed the drawn nodes by edge type, in the order of the packing."""
+    seeds: list[dict[EdgeType, list[int]]] = []
+    for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
+        drawn: dict[EdgeType, list[int]] = {kind: [] for kind in draw.edge_types}
+        for place in range(start, stop):
+            drawn[draw.edge_types[draw.kind[place]]].append(int(draw.node[place]))
+        seeds.append(drawn)
+    return seeds
+
+
+def pour(counts: list[int], budget: int) -> list[int]:
+    """One unit at a time to the type that has least; of equals, to the one with more to give."""
+    order = sorted(range(len(counts)), key=lambda number: (counts[number], number))
+    taken = [0] * len(counts)
+    for _ in range(min(budget, sum(counts))):
+        open_types = [number for number in order if taken[number] < counts[number]]
+        least = min(taken[number] for number in open_types)
+        taken[[number for number in open_types if taken[number] == least][-1]] += 1
+    return taken
+
+
+def is_subsequence(part: list[int], whole: list[int]) -> bool:
+    rest = iter(whole)
+    return all(value in rest for value in part)
+
+
+# Budgets -------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda width: st.lists(
+            st.lists(st.integers(0, 12), min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    ),
+    st.integers(0, 40),
+)
+def test_share_budget_equals_pouring_unit_by_unit(rows: list[list[int]], budget: int) -> None:
+    """The vectorised share is the water-filling loop, row by row."""
+    shares = share_budget(torch.tensor(rows), budget).tolist()
+    assert shares == [pour(counts, budget) for counts in rows]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=6), st.integers(0, 2000))
+def test_share_budget_is_full_and_even(counts: list[int], budget: int) -> None:
+    """The budget is used up, and no type lies below its fair share unless it is exhausted."""
+    share = share_budget(torch.tensor([counts]), budget)[0].tolist()
+    assert sum(share) == min(budget, sum(counts))
+    for taken, count in zip(share, counts, strict=True):
+        assert taken <= count
+        assert taken == count or taken >= max(budget // len(counts), max(share) - 1)
+
+
+def test_share_budget_without_types() -> None:
+    """A graph without metadata has nothing to share."""
+    assert share_budget(torch.empty(3, 0, dtype=torch.int64), 5).shape == (3, 0)
+
+
+# What is drawn -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("max_metadata", "max_words"), [(64, 500), (3, 4), (1, 0), (0, 1), (0, 0), (7, 1000)]
+)
+def test_first_edges_within_the_budgets(
+    synthetic: Synthetic, max_metadata: int, max_words: int
+) -> None:
+    """Without chance: per type the first of its share, then the first words; order kept."""
+    data = synthetic[0]
+    lists = {field: neighbours(data, ("document", "has", field)) for field in FIELDS}
+    words = neighbours(data, CONTAINS)
+    sampler = EgoSampler(data, max_metadata, max_words)
+    seed = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:150]
+    draw = sampler.draw(seed)
+    assert torch.equal(draw.seed, seed)
+    expected = []
+    for document in seed.tolist():
+        found = [lists[field][document] for field in FIELDS]
+        shares = pour([len(values) for values in found], max_metadata)
+        parts: dict[EdgeType, list[int]] = {
+            ("document", "has", field): values[:share]
+            for field, values, share in zip(FIELDS, found, shares, strict=True)
+        }
+        expected.append({**parts, CONTAINS: words[document][:max_words]})
+    assert unpack(draw) == expected
+    sizes = [sum(map(len, parts.values())) for parts in expected]
+    assert sampler.lengths(seed).tolist() == sizes
+
+
+def test_metadata_come_before_words(synthetic: Synthetic) -> None:
+    """The packing is by type, sequences last, so that `kind` ascends within a seed."""
+    draw = EgoSampler(synthetic[0], random=True).draw(torch.arange(100))
+    assert draw.edge_types[-1] == CONTAINS
+    for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
+        assert (draw.kind[start:stop].diff() >= 0).all()
+
+
+def test_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
+    """Words tell their stored position, metadata 0."""
+    data = synthetic[0]
+    draw = EgoSampler(data, max_words=9).draw(torch.arange(400))
+    is_word = draw.kind == draw.edge_types.index(CONTAINS)
+    assert draw.position[~is_word].max() == 0
+    stored = data[CONTAINS].position[draw.edge[is_word]]
+    assert torch.equal(draw.position[is_word], stored.to(torch.int64))
+
+
+def test_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
+    """`edge` names the edge that was followed."""
+    data = synthetic[0]
+    seed = torch.tensor([5, 3, 3, 250])
+    draw = EgoSampler(data, 5, 5, random=True).draw(seed)
+    source = torch.repeat_interleave(seed, draw.ptr.diff())
+    for number, kind in enumerate(draw.edge_types):
+        mask = draw.kind == number
+        edge_index = data[kind].edge_index[:, draw.edge[mask]]
+        assert torch.equal(edge_index[0].long(), source[mask])
+        assert torch.equal(edge_index[1].long(), draw.node[mask])
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5, 16])
+def test_random_draws_are_true_neighbours_in_order(synthetic: Synthetic, budget: int) -> None:
+    """By chance: true neighbours only, none twice, the share of every type, order kept."""
+    data = synthetic[0]
+    sampler = EgoSampler(data, max_metadata=budget, max_words=6, random=True, seed=1)
+    lists = {field: neighbours(data, ("document", "has", field)) for field in FIELDS}
+    words = neighbours(data, CONTAINS)
+    for document, drawn in enumerate(unpack(sampler.draw(torch.arange(400)))):
+        found = [lists[field][document] for field in FIELDS]
+        shares = pour([len(values) for values in found], budget)
+        for field, values, share in zip(FIELDS, found, shares, strict=True):
+            part = drawn["document", "has", field]
+            assert len(part) == len(set(part)) == share
+            assert is_subsequence(part, values)
+        assert drawn[CONTAINS] == words[document][:6]
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 9))
+def test_systematic_draws_never_repeat_an_edge(degree: int, budget: int, seed: int) -> None:
+    """min(degree, budget) different edges for every seed, also where the step is no integer."""
+    data = star(degree)
+    sampler = EgoSampler(data, budget, random=True, seed=seed, seed_type="hub")
+    for drawn in unpack(sampler.draw(torch.zeros(20, dtype=torch.int64))):
+        (part,) = drawn.values()
+        assert len(part) == len(set(part)) == min(degree, budget)
+        assert part == sorted(part)
+
+
+def star(degree: int) -> HeteroData:
+    """One hub with ``degree`` leaves."""
+    data = HeteroData()
+    data["hub"].num_nodes = 1
+    data["leaf"].num_nodes = degree
+    data["hub", "to", "leaf"].edge_index = torch.stack(
+        [torch.zeros(degree, dtype=torch.int64), torch.arange(degree)]
+    )
+    return data
+
+
+@pytest.mark.parametrize(("degree", "budget"), [(10, 3), (7, 5), (40, 1), (9, 8)])
+def test_every_edge_has_the_same_chance(degree: int, budget: int) -> None:
+    """Over 4,000 draws each edge is drawn budget / degree of the time, within 5 deviations."""
+    num_draws = 4000
+    sampler = EgoSampler(star(degree), budget, random=True, seed=7, seed_type="hub")
+    node = sampler.draw(torch.zeros(num_draws, dtype=torch.int64)).node
+    share = budget / degree
+    bound = 5 * math.sqrt(num_draws * share * (1 - share))
+    counts = torch.bincount(node, minlength=degree)
+    assert counts.sum() == num_draws * budget
+    assert (counts - num_draws * share).abs().max() <= bound
+
+
+# Reproducibility -----------------------------------------------------------------------------
+
+
+def test_an_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> None:
+    """Draws depend on (seed, epoch) alone, and change with either and from draw to draw."""
+    documents = torch.arange(400)
+
+    def nodes(seed: int, epoch: int) -> Tensor:
+        sampler = EgoSampler(synthetic[0], 2, 0, random=True, seed=seed)
+        sampler.draw(documents[:17])
+        sampler.set_epoch(epoch)
+        return sampler.draw(documents).node
+
+    assert torch.equal(nodes(0, 3), nodes(0, 3))
+    assert not torch.equal(nodes(0, 3), nodes(0, 4))
+    assert not torch.equal(nodes(0, 3), nodes(1, 3))
+    sampler = EgoSampler(synthetic[0], 2, 0, random=True)
+    assert not torch.equal(sampler.draw(documents).node, sampler.draw(documents).node)
+
+
+def test_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
+    """A sampler has a generator of its own."""
+    state = torch.get_rng_state()
+    EgoSampler(synthetic[0], 2, random=True).draw(torch.arange(50))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# No leak -------------------------------------------------------------------------------------
+
+
+def plant_gold(built: BuiltGraph) -> HeteroData:
+    """A copy of the graph whose tagged edges are the gold labels of all documents, test too."""
+    data = built.data.clone()
+    document = torch.repeat_interleave(torch.arange(12), built.targets.ptr.diff())
+    data[TAGGED].edge_index = torch.stack([document, built.targets.index.long()]).int()
+    data["document", "hints", "label"].edge_index = data[TAGGED].edge_index
+    return data
+
+
+def test_planted_gold_is_never_drawn(toy_graph: BuiltGraph) -> None:
+    """Even if every gold label is an edge of the graph, no batch holds a label or such an edge."""
+    data = plant_gold(toy_graph)
+    assert data[TAGGED].edge_index.size(1) == 25
+    sampler = EgoSampler(data)
+    assert {kind[2] for kind in sampler.edge_types} == {*FIELDS, "word"}
+    for batch in NodeLoader(data, sampler, input_nodes="document", batch_size=5):
+        assert batch["label"].num_nodes == 0
+        for kind in batch.edge_types:
+            if "label" in kind:
+                assert batch[kind].edge_index.size(1) == 0, kind
+
+
+def test_documents_never_reach_documents(toy_graph: BuiltGraph) -> None:
+    """The batch's documents are its seeds; `cites` is not followed."""
+    loader = NodeLoader(
+        toy_graph.data, EgoSampler(toy_graph.data), input_nodes="document", batch_size=4
+    )
+    for number, batch in enumerate(loader):
+        assert batch["document"].n_id.tolist() == list(range(4 * number, 4 * number + 4))
+        assert batch["document", "cites", "document"].edge_index.size(1) == 0
+
+
+# PyG -----------------------------------------------------------------------------------------
+
+
+def assert_maps_back(batch: HeteroData, data: HeteroData, kind: EdgeType) -> None:
+    """The batch's edges, through n_id, are the edges of the graph that e_id names."""
+    row, col = batch[kind].edge_index
+    original = data[kind].edge_index[:, batch[kind].e_id].long()
+    assert torch.equal(batch[kind[0]].n_id[row], original[0])
+    assert torch.equal(batch[kind[2]].n_id[col], original[1])
+
+
+def test_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
+    """Plain NodeLoader: HeteroData of the seeds and their distinct neighbours."""
+    data = synthetic[0]
+    sampler = EgoSampler(data, 6, 20, random=True)
+    mask = data["document"].test_mask
+    seen = []
+    for batch in NodeLoader(data, sampler, input_nodes=("document", mask), batch_size=16):
+        assert isinstance(batch, HeteroData)
+        assert batch.validate()
+        assert batch["document"].batch_size == batch["document"].num_nodes
+        for kind in sampler.edge_types:
+            assert_maps_back(batch, data, kind)
+            node = batch[kind[2]].n_id
+            assert node.unique().numel() == node.numel()
+            assert torch.equal(batch[kind[2]].train_count, data[kind[2]].train_count[node])
+        assert torch.equal(batch[CONTAINS].position, data[CONTAINS].position[batch[CONTAINS].e_id])
+        seen += batch["document"].n_id.tolist()
+    assert seen == mask.nonzero().view(-1).tolist()
+
+
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("seed_type", ["v0", "v1", "v2"])
+def test_it_works_on_any_heterogeneous_graph(seed_type: str, random: bool) -> None:
+    """Unsorted edges: e_id, edge attributes and edge_index of a batch map back to true edges."""
+    seed_everything(0)
+    data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=60, edge_dim=2)[0]
+    for kind in data.edge_types:
+        shuffled = torch.randperm(data[kind].edge_index.size(1))
+        data[kind].edge_index = data[kind].edge_index[:, shuffled]
+        data[kind].number = torch.arange(len(shuffled))
+    sampler = EgoSampler(data, max_metadata=7, random=random, seed_type=seed_type)
+    kinds = [kind for kind in data.edge_types if kind[0] == seed_type != kind[2]]
+    assert kinds
+    assert list(sampler.edge_types) == kinds
+    assert all(sampler.edge_permutation[kind] is not None for kind in kinds)
+    lists = {kind: neighbours(data, kind) for kind in kinds}
+    num_seen = 0
+    for batch in NodeLoader(data, sampler, input_nodes=seed_type, batch_size=13):
+        for kind in kinds:
+            assert_maps_back(batch, data, kind)
+            assert torch.equal(batch[kind].number, batch[kind].e_id)
+            assert batch[kind].e_id.unique().numel() == batch[kind].e_id.numel()
+        for place, node in enumerate(batch[seed_type].n_id.tolist()):
+            shares = pour([len(lists[kind][node]) for kind in kinds], 7)
+            for kind, share in zip(kinds, shares, strict=True):
+                row, col = batch[kind].edge_index
+                drawn = Counter(batch[kind[2]].n_id[col[row == place]].tolist())
+                assert drawn.total() == share
+                assert not drawn - Counter(lists[kind][node])
+        num_seen += batch[seed_type].num_nodes
+    assert num_seen == data[seed_type].num_nodes
+
+
+def test_a_type_that_two_edge_types_reach_is_numbered_once() -> None:
+    """Nodes reached on two ways are one node of the batch."""
+    data = HeteroData()
+    data["document"].num_nodes = 2
+    data["author"].num_nodes = 5
+    data["document", "has", "author"].edge_index = torch.tensor([[0, 0, 1], [4, 2, 0]])
+    data["document", "thanks", "author"].edge_index = torch.tensor([[0, 1, 1], [2, 3, 4]])
+    (batch,) = NodeLoader(data, EgoSampler(data), input_nodes="document", batch_size=2)
+    assert batch["author"].n_id.tolist() == [0, 2, 3, 4]
+    for kind in data.edge_types:
+        assert batch[kind].edge_index.size(1) == 3
+        assert_maps_back(batch, data, kind)
+    assert batch["author"].num_sampled_nodes == [0, 4]
+    assert batch["document"].num_sampled_nodes == [2, 0]
+
+
+def test_a_graph_without_neighbours_gives_empty_networks() -> None:
+    """Only documents: draws are empty, and so are the batches."""
+    data = HeteroData()
+    data["document"].num_nodes = 3
+    draw = EgoSampler(data).draw(torch.tensor([2, 0]))
+    assert draw.ptr.tolist() == [0, 0, 0]
+    assert draw.node.numel() == 0
+    (batch,) = NodeLoader(data, EgoSampler(data), input_nodes="document", batch_size=3)
+    assert batch["document"].num_nodes == 3
+
+
+def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
+    """Sequences stay last whatever the order given."""
+    kinds = [CONTAINS, ("document", "has", "author")]
+    sampler = EgoSampler(toy_graph.data, edge_types=kinds)
+    assert sampler.edge_types == (("document", "has", "author"), CONTAINS)
+    drawn = unpack(sampler.draw(torch.tensor([0])))[0]
+    assert set(drawn) == set(kinds)
+    assert len(drawn["document", "has", "author"]) == 2
+
+
+# Errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("document", "tagged", "label"),
+        ("document", "cites", "document"),
+        ("label", "is_a", "label"),
+        ("document", "has", "journal"),
+    ],
+)
+def test_wrong_edge_types_are_refused(toy_graph: BuiltGraph, kind: EdgeType) -> None:
+    """Labels, seeds, other starts and unknown types cannot be asked for."""
+    known = [("document", "has", field) for field in FIELDS] + [CONTAINS]
+    with pytest.raises(GraphError) as caught:
+        EgoSampler(toy_graph.data, edge_types=[CONTAINS, kind])
+    assert str(caught.value) == (
+        f"EgoSampler draws edges that start at 'document' and lead neither to labels nor to "
+        f"seeds, found {kind}; choose from {known}."
+    )
+
+
+def test_a_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None:
+    """Twice the same edges would be drawn twice."""
+    with pytest.raises(GraphError) as caught:
+        EgoSampler(toy_graph.data, edge_types=[CONTAINS, CONTAINS])
+    assert str(caught.value) == (
+        f"EgoSampler draws each edge type once, found one repeated in {[CONTAINS, CONTAINS]}."
+    )
+
+
+@pytest.mark.parametrize(("max_metadata", "max_words"), [(-1, 5), (5, -2)])
+def test_negative_budgets_are_refused(
+    toy_graph: BuiltGraph, max_metadata: int, max_words: int
+) -> None:
+    """Both values are in the sentence."""
+    with pytest.raises(GraphError) as caught:
+        EgoSampler(toy_graph.data, max_metadata, max_words)
+    assert str(caught.value) == (
+        f"max_metadata and max_words must be at least 0, found {max_metadata} and {max_words}."
+    )
+
+
+def test_edges_cannot_be_seeds(toy_graph: BuiltGraph) -> None:
+    """PyG's other entry says what to use."""
+    with pytest.raises(GraphError) as caught:
+        EgoSampler(toy_graph.data).sample_from_edges(None)
+    assert str(caught.value) == (
+        "EgoSampler draws around nodes, found a call for edges; use NodeLoader."
+    )
