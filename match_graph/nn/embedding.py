@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from match_graph.errors import GraphError
 from match_graph.graph import TokenSpace
 from match_graph.graph.tokens import PAD_ID
+from match_graph.nn.dropout import ByteDropout
 
 
 class TokenEmbedding(nn.Module):
@@ -35,7 +36,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.space, self.channels, self.token_dropout = space, channels, token_dropout
         self.weight = nn.Parameter(torch.empty(space.num_tokens, channels))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ByteDropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

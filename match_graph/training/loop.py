@@ -155,7 +155,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         {"params": plain, "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return optimizer(groups, lr=config.learning_rate)
+    return optimizer(groups, lr=config.learning_rate, fused=True)
 
 
 def schedule(progress: float, warmup: float) -> float:
