@@ -14,6 +14,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Above this size no raw text is written: the word sequence says the same.
 _MAX_TEXTS = 100_000
 _TOPIC_WORDS = 40  # words of a label's own
+_ROOTS = 3  # where there are labels enough
 
 
 class Synthetic(CorpusDataset):
@@ -164,6 +165,8 @@ def draw_hierarchy(
     while sizes.sum() > num_labels:  # many layers: each holds a label, the largest give way
         sizes[sizes.argmax()] -= 1
     sizes[-1] += num_labels - sizes.sum()
+    more = min(_ROOTS - sizes[0], sizes[-1] - 1)  # one root alone would be on every document
+    sizes[[0, -1]] += max(0, more) * np.array([1, -1])
     layer = np.repeat(np.arange(num_layers), sizes)
     start = np.concatenate([[0], np.cumsum(sizes)])
     label = np.arange(start[1], num_labels)

@@ -1,0 +1,93 @@
+"""Settings: strict, all faults at once, each with its path; one spelling everywhere."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from match_graph.config import Config, load_config
+from match_graph.errors import ConfigError
+
+
+def message(path: Path | None = None, settings: list[str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, settings)
+    return str(caught.value)
+
+
+def test_defaults_need_no_file() -> None:
+    """Without file and settings every section has its defaults."""
+    assert load_config() == Config()
+
+
+def test_settings_change_the_file(tmp_path: Path) -> None:
+    """A setting wins over the file, the file over the default; values are YAML."""
+    path = tmp_path / "c.yaml"
+    path.write_text("train: {epochs: 3, learning_rate: 0.5}\nmodel: {encoder: match}\n")
+    config = load_config(path, ["train.epochs=7", "data.fields=[venue, author]"])
+    assert (config.train.epochs, config.train.learning_rate) == (7, 0.5)
+    assert config.data.fields == ["venue", "author"]
+
+
+def test_a_written_configuration_reads_back(tmp_path: Path) -> None:
+    """What a run folder holds gives the same configuration."""
+    config = load_config(None, ["seed=4", "train.epochs=2", "model.encoder_config.num_cls=2"])
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    assert load_config(path) == config
+
+
+def test_every_fault_is_named_with_its_path() -> None:
+    """Three faults of three kinds come in one message."""
+    text = message(None, ["train.epochs=0", "train.epoch=2", "model.init=glove"])
+    assert text == (
+        "The configuration must be valid, but 3 faults were found:\n"
+        "  'model.init': Input should be 'spherical' or 'random', found 'glove'.\n"
+        "  'train.epochs': Input should be greater than or equal to 1, found 0.\n"
+        "  'train.epoch' is not a setting; choose from "
+        f"{sorted(type(Config().train).model_fields)}."
+    )
+
+
+def test_a_wrong_type_is_not_converted() -> None:
+    """A string is no number, even if it looks like one."""
+    assert message(None, ["train.epochs='3'"]) == (
+        "The configuration must be valid: 'train.epochs': Input should be a valid integer, "
+        "found '3'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["train.epochs"], "A setting must be key=value, found 'train.epochs'."),
+        (["seed=[1"], "The value of 'seed' must be YAML, found '[1'."),
+        (
+            ["seed=1", "seed.deep=2"],
+            "The setting 'seed.deep' goes through 'seed', which is no section.",
+        ),
+    ],
+)
+def test_a_malformed_setting_is_one_sentence(settings: list[str], expected: str) -> None:
+    """Settings that cannot be applied say so."""
+    assert message(None, settings) == expected
+
+
+def test_a_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
+    """No file, no YAML, no mapping, another format: each its sentence."""
+    path = tmp_path / "c.yaml"
+    assert message(path).startswith(
+        f"A configuration must be a readable YAML file, but '{path}' is not ("
+    )
+    path.write_text("a: [1\n")
+    assert "must be a readable YAML file" in message(path)
+    path.write_text("- 1\n")
+    assert message(path) == (
+        f"A configuration must be a mapping of keys to values, found list in '{path}'; "
+        f"see the README for an example."
+    )
+    path.write_text("format: 99\n")
+    assert message(path) == (
+        f"This version of match-graph reads configurations of format 1, found format 99 in "
+        f"'{path}'; use the version that wrote it."
+    )
