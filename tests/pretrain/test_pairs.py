@@ -1,0 +1,200 @@
+"""Positive pairs and negatives, against naive listings and by chi-square tests."""
+
+from collections import Counter
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.datasets import Synthetic
+from match_graph.errors import GraphError
+from match_graph.graph import BuiltGraph
+from match_graph.pretrain import CONTEXT, Relation, find_relations
+
+P_LEAST = 1e-4  # the seeds are fixed: a failure means that the distribution changed
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def all_rows(data: HeteroData) -> dict[str, int]:
+    return {name: int(data[name].num_nodes) for name in data.node_types}
+
+
+def words_relation(window: int = 0) -> Relation:
+    """Three documents, of which the middle one is not drawn; word 4 is beyond the kept ones."""
+    row = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2], dtype=torch.int32)
+    col = torch.tensor([0, 1, 1, 4, 2, 0, 1, 2, 3, 2, 0], dtype=torch.int32)
+    mask = torch.tensor([True, False, True])
+    anchor = CONTEXT if window else "document"
+    return Relation("words", anchor, "word", row, col, 4, mask, window)
+
+
+def draw_many(relation: Relation, number: int = 40_000) -> Counter[tuple[int, int]]:
+    anchor, target = relation.draw(number, seeded())
+    assert anchor.dtype == target.dtype == torch.int64
+    return Counter(zip(anchor.tolist(), target.tolist(), strict=True))
+
+
+def assert_uniform_over(found: Counter, weight: Counter) -> None:
+    assert found.keys() == weight.keys()
+    total = sum(found.values()) / sum(weight.values())
+    keys = list(weight)
+    result = chisquare([found[key] for key in keys], [weight[key] * total for key in keys])
+    assert result.pvalue > P_LEAST
+
+
+def test_positives_are_uniform_over_edges_of_kept_targets_and_training_anchors() -> None:
+    """A word that stands twice in a document is drawn twice as often."""
+    weight = Counter({(0, 0): 1, (0, 1): 2, (0, 2): 1, (2, 3): 1, (2, 2): 1, (2, 0): 1})
+    assert_uniform_over(draw_many(words_relation()), weight)
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_contexts_are_uniform_over_the_windows_of_each_document(window: int) -> None:
+    relation = words_relation(window)
+    row, col = relation.row.tolist(), relation.col.tolist()
+    weight: Counter[tuple[int, int]] = Counter()
+    for center in range(len(row)):
+        for partner in range(len(row)):
+            inside = 0 < abs(center - partner) <= window and row[center] == row[partner]
+            if inside and row[center] != 1 and 4 not in (col[center], col[partner]):
+                weight[col[partner], col[center]] += 1  # the neighbour is the anchor
+    assert_uniform_over(draw_many(relation), weight)
+
+
+def test_negatives_follow_degree_to_three_quarters() -> None:
+    generator = seeded()
+    col = torch.repeat_interleave(torch.arange(6), torch.tensor([50, 20, 9, 4, 0, 1]))
+    row = torch.zeros_like(col)
+    relation = Relation("r", "a", "t", row, col, 6)
+    drawn = relation.draw_negatives((30_000, 2), generator)
+    assert drawn.shape == (30_000, 2)
+    count = torch.bincount(drawn.view(-1), minlength=6).double()
+    expected = torch.tensor([50, 20, 9, 4, 0, 1], dtype=torch.float64) ** 0.75
+    expected *= count.sum() / expected.sum()
+    assert int(count[4]) == 0  # no edge, never a negative
+    present = expected > 0
+    assert chisquare(count[present], expected[present]).pvalue > P_LEAST
+
+
+def test_negatives_count_training_degrees_only() -> None:
+    relation = words_relation()
+    degree = relation.cdf.diff(prepend=torch.zeros(1, dtype=relation.cdf.dtype)).double()
+    expected = torch.tensor([2.0, 2.0, 2.0, 1.0], dtype=torch.float64) ** 0.75
+    assert torch.allclose(degree / degree.sum(), expected / expected.sum(), atol=1e-6)
+
+
+def test_holds_knows_every_pair() -> None:
+    relation = words_relation()
+    pairs = set(zip(relation.row.tolist(), relation.col.tolist(), strict=True))
+    anchor = torch.tensor([0, 2, 0])
+    for target in (torch.arange(4), torch.arange(4).expand(3, 4)):
+        held = relation.holds(anchor, target)
+        for p, a in enumerate(anchor.tolist()):
+            assert [(a, t) in pairs for t in range(4)] == held[p].tolist()
+
+
+def test_holds_leaves_contexts_alone() -> None:
+    held = words_relation(window=2).holds(torch.tensor([0]), torch.arange(4))
+    assert not held.any()
+
+
+def test_relations_of_a_corpus_graph(toy_graph: BuiltGraph) -> None:
+    data = toy_graph.data
+    kinds = find_relations(data, all_rows(data), window=5)
+    names = [[relation.name for relation in kind] for kind in kinds]
+    assert sorted(map(sorted, names)) == sorted(
+        [
+            ["(document, author)", "(document, reference)", "(document, venue)"],
+            ["(document, word)"],
+            ["(word, context)"],
+            ["(document, label)"],
+        ]
+    )
+    context = next(kind[0] for kind in kinds if kind[0].name == "(word, context)")
+    assert (context.anchor, context.target) == (CONTEXT, "word")
+
+
+def test_only_training_documents_are_drawn(synthetic: Synthetic) -> None:
+    data = synthetic[0]
+    in_train = data["document"].train_mask
+    for kind in find_relations(data, all_rows(data), window=3):
+        for relation in kind:
+            if relation.anchor == "document":
+                anchor, _ = relation.draw(20_000, seeded())
+                assert bool(in_train[anchor].all())
+                assert len(anchor.unique()) > 0.5 * int(in_train.sum())
+
+
+def test_targets_beyond_the_kept_rows_are_not_drawn(synthetic: Synthetic) -> None:
+    data = synthetic[0]
+    rows = {**all_rows(data), "word": 50}
+    for kind in find_relations(data, rows, window=3):
+        for relation in kind:
+            if relation.target == "word":
+                anchor, target = relation.draw(5_000, seeded())
+                assert int(target.max()) < 50
+                assert relation.anchor != CONTEXT or int(anchor.max()) < 50
+                assert int(relation.draw_negatives((500,), seeded()).max()) < 50
+
+
+def test_a_relation_with_one_distinct_target_is_left_out(toy_graph: BuiltGraph) -> None:
+    """One venue for all: there is no negative; the other fields stay."""
+    data = toy_graph.data.clone()
+    data["document", "has", "venue"].edge_index[1] = 0
+    names = {
+        relation.name
+        for kind in find_relations(data, all_rows(data), window=2)
+        for relation in kind
+    }
+    assert "(document, venue)" not in names
+    assert "(document, author)" in names
+
+
+def test_a_type_without_pairs_is_left_out(toy_graph: BuiltGraph) -> None:
+    data = toy_graph.data.clone()
+    edge_index = data["document", "tagged", "label"].edge_index
+    data["document", "tagged", "label"].edge_index = edge_index[:, :0]
+    kinds = find_relations(data, all_rows(data), window=0)
+    assert [len(kind) for kind in kinds] == [3, 1]
+
+
+def test_unknown_edge_types_are_named(toy_graph: BuiltGraph) -> None:
+    kind = ("document", "has", "colour")
+    with pytest.raises(GraphError, match=r"colour.*choose from"):
+        find_relations(toy_graph.data, all_rows(toy_graph.data), 5, [kind])
+
+
+def bytes_of(relation: Relation) -> dict[int, int]:
+    """Bytes by storage of everything that a relation holds."""
+    tensors = [value for value in vars(relation).values() if isinstance(value, Tensor)]
+    return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+
+
+def test_nothing_is_held_that_grows_with_words_times_window(synthetic: Synthetic) -> None:
+    """Sequences are shared with the graph; what is added grows with nodes, not with tokens."""
+    data = synthetic[0]
+    graph = {
+        value.untyped_storage().data_ptr()
+        for store in data.stores
+        for value in store.values()
+        if isinstance(value, Tensor)
+    }
+    sizes = {}
+    for window in (1, 50):
+        kinds = find_relations(data, all_rows(data), window)
+        sizes[window] = sum(
+            size
+            for kind in kinds
+            for relation in kind
+            if relation.target == "word"
+            for storage, size in bytes_of(relation).items()
+            if storage not in graph
+        )
+    num_words = int(data["word"].num_nodes)
+    assert sizes[1] == sizes[50]
+    assert sizes[1] <= 2 * 8 * num_words

@@ -1,0 +1,174 @@
+"""The trainer: what moves, what repeats, on which graphs it works."""
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import FakeHeteroDataset
+
+from match_graph.config import PretrainConfig
+from match_graph.datasets import Synthetic
+from match_graph.errors import GraphError
+from match_graph.graph import BuiltGraph
+from match_graph.pretrain import CONTEXT, SphericalTrainer, margin_gradients, riemannian_step_
+
+SMALL = PretrainConfig(channels=16, negatives=8, chunk_size=64)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_loss_falls_and_norms_stay_one(synthetic: Synthetic, shared: bool) -> None:
+    config = SMALL.model_copy(update={"shared_negatives": shared})
+    trainer, losses = SphericalTrainer(synthetic[0], config), []
+    trainer.fit(60_000, lambda done, loss: losses.append((done, loss)))
+    assert losses[-1][0] == trainer.num_seen == 60_000
+    assert losses[-1][1] < 0.8 * losses[0][1]
+    for table in trainer.tables.values():
+        assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
+
+
+def test_one_table_per_type_and_one_of_contexts(synthetic: Synthetic) -> None:
+    data = synthetic[0]
+    trainer = SphericalTrainer(data, SMALL, num_rows={"word": 40})
+    shapes = {name: tuple(table.shape) for name, table in trainer.tables.items()}
+    expected = {name: (int(data[name].num_nodes), 16) for name in data.node_types}
+    assert shapes == {**expected, "word": (40, 16), CONTEXT: (40, 16)}
+
+
+def test_documents_outside_training_never_move(synthetic: Synthetic) -> None:
+    data = synthetic[0]
+    trainer = SphericalTrainer(data, SMALL)
+    before = trainer.tables["document"].clone()
+    trainer.fit(20_000)
+    outside = ~data["document"].train_mask
+    after = trainer.tables["document"]
+    assert torch.equal(after[outside], before[outside])
+    assert not torch.equal(after, before)
+
+
+def test_the_context_vector_is_the_anchor_of_word_and_context(synthetic: Synthetic) -> None:
+    """Positive and negatives move among the centre vectors, the neighbour as a context vector."""
+    trainer = SphericalTrainer(synthetic[0], SMALL)
+    relation = next(kind[0] for kind in trainer.kinds if kind[0].anchor == CONTEXT)
+    before = {name: table.clone() for name, table in trainer.tables.items()}
+    trainer.step(relation, 64, 0.1)
+    moved = {name for name, table in trainer.tables.items() if not table.equal(before[name])}
+    assert moved == {"word", CONTEXT}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_step_is_the_objective_on_the_drawn_rows(synthetic: Synthetic, shared: bool) -> None:
+    """The same draws again, gradients and steps by the reference functions."""
+    config = SMALL.model_copy(update={"shared_negatives": shared})
+    trainer = SphericalTrainer(synthetic[0], config)
+    relation = trainer.kinds[0][0]
+    expected = {name: table.clone() for name, table in trainer.tables.items()}
+    state = trainer.generator.get_state()
+    loss = trainer.step(relation, 64, 0.1)
+    trainer.generator.set_state(state)
+    anchor, positive = relation.draw(64, trainer.generator)
+    shape = (8,) if shared else (anchor.numel(), 8)
+    negative = relation.draw_negatives(shape, trainer.generator)
+    allowed = negative != positive.unsqueeze(1)
+    anchors, targets = expected[relation.anchor], expected[relation.target]
+    expected_loss, *gradients = margin_gradients(
+        anchors[anchor], targets[positive], targets[negative], 0.3, allowed
+    )
+    riemannian_step_(anchors, anchor, gradients[0], 0.1)
+    moved = torch.cat([positive, negative.view(-1)])
+    riemannian_step_(targets, moved, torch.cat([gradients[1], gradients[2].view(-1, 16)]), 0.1)
+    assert torch.allclose(loss, expected_loss, atol=1e-6)
+    for name, table in expected.items():
+        assert torch.allclose(trainer.tables[name], table, atol=1e-6)
+
+
+def test_the_positive_itself_is_never_a_negative() -> None:
+    """With two targets half of the draws are the positive: none of them may cost anything."""
+    data = HeteroData()
+    data["a"].num_nodes = data["b"].num_nodes = 2
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1], [0, 1]], dtype=torch.int32)
+    trainer = SphericalTrainer(data, SMALL)
+    trainer.tables["a"] = torch.eye(2, 16)
+    trainer.tables["b"] = torch.eye(2, 16)  # the margin holds unless a positive is its own rival
+    for _ in range(20):
+        assert int(trainer.step(trainer.kinds[0][0], 64, 0.1).count_nonzero()) == 0
+
+
+def test_filter_positives_spares_all_of_an_anchors_targets() -> None:
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 1, 3
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 0, 0], [0, 1, 2]], dtype=torch.int32)
+    for filtered in (False, True):
+        config = SMALL.model_copy(update={"filter_positives": filtered})
+        trainer = SphericalTrainer(data, config)
+        loss = trainer.step(trainer.kinds[0][0], 64, 0.1)
+        assert bool(loss.any()) != filtered
+
+
+def test_the_kinds_alternate(synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, names = SphericalTrainer(synthetic[0], SMALL), []
+    step = trainer.step
+
+    def record(relation, size, learning_rate):
+        names.append(relation.name)
+        return step(relation, size, learning_rate)
+
+    monkeypatch.setattr(trainer, "step", record)
+    trainer.fit(64 * 12)
+    kinds = [{relation.name for relation in kind} for kind in trainer.kinds]
+    assert len(kinds) == 4
+    assert all(name in kinds[place % 4] for place, name in enumerate(names))
+
+
+def test_one_seed_gives_one_result(synthetic: Synthetic) -> None:
+    tables = []
+    for seed in (3, 3, 4):
+        trainer = SphericalTrainer(synthetic[0], SMALL, seed=seed)
+        trainer.fit(5_000)
+        tables.append(trainer.tables)
+    assert all(torch.equal(tables[0][name], tables[1][name]) for name in tables[0])
+    assert not torch.equal(tables[0]["word"], tables[2]["word"])
+
+
+def test_any_heterogeneous_graph_works() -> None:
+    """Edge types within one node type, too: anchors and targets share a table then."""
+    data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=60)[0]
+    trainer = SphericalTrainer(data, SMALL)
+    assert {len(kind) for kind in trainer.kinds} == {1}
+    assert len(trainer.kinds) == len(data.edge_types)
+    trainer.fit(5_000)
+    assert trainer.loss < 0.3
+    assert set(trainer.tables) == set(data.node_types)
+
+
+def test_one_edge_type_can_be_chosen(synthetic: Synthetic) -> None:
+    kind = ("document", "tagged", "label")
+    trainer = SphericalTrainer(synthetic[0], SMALL, edge_types=[kind])
+    assert set(trainer.tables) == {"document", "label"}
+
+
+def test_no_pair_at_all_is_an_error(toy_graph: BuiltGraph) -> None:
+    data = toy_graph.data.clone()
+    data["document"].train_mask[:] = False
+    with pytest.raises(GraphError) as caught:
+        SphericalTrainer(data, SMALL)
+    assert str(caught.value) == (
+        "Pre-training needs pairs of at least two different targets among the training documents, "
+        "found none; start from random vectors instead (model.init=random)."
+    )
+
+
+def test_a_corpus_with_one_author_trains_on_the_rest(toy_graph: BuiltGraph) -> None:
+    data = toy_graph.data.clone()
+    data["document", "has", "author"].edge_index[1] = 0
+    trainer = SphericalTrainer(data, SMALL)
+    trainer.fit(500)
+    assert "author" not in trainer.tables
+    assert "venue" in trainer.tables
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_the_same_code_runs_on_cuda(synthetic: Synthetic) -> None:
+    trainer = SphericalTrainer(synthetic[0], SMALL, device="cuda")
+    trainer.fit(20_000)
+    for table in trainer.tables.values():
+        assert table.is_cuda
+        assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
