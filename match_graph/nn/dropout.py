@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 
 class ByteDropout(nn.Module):
-    """Dropout with a rate rounded to 1/256; kept values are scaled to the same mean.
+    """Dropout with a rate rounded to 1/256, at most 255/256; kept values keep the mean.
 
     On CPU `torch.nn.Dropout` draws a Bernoulli variable for each value from one sequential
     generator; eight values here share a draw of 64 bits (measured 7 times faster on 2 million
@@ -21,7 +21,7 @@ class ByteDropout(nn.Module):
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
         self.p = p
-        self.threshold = round(p * 256)
+        self.threshold = min(round(p * 256), 255)
 
     def forward(self, values: Tensor) -> Tensor:
         """Values of any shape; as they are in evaluation mode."""

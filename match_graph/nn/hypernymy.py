@@ -66,7 +66,7 @@ def hypernymy_output_penalty(
     probability = torch.sigmoid(logits.t())  # [L, B]
     child, parent = label_edge_index
     excess = (probability[child] - probability[parent]).clamp(min=0)  # [E, B]
-    per_edge = excess.sum(dim=1, dtype=torch.float32)
+    per_edge = excess.sum(dim=1, dtype=torch.promote_types(excess.dtype, torch.float32))
     if weight is not None:
         per_edge = per_edge * weight
     return per_edge.sum() / max(logits.size(0), 1)
@@ -108,7 +108,7 @@ class _LaplacianForm(torch.autograd.Function):
         )
         gradient = diagonal.unsqueeze(1) * weight - torch.sparse.mm(adjacency, weight)
         ctx.save_for_backward(gradient)
-        return 0.5 * (weight * gradient).sum()
+        return 0.5 * (weight * gradient).sum().clamp(min=0)  # rounding may go below
 
     @staticmethod
     @once_differentiable

@@ -25,10 +25,11 @@ def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor
         label_index: Gold labels, packed, int64.
 
     Returns:
-        Scalar, float32.
+        Scalar, float32 or wider.
     """
-    everything = F.softplus(logits).sum(dtype=torch.float32)
-    gold = logits[row_index(label_ptr), label_index].sum(dtype=torch.float32)
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    everything = F.softplus(logits).sum(dtype=dtype)
+    gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)
     return (everything - gold) / max(logits.size(0), 1)
 
 

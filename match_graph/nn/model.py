@@ -80,7 +80,7 @@ def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind
     if colon:
         try:
             found = getattr(importlib.import_module(module_name), class_name, None)
-        except ImportError:
+        except (ImportError, ValueError, TypeError):  # no such module, an empty or relative name
             found = None
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(
