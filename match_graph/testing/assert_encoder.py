@@ -1,0 +1,296 @@
+"""One call that checks an encoder, ours or a user's, against the contract of encoders."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel, parse_settings
+from match_graph.graph import (
+    BuiltGraph,
+    EgoBatch,
+    EgoLoader,
+    EgoSampler,
+    TokenSpace,
+    build_graph,
+)
+from match_graph.nn import Encoder, EncoderOutput, TokenEmbedding
+from match_graph.testing.toy import toy_corpus
+
+
+def assert_encoder(
+    encoder_cls: type[Encoder],
+    config: StrictModel | Mapping[str, Any] | None = None,
+    channels: int = 12,
+    independent: bool = True,
+    tolerance: float = 1e-5,
+) -> None:
+    """Checks an encoder on batches of the toy corpus, on the CPU in float32.
+
+    It must give states of ``out_channels``, not register the embedding, work for documents without
+    any token, be deterministic in evaluation mode, give each document the state that it has alone,
+    follow a permutation of the batch, pass a gradient to every parameter (but those that a class
+    attribute ``unused_parameters: ClassVar[frozenset[str]]`` names; "embedding.weight" is the
+    embedding's), draw every parameter anew by the seed in ``reset_parameters``, and have all that
+    it computes with in ``state_dict``.
+
+    Args:
+        encoder_cls: The class.
+        config: Its `Config` or the keys of one; None for the defaults.
+        channels: Width of the embedding.
+        independent: Whether states must not depend on the other documents of the batch; false for
+            encoders that pass messages between documents.
+        tolerance: Largest difference of states that should be equal but for rounding.
+
+    Raises:
+        AssertionError: One sentence on the first check that fails.
+    """
+    if not isinstance(config, StrictModel):
+        config = parse_settings(encoder_cls.Config, dict(config or {}), "config must be valid")
+    torch_state = torch.get_rng_state()
+    try:
+        bench = _Bench(encoder_cls, config, channels, tolerance)
+        for check in (
+            _check_registration,
+            _check_shapes,
+            _check_empty_documents,
+            _check_determinism,
+            *([_check_independence] if independent else []),
+            _check_permutation,
+            _check_gradients,
+            _check_reset,
+            _check_state_dict,
+        ):
+            check(bench)
+    finally:
+        torch.set_rng_state(torch_state)
+
+
+class _Bench:
+    """The class under test with an embedding, and batches for it."""
+
+    def __init__(
+        self, encoder_cls: type[Encoder], config: StrictModel, channels: int, tolerance: float
+    ) -> None:
+        self.encoder_cls, self.config, self.tolerance = encoder_cls, config, tolerance
+        self.name = encoder_cls.__name__
+        self.toy = _toy()
+        torch.manual_seed(0)
+        self.embedding = TokenEmbedding(self.toy.space, channels).eval()
+        self.encoder = self.make(seed=1)
+
+    def make(self, seed: int) -> Encoder:
+        """An encoder in evaluation mode, its parameters drawn by the seed."""
+        torch.manual_seed(seed)
+        return self.encoder_cls(self.embedding, self.config).eval()
+
+    def batch(
+        self, documents: Sequence[int], max_metadata: int = 64, max_words: int = 500
+    ) -> EgoBatch:
+        """The batch of some documents of the toy corpus, with what the encoder needs."""
+        needs = self.encoder_cls.needs
+        loader = EgoLoader(
+            self.toy.built.data,
+            EgoSampler(self.toy.built.data, max_metadata, max_words),
+            self.toy.space,
+            torch.tensor(documents),
+            with_graph="graph" in needs,
+            texts=self.toy.texts if "text" in needs else None,
+            batch_size=len(documents),
+        )
+        batch: EgoBatch = next(iter(loader))
+        return batch
+
+    def everything(self) -> EgoBatch:
+        """All documents of the toy corpus; one of them has no word."""
+        return self.batch(range(len(self.toy.texts)))
+
+    def run(self, encoder: Encoder, batch: EgoBatch, what: str = "a batch") -> EncoderOutput:
+        """The encoder's output, with the checks of its form."""
+        try:
+            output = encoder(batch)
+        except Exception as error:
+            raise AssertionError(
+                f"{self.name} must encode {what}, but raised {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(output, EncoderOutput):
+            raise AssertionError(
+                f"{self.name} must give an EncoderOutput, found {type(output).__name__}."
+            )
+        return output
+
+    def states(self, encoder: Encoder, batch: EgoBatch, what: str = "a batch") -> list[Tensor]:
+        """Per document its states, [number of states, C]."""
+        output = self.run(encoder, batch, what)
+        if self.encoder_cls.gives == "document":
+            states, lengths = output.document, [1] * batch.num_documents
+        else:
+            states, lengths = output.states, output.ptr.diff().tolist()
+        shape = [sum(lengths), encoder.out_channels]
+        other = output.states if self.encoder_cls.gives == "document" else output.document
+        if states is None or list(states.shape) != shape or other is not None:
+            raise AssertionError(
+                f"{self.name} gives {self.encoder_cls.gives} with out_channels = "
+                f"{encoder.out_channels}, so the output for {what} must hold {shape} and nothing "
+                f"else, found document {_shape(output.document)} and states "
+                f"{_shape(output.states)}."
+            )
+        if not bool(torch.isfinite(states).all()):
+            raise AssertionError(f"{self.name} must give finite states, found others for {what}.")
+        return list(states.split(lengths))
+
+    def same(self, found: list[Tensor], expected: list[Tensor], promise: str) -> None:
+        """Checks that documents have the same states but for rounding."""
+        for document, (one, other) in enumerate(zip(found, expected, strict=True)):
+            if one.shape != other.shape:
+                raise AssertionError(
+                    f"{self.name} must {promise}, but document {document} has states "
+                    f"{list(one.shape)} and {list(other.shape)}."
+                )
+            gap = float((one - other).detach().abs().max()) if one.numel() else 0.0
+            if gap > self.tolerance:
+                raise AssertionError(
+                    f"{self.name} must {promise}, but document {document} differs by {gap:.2g}."
+                )
+
+
+@dataclass(frozen=True)
+class _Toy:
+    built: BuiltGraph
+    space: TokenSpace
+    texts: list[str]
+
+
+@cache
+def _toy() -> _Toy:
+    corpus = toy_corpus()
+    built = build_graph(corpus)
+    return _Toy(built, TokenSpace.from_data(built.data), corpus.documents["text"].tolist())
+
+
+def _shape(tensor: Tensor | None) -> list[int] | None:
+    return None if tensor is None else list(tensor.shape)
+
+
+def _check_registration(bench: _Bench) -> None:
+    if any(module is bench.embedding for module in bench.encoder.modules()) or any(
+        parameter is bench.embedding.weight for parameter in bench.encoder.parameters()
+    ):
+        raise AssertionError(
+            f"{bench.name} must not register the embedding, which the model owns; "
+            f"use self.embedding."
+        )
+
+
+def _check_shapes(bench: _Bench) -> None:
+    bench.states(bench.encoder, bench.everything())
+    bench.states(bench.encoder.train(), bench.everything(), "a batch in training")
+    bench.encoder.eval()
+
+
+def _check_empty_documents(bench: _Bench) -> None:
+    everything = range(len(bench.toy.texts))
+    empty = "documents without tokens"
+    bench.states(bench.encoder, bench.batch(everything, max_metadata=0), empty)  # one of them
+    bench.states(bench.encoder, bench.batch(everything, max_metadata=0, max_words=0), empty)
+
+
+def _check_determinism(bench: _Bench) -> None:
+    first, second = (bench.states(bench.encoder, bench.everything()) for _ in range(2))
+    bench.same(second, first, "be deterministic in evaluation mode")
+
+
+def _check_independence(bench: _Bench) -> None:
+    together = bench.states(bench.encoder, bench.everything())
+    alone = [
+        bench.states(bench.encoder, bench.batch([document]), "a document alone")[0]
+        for document in range(len(bench.toy.texts))
+    ]
+    bench.same(together, alone, "give a document the same state alone and in a batch")
+
+
+def _check_permutation(bench: _Bench) -> None:
+    states = bench.states(bench.encoder, bench.everything())
+    order = torch.randperm(len(states), generator=torch.Generator().manual_seed(0)).tolist()
+    moved = bench.states(bench.encoder, bench.batch(order))
+    expected = [states[document] for document in order]
+    bench.same(moved, expected, "follow a permutation of the batch")
+
+
+def _check_gradients(bench: _Bench) -> None:
+    named = dict(bench.encoder.named_parameters())
+    named["embedding.weight"] = bench.embedding.weight
+    unused: frozenset[str] = getattr(bench.encoder_cls, "unused_parameters", frozenset())
+    if strangers := sorted(unused - named.keys()):
+        raise AssertionError(
+            f"{bench.name}.unused_parameters must name parameters, found {strangers}; "
+            f"there are {sorted(named)}."
+        )
+    states = torch.cat(bench.states(bench.encoder, bench.everything()))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in named.values():
+        parameter.grad = None
+    if states.requires_grad:  # a random sum: after LayerNorm the plain sum has no gradient
+        (states * torch.randn(states.shape, generator=generator)).sum().backward()
+    lacking = [
+        name
+        for name, parameter in named.items()
+        if name not in unused
+        and parameter.requires_grad
+        and (parameter.grad is None or not bool(parameter.grad.any()))
+    ]
+    if lacking:
+        raise AssertionError(
+            f"{bench.name} must pass a gradient to every parameter, found none for {lacking}; "
+            f"name what is not used in unused_parameters."
+        )
+
+
+def _check_reset(bench: _Bench) -> None:
+    encoder = bench.make(seed=2)
+    embedding = bench.embedding.weight.detach().clone()
+    first = _reset(encoder)
+    for name, (before, after) in first.items():
+        if bool((before == after).any()):
+            raise AssertionError(
+                f"{bench.name}.reset_parameters must draw every parameter anew, "
+                f"but leaves '{name}' as it was."
+            )
+    for name, (_, after) in _reset(encoder).items():
+        if not torch.equal(after, first[name][1]):
+            raise AssertionError(
+                f"{bench.name}.reset_parameters must be reproducible by torch.manual_seed, "
+                f"but draws '{name}' differently."
+            )
+    if not torch.equal(bench.embedding.weight, embedding):
+        raise AssertionError(
+            f"{bench.name}.reset_parameters must leave the embedding, which the model owns, alone."
+        )
+
+
+def _reset(encoder: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """Parameters before and after a reset: first moved to where no reset leaves them."""
+    named = {name: value for name, value in encoder.named_parameters() if value.requires_grad}
+    with torch.no_grad():
+        for parameter in named.values():
+            parameter.uniform_(1000, 1001)
+    before = {name: parameter.detach().clone() for name, parameter in named.items()}
+    torch.manual_seed(3)
+    reset: Callable[[], None] = encoder.reset_parameters  # type: ignore[assignment]
+    reset()
+    return {name: (before[name], value.detach().clone()) for name, value in named.items()}
+
+
+def _check_state_dict(bench: _Bench) -> None:
+    other = bench.make(seed=4)
+    try:
+        other.load_state_dict(bench.encoder.state_dict())
+    except RuntimeError as error:
+        raise AssertionError(
+            f"{bench.name} must load its own state_dict, but: {' '.join(str(error).split())}"
+        ) from error
+    expected, found = (bench.states(one, bench.everything()) for one in (bench.encoder, other))
+    bench.same(found, expected, "have all that it computes with in state_dict")

@@ -1,0 +1,354 @@
+"""`assert_encoder` passes sound encoders and names each fault of broken ones in one sentence."""
+
+import re
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel
+from match_graph.errors import ConfigError
+from match_graph.graph import EgoBatch
+from match_graph.graph.csr import row_index
+from match_graph.nn import Encoder, EncoderOutput, MatchEncoder, TokenEmbedding
+from match_graph.testing import assert_encoder
+
+
+class Sound(Encoder):
+    """The sum of a document's embedded tokens, through one layer."""
+
+    class Config(StrictModel):
+        out_channels: int = Field(6, ge=1)
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.out_channels = config.out_channels
+        self.linear = nn.Linear(embedding.channels, config.out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def pool(self, batch: EgoBatch) -> Tensor:
+        embedded = self.embedding(batch.token_id, batch.field)
+        zeros = embedded.new_zeros(batch.num_documents, embedded.size(1))
+        return zeros.index_add(0, row_index(batch.ptr), embedded)
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        return EncoderOutput(self.linear(self.pool(batch)), None, batch.ptr)
+
+
+class SoundTokens(Sound):
+    """One state per token."""
+
+    gives = "tokens"
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        states = self.linear(self.embedding(batch.token_id, batch.field))
+        return EncoderOutput(None, states, batch.ptr)
+
+
+class SoundGraph(Sound):
+    """Also reads the sampled subgraph and the texts."""
+
+    needs = frozenset({"tokens", "graph", "text"})
+
+    def pool(self, batch: EgoBatch) -> Tensor:
+        assert batch.graph is not None and batch.text is not None
+        assert batch.graph["document"].num_nodes == len(batch.text) == batch.num_documents
+        lengths = torch.tensor([[float(len(text))] for text in batch.text])
+        return super().pool(batch) + lengths
+
+
+class Unused(Sound):
+    """Says that a parameter is not used."""
+
+    unused_parameters: ClassVar[frozenset[str]] = frozenset({"spare"})
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.spare = nn.Parameter(torch.zeros(2))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, "spare"):
+            nn.init.zeros_(self.spare)
+
+
+class UnusedNotSaid(Unused):
+    unused_parameters = frozenset()
+
+
+class UnusedMisspelt(Sound):
+    unused_parameters: ClassVar[frozenset[str]] = frozenset({"spear"})
+
+
+class WrongWidth(Sound):
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.out_channels = 7
+
+
+class GivesBoth(Sound):
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        document = self.linear(self.pool(batch))
+        return EncoderOutput(document, document, batch.ptr)
+
+
+class GivesTensor(Sound):
+    def forward(self, batch: EgoBatch) -> Any:
+        return self.linear(self.pool(batch))
+
+
+class Raises(Sound):
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        raise ValueError("no such luck")
+
+
+class RegistersEmbedding(Sound):
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.twice = embedding
+
+
+class RegistersWeight(Sound):
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.twice = embedding.weight
+
+
+class FailsOnEmpty(Sound):
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        parts = batch.ptr.diff().tolist()
+        states = self.embedding(batch.token_id, batch.field).split(parts)
+        largest = torch.stack([part.max(dim=0).values for part in states])
+        return EncoderOutput(self.linear(largest), None, batch.ptr)
+
+
+class NotFiniteOnEmpty(Sound):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return super().pool(batch) / batch.ptr.diff().unsqueeze(1)
+
+
+class Random(Sound):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return nn.functional.dropout(super().pool(batch), 0.5, training=True)
+
+
+class Leaks(Sound):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        pooled = super().pool(batch)
+        return pooled + pooled.mean(dim=0)
+
+
+class Numbers(Sound):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return super().pool(batch) + torch.arange(batch.num_documents).unsqueeze(1)
+
+
+class Truncates(SoundTokens):
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        output = super().forward(batch)
+        if batch.num_documents > 1 and batch.token_id.numel():
+            ptr = output.ptr.clone()
+            ptr[1:] -= 1
+            return EncoderOutput(None, output.states[1:], ptr)
+        return output
+
+
+class Detaches(Sound):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return super().pool(batch).detach()
+
+
+class NoGradient(Sound):
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        with torch.no_grad():
+            return super().forward(batch)
+
+
+class ResetsHalf(Sound):
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.linear.weight)
+
+
+class ResetsUnseeded(Sound):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        with torch.no_grad():
+            self.linear.weight.uniform_(generator=GENERATOR)
+
+
+class ResetsEmbedding(Sound):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.embedding.reset_parameters()
+
+
+class HidesState(Sound):
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.hidden = torch.randn(embedding.channels)
+
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return super().pool(batch) + self.hidden
+
+
+class LoadsNothing(Sound):
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.register_buffer("size", torch.zeros(int(torch.randint(2, 10**9, ()).item()) % 97 + 2))
+
+
+GENERATOR = torch.Generator()
+
+BROKEN = [
+    (
+        WrongWidth,
+        "WrongWidth gives document with out_channels = 7, so the output for a batch must hold "
+        "[12, 7] and nothing else, found document [12, 6] and states None.",
+    ),
+    (
+        GivesBoth,
+        "GivesBoth gives document with out_channels = 6, so the output for a batch must hold "
+        "[12, 6] and nothing else, found document [12, 6] and states [12, 6].",
+    ),
+    (GivesTensor, "GivesTensor must give an EncoderOutput, found Tensor."),
+    (Raises, "Raises must encode a batch, but raised ValueError: no such luck"),
+    (
+        RegistersEmbedding,
+        "RegistersEmbedding must not register the embedding, which the model owns; "
+        "use self.embedding.",
+    ),
+    (
+        RegistersWeight,
+        "RegistersWeight must not register the embedding, which the model owns; "
+        "use self.embedding.",
+    ),
+    (
+        FailsOnEmpty,
+        "FailsOnEmpty must encode documents without tokens, but raised IndexError: "
+        "max(): Expected reduction dim 0 to have non-zero size.",
+    ),
+    (
+        NotFiniteOnEmpty,
+        "NotFiniteOnEmpty must give finite states, found others for documents without tokens.",
+    ),
+    (
+        Random,
+        "Random must be deterministic in evaluation mode, but document 0 differs by NUMBER.",
+    ),
+    (
+        Leaks,
+        "Leaks must give a document the same state alone and in a batch, "
+        "but document 0 differs by NUMBER.",
+    ),
+    (
+        Truncates,
+        "Truncates must give a document the same state alone and in a batch, "
+        "but document 0 has states [NUMBER, 6] and [NUMBER, 6].",
+    ),
+    (
+        Detaches,
+        "Detaches must pass a gradient to every parameter, found none for ['embedding.weight']; "
+        "name what is not used in unused_parameters.",
+    ),
+    (
+        NoGradient,
+        "NoGradient must pass a gradient to every parameter, found none for "
+        "['linear.weight', 'linear.bias', 'embedding.weight']; "
+        "name what is not used in unused_parameters.",
+    ),
+    (
+        UnusedNotSaid,
+        "UnusedNotSaid must pass a gradient to every parameter, found none for ['spare']; "
+        "name what is not used in unused_parameters.",
+    ),
+    (
+        UnusedMisspelt,
+        "UnusedMisspelt.unused_parameters must name parameters, found ['spear']; "
+        "there are ['embedding.weight', 'linear.bias', 'linear.weight'].",
+    ),
+    (
+        ResetsHalf,
+        "ResetsHalf.reset_parameters must draw every parameter anew, "
+        "but leaves 'linear.bias' as it was.",
+    ),
+    (
+        ResetsUnseeded,
+        "ResetsUnseeded.reset_parameters must be reproducible by torch.manual_seed, "
+        "but draws 'linear.weight' differently.",
+    ),
+    (
+        ResetsEmbedding,
+        "ResetsEmbedding.reset_parameters must leave the embedding, which the model owns, alone.",
+    ),
+    (
+        HidesState,
+        "HidesState must have all that it computes with in state_dict, "
+        "but document 0 differs by NUMBER.",
+    ),
+]
+
+
+@pytest.mark.parametrize("encoder_cls", [Sound, SoundTokens, SoundGraph, Unused])
+def test_a_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
+    """Encoders of documents, tokens, graphs and texts, and one with a declared unused parameter."""
+    assert_encoder(encoder_cls)
+
+
+@pytest.mark.parametrize(
+    "config", [{"num_cls": 2, "num_layers": 1}, MatchEncoder.Config(num_cls=1, num_layers=2)]
+)
+def test_settings_are_given_as_keys_or_as_config(config: Any) -> None:
+    """The paper's encoder passes in other sizes."""
+    assert_encoder(MatchEncoder, config, channels=6)
+
+
+def test_settings_are_checked() -> None:
+    """A fault of the settings is an error of the caller, not of the encoder."""
+    with pytest.raises(ConfigError) as error:
+        assert_encoder(Sound, {"width": 3})
+    assert str(error.value) == (
+        "config must be valid: 'width' is not a setting; choose from ['out_channels']."
+    )
+
+
+@pytest.mark.parametrize(("encoder_cls", "message"), BROKEN, ids=lambda value: str(value)[-20:])
+def test_a_broken_encoder_is_named_with_its_fault(encoder_cls: type[Encoder], message: str) -> None:
+    """One encoder per check, and the whole sentence."""
+    pattern = re.escape(message).replace("NUMBER", r"[0-9.e+-]+")
+    with pytest.raises(AssertionError) as error:
+        assert_encoder(encoder_cls)
+    assert re.fullmatch(pattern, str(error.value)), str(error.value)
+
+
+def test_a_state_dict_that_does_not_load_is_named() -> None:
+    """Shapes that depend on the moment."""
+    with pytest.raises(AssertionError) as error:
+        assert_encoder(LoadsNothing)
+    start = "LoadsNothing must load its own state_dict, but: Error(s) in loading state_dict for "
+    assert str(error.value).startswith(start)
+
+
+def test_independence_is_left_out_on_request() -> None:
+    """Then a state may depend on the other documents, but not on their order."""
+    assert_encoder(Leaks, independent=False)
+    with pytest.raises(AssertionError) as error:
+        assert_encoder(Numbers, independent=False)
+    assert re.fullmatch(
+        r"Numbers must follow a permutation of the batch, but document \d+ differs by [0-9.]+\.",
+        str(error.value),
+    )
+
+
+def test_the_random_state_of_the_caller_is_kept() -> None:
+    """The check draws by seeds of its own and puts the generator back."""
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    assert_encoder(Sound)
+    assert torch.equal(torch.rand(3), expected)
