@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from match_graph.config import Config, load_config
 from match_graph.datasets import Corpus, Synthetic
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.testing import toy_corpus
@@ -54,3 +55,23 @@ def toy() -> Corpus:
 def toy_graph(toy: Corpus) -> BuiltGraph:
     """The graph of the toy corpus."""
     return build_graph(toy)
+
+
+@pytest.fixture(scope="session")
+def small_settings():
+    """Settings of a run of seconds: a small corpus, a small encoder, few pairs."""
+
+    def make(*settings: str) -> Config:
+        small = [
+            "data.options={num_documents: 400, num_labels: 24, num_layers: 3, num_words: 600}",
+            "pretrain.samples=40000",
+            "pretrain.channels=32",
+            "model.channels=32",
+            "model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4}",
+            "train.epochs=2",
+            "train.batch_size=16",
+            "train.learning_rate=0.003",
+        ]
+        return load_config(None, [*small, *settings])
+
+    return make

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError
 from match_graph.graph import EgoLoader
 from match_graph.nn import MatchModel, match_loss
 from match_graph.training.evaluate import evaluate_model
@@ -203,7 +204,9 @@ def _train_epoch(
             )  # fmt: skip
             optimizer.zero_grad()
             fabric.backward(losses.total)
-            fabric.clip_gradients(wrapped, optimizer, max_norm=config.clip_norm)
+            fabric.clip_gradients(
+                wrapped, optimizer, max_norm=config.clip_norm, error_if_nonfinite=False
+            )
             optimizer.step()
             if average is not None:
                 average.update_parameters(model)
@@ -216,7 +219,10 @@ def _train_epoch(
     names = ("loss", "loss_bce", "loss_parameter", "loss_output")
     means = dict(zip(names, (sums / max(done, 1)).tolist(), strict=True))
     if not math.isfinite(means["loss"]):
-        reporter.warn(f"the loss of epoch {epoch + 1} is not finite; lower train.learning_rate.")
+        raise ConfigError(
+            f"The training loss must stay finite, but it did not in epoch {epoch + 1}; lower "
+            f"train.learning_rate (now {config.learning_rate}) and run again with --overwrite."
+        )
     return means
 
 

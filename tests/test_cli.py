@@ -1,0 +1,173 @@
+"""The command line: stages by name, one sentence and exit code 1 on bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from match_graph import __version__
+from match_graph.cli import main
+from match_graph.testing import toy_documents, write_match_folder
+
+SMALL = [
+    "--set", "pretrain.samples=20000",
+    "--set", "pretrain.channels=16",
+    "--set", "model.channels=16",
+    "--set", "model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4}",
+    "--set", "train.epochs=1",
+    "--set", "train.batch_size=16",
+    "--quiet",
+]  # fmt: skip
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """The toy folder."""
+    folder = tmp_path / "toy"
+    write_match_folder(folder)
+    return folder
+
+
+def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_path: Path) -> None:
+    """`run FOLDER` ends with a table; again, it does not run again."""
+    out = tmp_path / "run"
+    code, printed, _ = call("run", toy, "--out", out, "--seed", 1, *SMALL)
+    assert code == 0
+    assert all(part in printed for part in ("valid", "test, label prior", "NDCG@5"))
+    before = (out / "model.safetensors").stat().st_mtime_ns
+    code, printed, error = call("run", toy, "--out", out, "--seed", 1, *SMALL[:-1])
+    assert code == 0
+    assert "This run is finished; --overwrite runs it again" in error
+    assert (out / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_path: Path) -> None:
+    """pretrain, train, evaluate == run, to the byte."""
+    call("run", toy, "--out", tmp_path / "whole", *SMALL)
+    out = tmp_path / "stages"
+    assert call("pretrain", toy, "--out", out, *SMALL)[0] == 0
+    assert (out / "vectors.safetensors").is_file()
+    assert call("train", toy, "--out", out, *SMALL)[0] == 0
+    assert not (out / "metrics.json").exists()
+    assert call("evaluate", out, "--quiet")[0] == 0
+    expected = json.loads((tmp_path / "whole" / "metrics.json").read_text())
+    assert json.loads((out / "metrics.json").read_text()) == expected
+
+
+def test_build_prints_table_1(call, toy: Path) -> None:
+    """`build` prints the counts of the paper's Table 1, edges per type and P(parent | child)."""
+    code, printed, _ = call("build", toy)
+    assert code == 0
+    for part in ("train documents", "vocabulary", "author nodes", "hierarchy layers",
+                 "P(parent | child) in training", "document cites document edges"):  # fmt: skip
+        assert part in printed
+
+
+def test_version_and_wrong_usage(call) -> None:
+    """--version prints it; an unknown option is wrong usage, code 2."""
+    assert call("--version")[:2] == (0, f"{__version__}\n")
+    assert call("run")[0] == 2
+    assert call("run", "x", "--no-such-option")[0] == 2
+
+
+def break_line(folder: Path) -> None:
+    text = (folder / "train.json").read_text()
+    (folder / "train.json").write_text(text[: len(text) // 2])
+
+
+def break_encoding(folder: Path) -> None:
+    (folder / "test.json").write_bytes(b'{"paper": "\xff"}\n')
+
+
+def close_cycle(folder: Path) -> None:
+    with (folder / "taxonomy.txt").open("a") as file:
+        file.write("deep science\n")
+
+
+def make_label_a_string(folder: Path) -> None:
+    documents = toy_documents()
+    documents["train"][0]["label"] = "a"
+    write_match_folder(folder, documents)
+
+
+def repeat_document(folder: Path) -> None:
+    text = (folder / "train.json").read_text()
+    (folder / "train.json").write_text(text + text.splitlines()[0] + "\n")
+
+
+def empty_training(folder: Path) -> None:
+    (folder / "train.json").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "part"),
+    [
+        (lambda folder: (folder / "dev.json").unlink(), "it has no dev.json"),
+        (break_line, "a line must be one JSON object"),
+        (break_encoding, "test.json:1: the file must be UTF-8, but byte 11 of the line is 0xff"),
+        (close_cycle, "the label hierarchy must be acyclic, but "),
+        (make_label_a_string, "'label' must be a list of strings, found the string \"a\""),
+        (repeat_document, "every document needs an id of its own"),
+        (empty_training, "the training split must hold a document, found none"),
+    ],
+)
+def test_a_broken_folder_is_one_sentence_and_leaves_nothing(
+    call, toy: Path, tmp_path: Path, spoil, part: str
+) -> None:
+    """Exit code 1, one line on standard error, no run folder."""
+    spoil(toy)
+    code, printed, error = call("run", toy, "--out", tmp_path / "run", *SMALL)
+    assert code == 1
+    assert error.startswith("Error: ")
+    assert part in error
+    assert error.count("\n") == 1
+    assert not printed
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
+    """Whole sentences for paths that are not there."""
+    code, _, error = call("run", tmp_path / "none", "--out", tmp_path / "run")
+    assert (code, error) == (
+        1,
+        "Error: A data set must be a folder in the MATCH format or one of ['debtags', "
+        f"'synthetic'], but there is nothing of that kind at '{tmp_path / 'none'}'; check the "
+        "name.\n",
+    )
+    code, _, error = call("evaluate", tmp_path)
+    assert code == 1
+    assert error.startswith(f"Error: A run folder holds config.yaml, but '{tmp_path}' has none")
+
+
+def test_the_console_script_is_installed(tmp_path: Path) -> None:
+    """`match-graph` and `python -m match_graph.cli` are one program."""
+    script = Path(sys.executable).parent / "match-graph"
+    for command in ([str(script)], [sys.executable, "-m", "match_graph.cli"]):
+        result = subprocess.run(
+            [*command, "evaluate", str(tmp_path / "none")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 1
+        assert result.stderr.startswith("Error: A run must be a folder that match-graph wrote")
+        assert "Traceback" not in result.stderr

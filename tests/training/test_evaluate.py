@@ -1,0 +1,59 @@
+"""Evaluation against naive loops, and the label prior."""
+
+import pytest
+import torch
+from torch import nn
+
+from match_graph.datasets import Synthetic
+from match_graph.graph import EgoLoader, EgoSampler
+from match_graph.training import evaluate_model, label_prior
+
+
+class Constant(nn.Module):
+    """Scores each document by a fixed random matrix, so that a loop can do the same."""
+
+    def __init__(self, scores: torch.Tensor) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, batch):
+        return self.scores[batch.document]
+
+
+def test_evaluation_equals_a_loop_over_documents(synthetic: Synthetic) -> None:
+    """P@k, NDCG@k and the violation rate of random scores, re-computed one by one."""
+    data, targets = synthetic[0], synthetic.targets
+    documents = synthetic.documents("test_mask")
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(data["document"].num_nodes, targets.num_labels, generator=generator)
+    loader = EgoLoader(
+        data, EgoSampler(data), synthetic.token_space(), documents, targets, batch_size=7
+    )
+    model = Constant(scores).train()
+    edges = synthetic.label_dag.edge_index
+    measures = evaluate_model(model, loader, edges)
+    assert model.training
+
+    precision = ndcg = violations = 0.0
+    for document in documents.tolist():
+        gold = set(targets.select(torch.tensor([document]))[1].tolist())
+        ranked = scores[document].argsort(descending=True)[:5].tolist()
+        gains = [1 / torch.log2(torch.tensor(rank + 2.0)).item() for rank in range(5)]
+        hits = [label in gold for label in ranked]
+        precision += sum(hits) / 5
+        ideal = sum(gains[: min(5, len(gold))])
+        ndcg += sum(g for g, hit in zip(gains, hits, strict=True) if hit) / ideal if ideal else 0
+        probability = scores[document].sigmoid()
+        violations += sum(float(probability[c] > probability[p]) for c, p in edges.t().tolist())
+    assert measures["P@5"] == pytest.approx(precision / len(documents))
+    assert measures["NDCG@5"] == pytest.approx(ndcg / len(documents), rel=1e-6)
+    assert measures["violation_rate"] == pytest.approx(violations / len(documents) / edges.size(1))
+
+
+def test_label_prior_ranks_by_training_frequency() -> None:
+    """The most frequent labels for everybody, by hand."""
+    count = torch.tensor([1, 9, 5])
+    ptr, index = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 2])
+    measures = label_prior(count, ptr, index)
+    assert measures["P@1"] == 0.5  # label 1 first: right for the first document only
+    assert measures["P@3"] == pytest.approx((1 / 3 + 2 / 3) / 2)

@@ -1,0 +1,134 @@
+"""The loop: schedule, groups of parameters, resuming, stopping, choosing the best."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError
+from match_graph.training import Run, start_run
+from match_graph.training import loop as loop_module
+from match_graph.training.files import HISTORY, MODEL, STATE, read_tensors
+from match_graph.training.loop import (
+    TrainState,
+    make_fabric,
+    make_optimizer,
+    schedule,
+)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, small_settings):
+    """Starts a run of the small corpus in a folder of its own."""
+
+    def make(name: str, *settings: str) -> Run:
+        config = small_settings("train.epochs=3", *settings)
+        return start_run("synthetic", config, tmp_path / name, tmp_path / "root")
+
+    return make
+
+
+def test_schedule_warms_up_then_falls_to_zero() -> None:
+    """Linear from 0 to 1 over the warm-up, linear to 0 at the end; never negative."""
+    assert [schedule(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0, 1.1)] == pytest.approx(
+        [0, 0.5, 1, 0.5, 0, 0]
+    )
+    assert schedule(0.0, 0.0) == 1.0
+
+
+def test_weight_decay_leaves_embeddings_biases_and_norms_alone(make_run) -> None:
+    """Every parameter is in one group, and only matrices outside the embedding decay."""
+    model = make_run("a").make_model()
+    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.1))
+    decayed = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}
+    for name, parameter in model.named_parameters():
+        expected = parameter.dim() > 1 and name != "embedding.weight"
+        assert (id(parameter) in decayed) == expected, name
+    total = sum(len(group["params"]) for group in optimizer.param_groups)
+    assert total == len(list(model.parameters()))
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+
+
+def test_training_learns_and_keeps_the_best_epoch(make_run) -> None:
+    """The loss falls, the history has a row per epoch, and model.safetensors is the best one."""
+    run = make_run("a")
+    run.train()
+    history = pd.read_csv(run.folder / HISTORY)
+    assert history["epoch"].tolist() == [1, 2, 3]
+    assert history["loss"].is_monotonic_decreasing
+    assert history["loss"].iloc[-1] < 0.92 * history["loss"].iloc[0]
+    assert history["loss_bce"].iloc[-1] < history["loss"].iloc[-1]
+    metrics = run.evaluate()
+    assert metrics["valid"]["NDCG@5"] == pytest.approx(history["NDCG@5"].max(), abs=1e-12)
+    assert any((run.folder / "events").iterdir())
+
+
+@pytest.mark.parametrize("extra", [(), ("train.average=0.9",)])
+def test_a_killed_training_equals_an_uninterrupted_one(
+    make_run, monkeypatch: pytest.MonkeyPatch, extra: tuple[str, ...]
+) -> None:
+    """Broken off in the second epoch and started again: the same weights to the bit."""
+    whole = make_run("whole", *extra)
+    whole.train()
+    killed = make_run("killed", *extra)
+    original = loop_module._train_epoch
+
+    def break_off(*args, **kwargs):
+        if args[-2] == 1:  # the epoch
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(loop_module, "_train_epoch", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    assert (killed.folder / STATE).is_file()
+    monkeypatch.setattr(loop_module, "_train_epoch", original)
+    again = make_run("killed", *extra)
+    again.train()
+    left, right = (read_tensors(run.folder / MODEL) for run in (whole, again))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
+
+
+def test_training_stops_when_validation_no_longer_improves(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a measure that only falls, patience 2 ends after three of ten epochs."""
+    run = make_run("a", "train.epochs=10", "train.patience=2")
+    values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
+    monkeypatch.setattr(
+        loop_module, "evaluate_model", lambda *_: {"P@1": 0.5, "NDCG@5": next(values)}
+    )
+    run.train()
+    assert len(pd.read_csv(run.folder / HISTORY)) == 3
+
+
+def test_state_knows_when_it_is_over() -> None:
+    """Epochs used up, or patience."""
+    config = TrainConfig(epochs=5, patience=2)
+    assert TrainState(epoch=5, best_epoch=5).is_over(config)
+    assert TrainState(epoch=4, best_epoch=2).is_over(config)
+    assert not TrainState(epoch=4, best_epoch=3).is_over(config)
+    assert not TrainState().is_over(config)
+
+
+def test_a_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
+    """A diverging run stops, names the setting, and leaves no weights."""
+    run = make_run("a", "train.epochs=1", "train.learning_rate=1.0e+30", "train.clip_norm=1.0e+30")
+    with pytest.raises(ConfigError) as caught:
+        run.train()
+    assert str(caught.value) == (
+        "The training loss must stay finite, but it did not in epoch 1; lower "
+        "train.learning_rate (now 1e+30) and run again with --overwrite."
+    )
+    assert not (run.folder / MODEL).exists()
+
+
+def test_precision_is_what_is_asked_for() -> None:
+    """`train.precision` forces it; auto is one of the two."""
+    assert make_fabric(TrainConfig(precision="32-true"))._precision.precision == "32-true"
+    assert make_fabric(TrainConfig(precision="bf16-mixed"))._precision.precision == "bf16-mixed"
+    automatic = make_fabric(TrainConfig(accelerator="cpu"))._precision.precision
+    assert automatic in ("32-true", "bf16-mixed")

@@ -1,0 +1,174 @@
+"""Run folders: the whole line, the same twice, and what must hold before it starts."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.testing import write_match_folder
+from match_graph.training import open_run, start_run
+from match_graph.training.files import METRICS, MODEL, RECORD, STATE, read_tensors
+
+
+@pytest.fixture
+def start(tmp_path: Path, small_settings):
+    """Starts a run of the small corpus."""
+
+    def make(name: str, *settings: str, **kwargs):
+        config = small_settings(*settings)
+        return start_run("synthetic", config, tmp_path / name, tmp_path / "root", **kwargs)
+
+    return make
+
+
+def test_the_line_writes_what_the_design_names(start) -> None:
+    """Every file of a run folder is there and says what it should."""
+    run = start("a", "train.epochs=6")
+    run.train()
+    run.evaluate()
+    metrics = json.loads((run.folder / METRICS).read_text())
+    assert set(metrics) == {"valid", "test"}
+    names = {"P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5", "violation_rate"}
+    assert names <= set(metrics["test"])
+    assert metrics["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
+    record = json.loads((run.folder / RECORD).read_text())
+    assert record["data_checksum"] == run.dataset.checksum
+    assert {"build", "pretrain", "train", "evaluate"} <= set(record["seconds"])
+    assert record["versions"]["torch"] == version("torch")
+    assert record["peak_memory_mib"]["host"] > 100
+    for table, kept in zip(run.space.types, run.space.num_kept, strict=True):
+        assert len(pd.read_parquet(run.folder / "tokens" / f"{table}.parquet")) == kept
+    assert not (run.folder / STATE).exists()
+    assert not list(run.folder.rglob("*.tmp"))
+
+
+def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(start) -> None:
+    """metrics.json is equal to the byte for one seed, and not for two."""
+    texts = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run = start(name, f"seed={seed}")
+        run.train()
+        run.evaluate()
+        texts.append((run.folder / METRICS).read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_embedding_layer_starts_from_the_pre_trained_vectors(start, monkeypatch) -> None:
+    """At the first step, every kept token's row is its pre-trained vector."""
+    run = start("a")
+    seen = {}
+
+    def look(model, *_args, **_kwargs):
+        seen["weight"] = model.embedding.weight.detach().clone()
+
+    monkeypatch.setattr("match_graph.training.run.train_model", look)
+    run.train()
+    vectors = read_tensors(run.folder / "vectors.safetensors")
+    for node_type, kept in zip(run.space.types, run.space.num_kept, strict=True):
+        span = run.space.span(node_type)
+        assert kept > 0
+        assert torch.equal(seen["weight"][span], vectors[node_type][:kept]), node_type
+
+
+def test_random_initialisation_needs_no_pre_training(start) -> None:
+    """model.init=random trains without vectors."""
+    run = start("a", "model.init=random")
+    run.train()
+    assert not (run.folder / "vectors.safetensors").exists()
+    assert (run.folder / MODEL).is_file()
+
+
+def test_regularizers_lower_the_violation_rate(start) -> None:
+    """On labels closed upwards, children outrank parents less often with the regularizers."""
+    rates = []
+    for name, parameter, output in (("with", 1e-4, 2.0), ("without", 0.0, 0.0)):
+        run = start(
+            name, f"train.lambda_parameter={parameter}", f"train.lambda_output={output}",
+            "train.epochs=4",
+        )  # fmt: skip
+        run.train()
+        rates.append(run.evaluate()["valid"]["violation_rate"])
+    assert rates[0] < 0.8 * rates[1]
+
+
+def test_a_run_needs_validation_documents(tmp_path: Path, small_settings) -> None:
+    """An empty validation split is one sentence."""
+    folder = tmp_path / "toy"
+    write_match_folder(folder)
+    (folder / "dev.json").write_text("")
+    with pytest.raises(CorpusError) as caught:
+        start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    assert str(caught.value) == (
+        f"A run chooses its weights on the validation split, but '{folder}' has no document "
+        f"there; move some of the training documents to it."
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
+    """Changed data are refused, by start and by open."""
+    folder = tmp_path / "toy"
+    write_match_folder(folder)
+    run = start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    lines = (folder / "train.json").read_text().splitlines()
+    (folder / "train.json").write_text("\n".join(lines[:-1]))
+    expected = (
+        f"The run in '{run.folder}' was made from other data than '{folder}' holds now; "
+        f"restore the data, or start again with --overwrite."
+    )
+    for attempt in (
+        lambda: start_run(str(folder), small_settings("data.options={}"), tmp_path / "run"),
+        lambda: open_run(tmp_path / "run"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            attempt()
+        assert str(caught.value) == expected
+
+
+def test_evaluation_needs_a_trained_model(start) -> None:
+    """Neither a missing model nor one of another shape is accepted."""
+    run = start("a")
+    with pytest.raises(CheckpointError, match=r"A trained run holds model\.safetensors, but"):
+        run.evaluate()
+    other = start("b", "model.channels=16", "pretrain.channels=16")
+    other.train()
+    (run.folder / MODEL).write_bytes((other.folder / MODEL).read_bytes())
+    with pytest.raises(CheckpointError, match="names or shapes differ"):
+        run.evaluate()
+    assert not (run.folder / METRICS).exists()
+
+
+def test_no_gold_label_reaches_the_encoder(tmp_path: Path, small_settings, monkeypatch) -> None:
+    """Labels independent of the text stay at chance, although every gold label is in the graph."""
+    from match_graph.datasets import CorpusDataset
+    from match_graph.graph.csr import row_index
+
+    original = CorpusDataset.__getitem__
+
+    def plant(self, index):
+        data = original(self, index)
+        rows = row_index(self.targets.ptr).int()
+        planted = torch.stack([rows, self.targets.index])
+        data["document", "tagged", "label"].edge_index = planted
+        data["document", "reveals", "label"].edge_index = planted
+        data["label", "marks", "document"].edge_index = planted.flip(0)
+        return data
+
+    options = "data.options={num_documents: 600, num_labels: 24, num_layers: 3, num_words: 400, "
+    results = []
+    for random_labels in ("true", "false"):
+        config = small_settings(
+            options + f"random_labels: {random_labels}}}", "model.init=random", "train.epochs=5"
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(CorpusDataset, "__getitem__", plant)
+            run = start_run("synthetic", config, tmp_path / random_labels, tmp_path / "root")
+            run.train()
+            results.append((run.evaluate()["test"]["NDCG@5"], run.prior("test")["NDCG@5"]))
+    (chance, chance_prior), (learned, learned_prior) = results
+    assert chance < chance_prior + 0.05
+    assert learned > learned_prior + 0.15  # the same training finds what is there
