@@ -130,7 +130,8 @@ def make_fabric(config: TrainConfig) -> Fabric:
     precision: Any = config.precision
     if precision == "auto":
         precision = "bf16-mixed" if _has_bfloat16(config.accelerator) else "32-true"
-    logging.getLogger("lightning").setLevel(logging.WARNING)
+    for name in ("lightning.fabric", "lightning.pytorch"):  # they announce the precision every time
+        logging.getLogger(name).setLevel(logging.WARNING)
     fabric = Fabric(accelerator=config.accelerator, devices=1, precision=precision)
     fabric.launch()
     return fabric
