@@ -1,5 +1,6 @@
-"""Measures of ranked labels and of scores against the hierarchy."""
+"""Measures of ranked labels, of scores against the hierarchy, and of probabilities."""
 
+from match_graph.metrics.calibration import CalibrationMeter
 from match_graph.metrics.hierarchical import ViolationMeter
 from match_graph.metrics.ranking import (
     RankingMeter,
@@ -8,9 +9,14 @@ from match_graph.metrics.ranking import (
     precision_at_k,
     rank_labels,
 )
+from match_graph.metrics.threshold import F1Meter, Thresholds, ThresholdSearch
 
 __all__ = [
+    "CalibrationMeter",
+    "F1Meter",
     "RankingMeter",
+    "ThresholdSearch",
+    "Thresholds",
     "ViolationMeter",
     "find_hits",
     "ndcg_at_k",

@@ -1,0 +1,143 @@
+"""A threshold per label by F1 on validation documents, and F1 at given thresholds."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index
+
+#: Candidate thresholds in log-odds: every 1/16 from -8 to 8, probabilities .00034 to .99966.
+_LOW, _HIGH, _PER_UNIT = -8, 8, 16
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The least probability of each label.
+
+    Args:
+        value: [L], float32; a label is predicted if its probability is at least this.
+        num_positives: Validation documents that carry each label, [L], int64.
+        is_own: Whether the label has a threshold of its own, [L], bool; the others share one.
+        shared: That one.
+    """
+
+    value: Tensor
+    num_positives: Tensor
+    is_own: Tensor
+    shared: float
+
+
+class ThresholdSearch:
+    r"""The threshold of each label with the best F1, from scores seen batch by batch.
+
+    .. math:: F_1(t) = \frac{2 TP(t)}{predicted(t) + gold}
+
+    Candidates are a fixed grid in log-odds. Kept are two histograms per label over that grid, of
+    its scores and of its gold scores: [L, 258] int32 each, whatever the number of documents.
+    Counts at a candidate are exact, so the choice is the best of the grid; what is lost is a
+    threshold between two candidates, whose odds differ by 6.4 %, and beyond the grid's ends.
+    Of equally good candidates the median is taken, which is the middle of a gap between scores.
+
+    Labels with fewer than ``min_positives`` gold documents, or without any gold score on the grid,
+    share the threshold that is best for all pairs together (micro F1): a threshold of their own
+    would fit a handful of documents.
+
+    Source: SCut with a fallback, Yang 2001, https://doi.org/10.1145/383952.383975.
+
+    Args:
+        num_labels: L.
+        min_positives: Gold documents that a threshold of one's own needs.
+    """
+
+    def __init__(self, num_labels: int, min_positives: int = 10) -> None:
+        self.num_labels, self.min_positives = num_labels, min_positives
+        steps = torch.arange(_LOW * _PER_UNIT, _HIGH * _PER_UNIT + 1) / _PER_UNIT
+        self.grid = torch.sigmoid(steps)  # [T], ascending
+        shape = (num_labels, len(self.grid) + 1)  # bin 0 lies below the grid
+        self._scores = torch.zeros(shape, dtype=torch.int32)
+        self._gold = torch.zeros(shape, dtype=torch.int32)
+
+    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        """Adds a batch; arguments as for `CalibrationMeter.update`."""
+        probability = torch.sigmoid(logits.float()).cpu()
+        label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
+        row, label = (probability >= self.grid[0]).nonzero(as_tuple=True)  # few: most are below
+        self._add(self._scores, label, probability[row, label])
+        self._add(self._gold, label_index, probability[row_index(label_ptr), label_index])
+
+    def _add(self, histogram: Tensor, label: Tensor, probability: Tensor) -> None:
+        place = label * histogram.size(1) + torch.bucketize(probability, self.grid, right=True)
+        one = torch.ones(1, dtype=histogram.dtype).expand(place.numel())
+        histogram.view(-1).index_add_(0, place, one)
+
+    def compute(self) -> Thresholds:
+        """The thresholds; 0.5 for all if no document has a gold label."""
+        together = self._scores.sum(dim=0, keepdim=True), self._gold.sum(dim=0, keepdim=True)
+        common, found = _best_candidate(*together)
+        shared = self.grid[common[0]] if found[0] else torch.tensor(0.5)
+        own, found = _best_candidate(self._scores, self._gold)
+        num_positives = self._gold.sum(dim=1)
+        is_own = found & (num_positives >= self.min_positives)
+        value = torch.where(is_own, self.grid[own], shared)
+        return Thresholds(value, num_positives, is_own, float(shared))
+
+
+def _best_candidate(scores: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    """Index of the best candidate [L], int64, and whether its F1 is above 0 [L], bool."""
+    num_gold = gold.sum(dim=1, keepdim=True)
+    # [L, T]: bin i + 1 and those above it lie at or above candidate i
+    predicted = scores[:, 1:].flip(1).cumsum(1).flip(1)
+    correct = gold[:, 1:].flip(1).cumsum(1).flip(1)
+    f1 = 2 * correct.double() / (predicted + num_gold).clamp(min=1)
+    best = f1.max(dim=1, keepdim=True).values
+    rank = (f1 == best).cumsum(1)
+    middle = (rank[:, -1:] + 1) // 2
+    return (rank >= middle).int().argmax(dim=1), best.squeeze(1) > 0
+
+
+class F1Meter:
+    r"""Micro and macro F1 of the labels at or above their thresholds, over batches.
+
+    Micro: :math:`2 TP / (predicted + gold)` over all pairs. Macro: the mean of the same per label,
+    over the labels that are gold or predicted for some document (for the others it is 0/0), as
+    scikit-learn's ``f1_score(average="macro", zero_division=nan)``.
+
+    Args:
+        threshold: The least probability of each label, [L], float32.
+    """
+
+    def __init__(self, threshold: Tensor) -> None:
+        self.threshold = threshold
+        self._correct, self._predicted, self._gold = torch.zeros(
+            3, len(threshold), dtype=torch.int64
+        )
+
+    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        """Adds a batch; arguments as for `CalibrationMeter.update`.
+
+        Raises:
+            GraphError: There are not as many thresholds as labels.
+        """
+        if logits.size(1) != len(self.threshold):
+            raise GraphError(
+                f"There must be a threshold for each label, found {len(self.threshold)} for "
+                f"{logits.size(1)} labels; choose them on this data set."
+            )
+        above = torch.sigmoid(logits.float()).cpu() >= self.threshold  # [B, L]
+        label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
+        correct = label_index[above[row_index(label_ptr), label_index]]
+        self._predicted += above.sum(dim=0)
+        self._gold += torch.bincount(label_index, minlength=len(self.threshold))
+        self._correct += torch.bincount(correct, minlength=len(self.threshold))
+
+    def compute(self) -> dict[str, float]:
+        """``F1_micro`` and ``F1_macro``, in 0..1; 0 where nothing is gold or predicted."""
+        total = self._predicted + self._gold
+        f1 = 2 * self._correct.double() / total.clamp(min=1)
+        defined = total > 0
+        return {
+            "F1_micro": 2 * int(self._correct.sum()) / max(int(total.sum()), 1),
+            "F1_macro": float(f1[defined].mean()) if bool(defined.any()) else 0.0,
+        }
