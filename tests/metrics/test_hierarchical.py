@@ -1,0 +1,112 @@
+"""Violations of the hierarchy against a naive triple loop."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.errors import GraphError
+from match_graph.metrics import ViolationMeter
+
+NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
+
+
+def naive_violations(
+    logits: list[list[float]], edges: list[tuple[int, int]]
+) -> tuple[float, float]:
+    """Rate and mean size, document by document, edge by edge."""
+    pairs, violations, excess = 0, 0, 0.0
+    for row in logits:
+        for child, parent in edges:
+            pairs += 1
+            gap = 1 / (1 + math.exp(-row[child])) - 1 / (1 + math.exp(-row[parent]))
+            if gap > 0:
+                violations += 1
+                excess += gap
+    return violations / max(pairs, 1), excess / max(violations, 1)
+
+
+@st.composite
+def scored_hierarchies(draw: st.DrawFn) -> tuple[list[list[float]], list[tuple[int, int]]]:
+    """Logits on a coarse grid, so that ties are exact, and edges from later to earlier labels."""
+    num_labels = draw(st.integers(1, 6))
+    possible = [(child, parent) for child in range(num_labels) for parent in range(child)]
+    edges = draw(st.lists(st.sampled_from(possible), unique=True)) if possible else []
+    value = st.integers(-12, 12).map(lambda step: step / 4)
+    row = st.lists(value, min_size=num_labels, max_size=num_labels)
+    return draw(st.lists(row, min_size=1, max_size=5)), edges
+
+
+@given(scored_hierarchies(), st.integers(1, 3))
+def test_the_meter_equals_a_naive_loop(
+    case: tuple[list[list[float]], list[tuple[int, int]]], size: int
+) -> None:
+    """Rate and size over (document, child, parent), in batches; ties are no violations."""
+    logits, edges = case
+    edge_index = torch.tensor(edges, dtype=torch.int64).view(-1, 2).t()
+    meter = ViolationMeter(edge_index)
+    for rows in torch.tensor(logits).split(size):
+        meter.update(rows)
+    rate, mean = naive_violations(logits, edges)
+    measures = meter.compute()
+    assert list(measures) == ["violation_rate", "violation_size"]
+    assert measures["violation_rate"] == pytest.approx(rate, abs=1e-12)
+    assert measures["violation_size"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_batches_add_up() -> None:
+    """Several batches give the measures of one."""
+    logits = torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
+    edge_index = torch.stack([torch.arange(1, 20), torch.arange(1, 20) // 2])
+    whole, parts = ViolationMeter(edge_index), ViolationMeter(edge_index)
+    whole.update(logits)
+    for rows in logits.split(7):
+        parts.update(rows)
+    assert parts.num_violations == whole.num_violations
+    assert parts.compute() == pytest.approx(whole.compute(), abs=1e-7)
+    assert 0.3 < whole.compute()["violation_rate"] < 0.7
+
+
+def test_equal_scores_are_no_violation() -> None:
+    """Also where the sigmoid of equal values differs in the last bit, at the end of a vector."""
+    for value in torch.linspace(-5, 5, 200).tolist():
+        meter = ViolationMeter(torch.stack([torch.arange(1, 140), torch.arange(139)]))
+        meter.update(torch.full((1, 140), value))
+        assert meter.num_violations == 0
+
+
+def test_coherent_scores_have_no_violation() -> None:
+    """Children at or below their parents: both measures are 0."""
+    meter = ViolationMeter(torch.tensor([[1, 2], [0, 1]]))
+    meter.update(torch.tensor([[2.0, 2.0, -1.0]]))
+    assert meter.compute() == {"violation_rate": 0.0, "violation_size": 0.0}
+
+
+@pytest.mark.parametrize("num_documents", [0, 3])
+def test_without_edges_both_measures_are_0(num_documents: int) -> None:
+    """A flat label set cannot be violated."""
+    meter = ViolationMeter(NO_EDGES)
+    meter.update(torch.randn(num_documents, 4))
+    assert meter.compute() == {"violation_rate": 0.0, "violation_size": 0.0}
+
+
+def test_low_precision_and_transposed_scores_are_taken() -> None:
+    """bfloat16 logits and the transposed view of a head give what float32 gives."""
+    logits = torch.randn(9, 5, generator=torch.Generator().manual_seed(1)).bfloat16()
+    edge_index = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 2]])
+    meters = [ViolationMeter(edge_index) for _ in range(3)]
+    meters[0].update(logits.float())
+    meters[1].update(logits)
+    meters[2].update(logits.float().t().contiguous().t())
+    expected = pytest.approx(meters[0].compute(), abs=1e-7)
+    assert meters[1].compute() == expected
+    assert meters[2].compute() == expected
+
+
+def test_edges_of_other_labels_are_an_error() -> None:
+    """The sentence of every function that takes label edges."""
+    with pytest.raises(GraphError) as error:
+        ViolationMeter(torch.tensor([[3], [0]])).update(torch.zeros(2, 3))
+    assert str(error.value) == "label_edge_index must name labels in [0, 3), found 0 to 3."

@@ -1,0 +1,271 @@
+"""P@k and NDCG@k against a naive loop, scikit-learn and PyTorch Geometric."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score, precision_score
+from torch import Tensor
+from torch_geometric.metrics import LinkPredNDCG, LinkPredPrecision
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import make_ptr, row_index
+from match_graph.metrics import (
+    RankingMeter,
+    find_hits,
+    ndcg_at_k,
+    precision_at_k,
+    rank_labels,
+)
+
+KS = (1, 2, 3, 5, 8)
+
+
+def pack(gold: list[list[int]]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(labels) for labels in gold], dtype=torch.int64)
+    values = [label for labels in gold for label in labels]
+    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
+
+
+def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -> dict[str, float]:
+    """The formulas of the paper, document by document and rank by rank."""
+    sums = {f"{name}@{k}": 0.0 for name in ("P", "NDCG") for k in KS}
+    num_documents = 0
+    for labels, true in zip(ranked, gold, strict=True):
+        if empty == "skip" and not true:
+            continue
+        num_documents += 1
+        for k in KS:
+            hits, gain, ideal = 0, 0.0, 0.0
+            for rank, label in enumerate(labels[:k], start=1):
+                if label in true:
+                    hits += 1
+                    gain += 1 / math.log(rank + 1)
+            for rank in range(1, min(k, len(true)) + 1):
+                ideal += 1 / math.log(rank + 1)
+            sums[f"P@{k}"] += hits / k
+            sums[f"NDCG@{k}"] += gain / ideal if true else 0.0
+    return {name: total / num_documents for name, total in sums.items()}
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
+    """Rankings of up to 7 labels, cut at one K, and gold labels of which some are never ranked."""
+    num_labels = draw(st.integers(1, 7))
+    num_documents = draw(st.integers(1, 6))
+    cut = draw(st.integers(1, num_labels))
+    ranked = [draw(st.permutations(range(num_labels)))[:cut] for _ in range(num_documents)]
+    gold = [
+        sorted(draw(st.sets(st.integers(0, num_labels + 1), max_size=6)))
+        for _ in range(num_documents)
+    ]
+    return ranked, gold
+
+
+def random_case(num_documents: int = 40, num_labels: int = 30) -> tuple[Tensor, Tensor]:
+    """Scores [B, L] without ties and dense gold labels [B, L], every third document without."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(num_documents, num_labels, generator=generator, dtype=torch.float64)
+    gold = torch.rand(num_documents, num_labels, generator=generator) < 0.15
+    gold[::3] = False
+    return scores, gold
+
+
+def pack_dense(gold: Tensor) -> tuple[Tensor, Tensor]:
+    return make_ptr(gold.sum(dim=1)), gold.nonzero()[:, 1]
+
+
+@given(rankings(), st.sampled_from(["zero", "skip"]))
+def test_the_meter_equals_a_naive_loop(
+    case: tuple[list[list[int]], list[list[int]]], empty: str
+) -> None:
+    """P@k and NDCG@k for k below and above the number of labels, under both policies."""
+    ranked, gold = case
+    meter = RankingMeter(KS, empty)
+    meter.update(torch.tensor(ranked), *pack(gold))
+    if empty == "skip" and not any(gold):
+        with pytest.raises(GraphError):
+            meter.compute()
+        return
+    assert meter.compute() == pytest.approx(naive_measures(ranked, gold, empty), abs=1e-12)
+
+
+@given(rankings())
+def test_hits_equal_membership(case: tuple[list[list[int]], list[list[int]]]) -> None:
+    """A ranked label is a hit where it is among the document's own gold labels."""
+    ranked, gold = case
+    expected = [
+        [label in true for label in labels] for labels, true in zip(ranked, gold, strict=True)
+    ]
+    assert find_hits(torch.tensor(ranked), *pack(gold)).tolist() == expected
+
+
+def test_hits_do_not_need_sorted_gold_labels() -> None:
+    """Gold labels in any order."""
+    ranked = torch.tensor([[4, 0, 2], [3, 1, 0]])
+    found = find_hits(ranked, torch.tensor([0, 3, 5]), torch.tensor([4, 1, 2, 3, 0]))
+    assert found.tolist() == [[True, False, True], [True, False, True]]
+
+
+def test_a_hand_computed_document() -> None:
+    """Hits at ranks 1 and 3 of two gold labels and one that is never ranked."""
+    hits = find_hits(torch.tensor([[5, 1, 7]]), torch.tensor([0, 3]), torch.tensor([5, 7, 99]))
+    assert precision_at_k(hits, 1).tolist() == [1.0]
+    assert precision_at_k(hits, 3).tolist() == pytest.approx([2 / 3])
+    assert precision_at_k(hits, 5).tolist() == pytest.approx([2 / 5])
+    ideal = 1 + 1 / math.log2(3) + 1 / 2
+    found = ndcg_at_k(hits, torch.tensor([3]), 3)
+    assert found.dtype == torch.float64
+    assert found.tolist() == pytest.approx([(1 + 1 / 2) / ideal])
+
+
+def test_precision_at_1_is_ndcg_at_1_where_there_is_a_gold_label() -> None:
+    """The identity below the paper's definitions."""
+    scores, gold = random_case()
+    meter = RankingMeter((1,), "skip")
+    meter.update(rank_labels(scores, 1), *pack_dense(gold))
+    measures = meter.compute()
+    assert measures["P@1"] == measures["NDCG@1"] > 0
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 30])
+def test_ndcg_equals_scikit_learn(k: int) -> None:
+    """Scores without ties; scikit-learn gives 0 to documents without gold labels too."""
+    scores, gold = random_case()
+    meter = RankingMeter((k,))
+    meter.update(rank_labels(scores, k), *pack_dense(gold))
+    expected = ndcg_score(gold.numpy().astype(int), scores.numpy(), k=k, ignore_ties=True)
+    assert meter.compute()[f"NDCG@{k}"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 30])
+def test_precision_equals_scikit_learn(k: int) -> None:
+    """The k best labels as a set prediction; its sample precision divides by k."""
+    scores, gold = random_case()
+    ranked = rank_labels(scores, k)
+    meter = RankingMeter((k,))
+    meter.update(ranked, *pack_dense(gold))
+    predicted = np.zeros(scores.shape, dtype=int)
+    np.put_along_axis(predicted, ranked.numpy(), 1, axis=1)
+    expected = precision_score(
+        gold.numpy().astype(int), predicted, average="samples", zero_division=0.0
+    )
+    assert meter.compute()[f"P@{k}"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 40])
+def test_empty_skip_equals_pytorch_geometric(k: int) -> None:
+    """PyG leaves documents without gold labels out of the mean; over two batches."""
+    scores, gold = random_case()
+    precision, ndcg = LinkPredPrecision(k), LinkPredNDCG(k)
+    meter = RankingMeter((k,), "skip")
+    for rows in torch.arange(40).split(25):
+        ptr, index = pack_dense(gold[rows])
+        ranked = rank_labels(scores[rows], k)
+        meter.update(ranked, ptr, index)
+        edge_label_index = torch.stack([row_index(ptr), index])
+        precision.update(ranked, edge_label_index)
+        ndcg.update(ranked, edge_label_index)
+    measures = meter.compute()
+    assert measures[f"P@{k}"] == pytest.approx(float(precision.compute()), abs=1e-6)
+    assert measures[f"NDCG@{k}"] == pytest.approx(float(ndcg.compute()), abs=1e-6)
+
+
+def test_the_policies_differ_by_the_share_of_labelled_documents() -> None:
+    """Documents without gold labels count 0, or are left out; never 1."""
+    scores, gold = random_case()
+    meters = {empty: RankingMeter(empty=empty) for empty in ("zero", "skip")}
+    for meter in meters.values():
+        meter.update(rank_labels(scores, 5), *pack_dense(gold))
+    share = float(gold.any(dim=1).double().mean())
+    assert meters["zero"].num_documents == 40
+    assert meters["skip"].num_documents == int(gold.any(dim=1).sum()) < 40
+    for name, value in meters["zero"].compute().items():
+        assert value == pytest.approx(meters["skip"].compute()[name] * share)
+
+
+def test_gold_labels_that_are_never_ranked_stay_in_the_denominator() -> None:
+    """A label unknown in training lowers NDCG@3 and leaves P@3 as it is."""
+    ranked = torch.tensor([[0, 1, 2]])
+    measures = []
+    for gold in ([0], [0, 1000]):
+        meter = RankingMeter((3,))
+        meter.update(ranked, *pack([gold]))
+        measures.append(meter.compute())
+    assert measures[0] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1.0})
+    assert measures[1] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1 / (1 + 1 / math.log2(3))})
+
+
+@given(rankings(), st.integers(1, 3), st.sampled_from(["zero", "skip"]))
+def test_batches_add_up(
+    case: tuple[list[list[int]], list[list[int]]], size: int, empty: str
+) -> None:
+    """Several batches give the measures of one."""
+    ranked, gold = case[0] + [case[0][0]], case[1] + [[0]]
+    whole, parts = RankingMeter(KS, empty), RankingMeter(KS, empty)
+    whole.update(torch.tensor(ranked), *pack(gold))
+    for start in range(0, len(gold), size):
+        stop = start + size
+        parts.update(torch.tensor(ranked[start:stop]), *pack(gold[start:stop]))
+    assert parts.compute() == pytest.approx(whole.compute(), abs=1e-12)
+    assert parts.num_documents == whole.num_documents
+
+
+def test_names_and_order_of_the_measures() -> None:
+    """What metrics.json holds."""
+    meter = RankingMeter()
+    meter.update(torch.tensor([[0]]), *pack([[0]]))
+    names = ["P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5"]
+    assert list(meter.compute()) == names
+
+
+@pytest.mark.parametrize("batches", [[], [[[]]]])
+def test_no_document_is_an_error(batches: list[list[list[int]]]) -> None:
+    """No update at all, or only documents without gold labels under empty='skip'."""
+    meter = RankingMeter(empty="skip")
+    for gold in batches:
+        meter.update(torch.tensor([[0, 1]]), *pack(gold))
+    with pytest.raises(GraphError) as error:
+        meter.compute()
+    assert str(error.value) == (
+        "Metrics need at least one document, found none; the split is empty, or all of its "
+        "documents lack gold labels under empty='skip'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranked", "ptr", "found"),
+    [
+        (torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1, 1]), "[2] and [3]"),
+        (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 1]), "[2, 3] and [2]"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_an_error(ranked: Tensor, ptr: Tensor, found: str) -> None:
+    """One dimension too few, and labels of fewer documents."""
+    with pytest.raises(GraphError) as error:
+        find_hits(ranked, ptr, torch.tensor([0]))
+    assert str(error.value) == (
+        f"Ranked labels must be [B, K] with label_ptr [B + 1], found {found}."
+    )
+
+
+@given(st.integers(1, 9), st.integers(1, 12))
+def test_ranked_labels_are_the_best_in_order(num_labels: int, k: int) -> None:
+    """min(k, L) labels by descending score, as sorting them does."""
+    generator = torch.Generator().manual_seed(num_labels)
+    scores = torch.rand(4, num_labels, generator=generator)
+    expected = [
+        sorted(range(num_labels), key=lambda label: -row[label])[:k] for row in scores.tolist()
+    ]
+    assert rank_labels(scores, k).tolist() == expected
+
+
+def test_no_documents_give_no_ranks() -> None:
+    """An empty batch goes through every function."""
+    ranked = rank_labels(torch.empty(0, 4), 3)
+    hits = find_hits(ranked, *pack([]))
+    assert hits.shape == (0, 3)
+    assert precision_at_k(hits, 3).shape == ndcg_at_k(hits, pack([])[0].diff(), 3).shape == (0,)
