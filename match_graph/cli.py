@@ -14,8 +14,9 @@ from match_graph.config import Config, load_config
 from match_graph.datasets import open_dataset
 from match_graph.errors import MatchGraphError
 from match_graph.graph import describe_graph
-from match_graph.training import Reporter, Run, open_run, start_run
+from match_graph.training import Reporter, Run, load, open_run, start_run
 from match_graph.training.files import METRICS
+from match_graph.training.predictions import STREAM, predict_lines
 
 app = typer.Typer(
     name="match-graph",
@@ -129,6 +130,34 @@ def evaluate(
     _print_metrics(run)
 
 
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
+    source: Annotated[
+        str, typer.Option("--input", help="One JSON object a line; - is standard input.")
+    ] = STREAM,
+    target: Annotated[
+        str, typer.Option("--output", help="One JSON object a line; - is standard output.")
+    ] = STREAM,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=1, help="Labels per document; 5, or with --threshold all above it."),
+    ] = None,
+    threshold: Annotated[
+        bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Predict the labels of new documents, with the run folder alone."""
+    classifier = load(folder, device, encoder)
+    predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -164,6 +193,14 @@ def _print_metrics(run: Run) -> None:
         table.add_row("test, label prior", *_format(run.prior("test"), table))
     console = Console()
     console.print(table)
+    trust = metrics.get("test", {})
+    if "F1_micro" in trust:
+        console.print(
+            f"test, at the thresholds chosen on valid: F1 {trust['F1_micro']:.4f} (micro), "
+            f"{trust['F1_macro']:.4f} (macro); calibration error of the 5 best labels "
+            f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
+            soft_wrap=True,
+        )
     console.print(f"run folder: {run.folder}", markup=False, soft_wrap=True)
 
 

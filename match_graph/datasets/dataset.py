@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
 from match_graph.typing import DOCUMENT, LABEL
 
@@ -50,6 +51,9 @@ class CorpusDataset(InMemoryDataset):
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
     """
+
+    #: How a text becomes words; a run keeps it, so that new documents are read in the same way.
+    tokenizer: Tokenizer = "regex"
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class DebTags(CorpusDataset):
     """
 
     def __init__(self, tokenizer: Tokenizer = "regex", **kwargs: Any) -> None:
-        self.tokenizer: Tokenizer = tokenizer
+        self.tokenizer = tokenizer
         super().__init__(name="debtags", **kwargs)
 
     @property

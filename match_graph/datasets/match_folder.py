@@ -13,6 +13,14 @@ from typing import Any
 from match_graph.datasets.builder import CorpusBuilder
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.json_lines import (
+    describe,
+    read_id,
+    read_json_lines,
+    read_lines,
+    read_metadata,
+    read_text,
+)
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.errors import CorpusError
 from match_graph.typing import Split
@@ -46,7 +54,7 @@ class MatchFolder(CorpusDataset):
     ) -> None:
         self.folder = Path(folder)
         self.fields = None if fields is None else tuple(fields)
-        self.tokenizer: Tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.hierarchy_mode = hierarchy
         if not self.folder.is_dir():
             raise CorpusError(
@@ -100,53 +108,17 @@ def read_match_folder(
     )
     names = [name for name in builder.fields if not builder.faults]
     for split, file_name in SPLIT_FILES.items():
-        for place, record in read_json_lines(folder / file_name, builder):
-            if len(builder.faults) >= _MAX_FAULTS:
-                break
-            add_record(builder, record, split, names, tokenizer, place)
+        with (folder / file_name).open("rb") as file:
+            for place, record in read_json_lines(file, file_name, builder.fail):
+                if len(builder.faults) >= _MAX_FAULTS:
+                    break
+                add_record(builder, record, split, names, tokenizer, place)
     edges = _read_taxonomy(folder / TAXONOMY, builder) if hierarchy == "use" else []
     label_names = {}
     if (folder / LABEL_NAMES).is_file():
         pairs = (line.split("\t", 1) for _, line in _read_lines(folder / LABEL_NAMES, builder))
         label_names = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
     return builder.build(edges, label_names)
-
-
-def read_json_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) for each line that holds a JSON object; the others become faults."""
-    for place, line in _read_lines(path, builder):
-        try:
-            record = _parse_json(line)
-        except ValueError as error:
-            builder.fail(
-                f"{place}: a line must be one JSON object, but it breaks off or is malformed "
-                f"({error}); mend or remove the line."
-            )
-            continue
-        if not isinstance(record, dict):
-            builder.fail(
-                f"{place}: a line must be one JSON object, found {describe(record)}; "
-                f"write one document a line."
-            )
-            continue
-        yield place, record
-
-
-def _parse_json(line: str) -> Any:
-    """The JSON value of a line; ValueError with the reason if none can be read and stored."""
-    try:
-        value = json.loads(line.rstrip())
-        if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not
-            json.dumps(value, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg}, column {error.colno}") from error
-    except UnicodeEncodeError as error:
-        raise ValueError("half a surrogate pair, which no text can hold") from error
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    except ValueError as error:  # Python's limit for the digits of an integer
-        raise ValueError("a number with too many digits") from error
-    return value
 
 
 def add_record(
@@ -159,73 +131,27 @@ def add_record(
 ) -> None:
     """Adds one JSON object as a document, or its faults."""
     before = len(builder.faults)
-    document = record.get("paper")
-    if isinstance(document, int) and not isinstance(document, bool):
-        document = str(document)
-    if not isinstance(document, str) or not document:
-        builder.fail(f"{place}: 'paper' must be the document's id, found {describe(document)}.")
-    text = record.get("text")
-    if not isinstance(text, str):
-        builder.fail(f"{place}: 'text' must be a string, found {describe(text)}.")
+    document = read_id(record, place, builder.fail)
+    text = read_text(record, place, builder.fail)
     labels = record.get("label")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         builder.fail(
             f"{place}: 'label' must be a list of strings, found {describe(labels)}; "
             f"write [] for a document without labels."
         )
-    metadata = {}
-    for name in fields:
-        values = read_values(record.get(name))
-        if values is None:
-            builder.fail(
-                f"{place}: '{name}' must be a string or a list of strings, "
-                f"found {describe(record[name])}."
-            )
-        else:
-            metadata[name] = values
+    metadata = read_metadata(record, fields, place, builder.fail)
     if len(builder.faults) == before:
-        assert isinstance(document, str)
-        assert isinstance(text, str)
+        assert document is not None
+        assert text is not None
         assert isinstance(labels, list)
         words = split_words(text, tokenizer)
         kept = [label for label in labels if label]
         builder.add(document, split, text, words, metadata, kept, place)
 
 
-def read_values(value: Any) -> list[str] | None:
-    """The instances of a metadata field: none if missing or empty; None if of the wrong type."""
-    values = value if isinstance(value, list) else [] if value is None else [value]
-    if any(isinstance(item, bool) or not isinstance(item, str | int) for item in values):
-        return None
-    return [str(item) for item in values if item != ""]
-
-
-def describe(value: Any) -> str:
-    """A found value for a message: its type, and itself where it is short."""
-    if value is None:
-        return "nothing"
-    kind = {str: "the string", list: "the list", dict: "the object", bool: "the truth value"}
-    shown = json.dumps(value, ensure_ascii=False)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return f"{kind.get(type(value), 'the number')} {shown}"
-
-
 def _read_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, str]]:
-    """(file:line, text) for each line that is not blank; other encodings than UTF-8 are faults."""
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            place = f"{path.name}:{number}"
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                builder.fail(
-                    f"{place}: the file must be UTF-8, but byte {error.start} of the line is "
-                    f"0x{line[error.start]:02x}; convert the file."
-                )
-                continue
-            text = text.removeprefix("\ufeff") if number == 1 else text
-            if text.strip():
-                yield place, text
+        yield from read_lines(file, path.name, builder.fail)
 
 
 def _read_fields(path: Path) -> list[str]:

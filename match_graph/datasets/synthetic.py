@@ -7,6 +7,7 @@ import pandas as pd
 
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
 from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.text import Tokenizer
 from match_graph.errors import ConfigError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -41,6 +42,8 @@ class Synthetic(CorpusDataset):
     Raises:
         ConfigError: A size is too small, or there are more layers than labels.
     """
+
+    tokenizer: Tokenizer = "whitespace"
 
     def __init__(
         self,

@@ -1,16 +1,21 @@
-"""The loop, evaluation, and run folders."""
+"""The loop, evaluation, run folders, and prediction with them."""
 
+from match_graph.training.classifier import Classifier, load
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.loop import train_model
+from match_graph.training.predictions import predict_lines
 from match_graph.training.progress import Reporter
 from match_graph.training.run import Run, open_run, start_run
 
 __all__ = [
+    "Classifier",
     "Reporter",
     "Run",
     "evaluate_model",
     "label_prior",
+    "load",
     "open_run",
+    "predict_lines",
     "start_run",
     "train_model",
 ]

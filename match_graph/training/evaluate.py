@@ -1,6 +1,7 @@
 """A model on a split: P@k, NDCG@k and hypernymy violations, batch by batch."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,9 @@ from torch import Tensor, nn
 from match_graph.graph import EgoBatch
 from match_graph.metrics import RankingMeter, ViolationMeter, rank_labels
 from match_graph.metrics.ranking import EmptyPolicy
+
+#: Takes logits [B, L], and the gold labels' offsets [B + 1] and indices.
+Observer: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
 
 
 @torch.no_grad()
@@ -17,6 +21,7 @@ def evaluate_model(
     label_edge_index: Tensor,
     device: torch.device | str = "cpu",
     empty: EmptyPolicy = "zero",
+    observers: Sequence[Observer] = (),
 ) -> dict[str, float]:
     """Measures of a model over batches with gold labels; nothing of size [documents, L] is kept.
 
@@ -26,6 +31,7 @@ def evaluate_model(
         label_edge_index: [2, E], int64.
         device: Of the model.
         empty: What documents without gold labels count.
+        observers: Called with every batch's logits and gold labels, on the CPU.
 
     Returns:
         P@1, P@3, P@5, NDCG@1, NDCG@3, NDCG@5, violation_rate and violation_size, in 0..1.
@@ -39,8 +45,11 @@ def evaluate_model(
         assert batch.label_ptr is not None
         assert batch.label_index is not None
         ranked = rank_labels(logits, max(ranking.ks))
-        ranking.update(ranked, batch.label_ptr.cpu(), batch.label_index.cpu())
+        gold = batch.label_ptr.cpu(), batch.label_index.cpu()
+        ranking.update(ranked, *gold)
         violations.update(logits)
+        for observe in observers:
+            observe(logits, *gold)
     model.train(was_training)
     return {**ranking.compute(), **violations.compute()}
 

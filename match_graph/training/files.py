@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
@@ -70,6 +70,33 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(
             f"'{path}' must be a safetensors file, but it cannot be read ({error}); "
             f"run the stage that writes it again."
+        ) from error
+
+
+def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
+    """Puts the trained weights of a run folder into a model.
+
+    Args:
+        model: Of the run's configuration.
+        folder: Of the run.
+        dataset: Its name, for the message.
+
+    Raises:
+        CheckpointError: There are no weights, or they are of another configuration.
+    """
+    path = folder / MODEL
+    if not path.is_file():
+        raise CheckpointError(
+            f"A trained run holds {MODEL}, but '{folder}' has none; "
+            f"train it with `match-graph train {dataset} --out {folder}`."
+        )
+    weights = read_tensors(path)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"'{path}' must hold the weights of this run's model, but names or shapes differ; "
+            f"train the run again."
         ) from error
 
 

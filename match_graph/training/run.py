@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -25,26 +24,28 @@ from match_graph.graph import (
     LengthBucketSampler,
     TokenSpace,
 )
+from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
 from match_graph.nn import LinearHead, MatchModel
 from match_graph.pretrain import SphericalTrainer
 from match_graph.training.defaults import resolve_config
-from match_graph.training.evaluate import evaluate_model, label_prior
+from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
     METRICS,
-    MODEL,
     RECORD,
     STATE,
     VECTORS,
     claim_run_folder,
+    load_weights,
     open_run_folder,
     read_json,
     read_tensors,
-    write_beside,
     write_json,
     write_tensors,
 )
 from match_graph.training.loop import Hierarchy, make_fabric, train_model
 from match_graph.training.progress import Reporter
+from match_graph.training.thresholds import write_thresholds
+from match_graph.training.vocabulary import write_vocabulary
 from match_graph.typing import LABEL, MASKS, Split
 
 #: Documents per batch where nothing is learned.
@@ -102,21 +103,8 @@ class Run:
         Raises:
             CheckpointError: There is none, or it is of another configuration.
         """
-        path = self.folder / MODEL
-        if not path.is_file():
-            raise CheckpointError(
-                f"A trained run holds {MODEL}, but '{self.folder}' has none; "
-                f"train it with `match-graph train {self.config.dataset} --out {self.folder}`."
-            )
         model = self.make_model()
-        weights = read_tensors(path)
-        try:
-            model.load_state_dict(weights)
-        except RuntimeError as error:
-            raise CheckpointError(
-                f"'{path}' must hold the weights of this run's model, but names or shapes differ; "
-                f"train the run again."
-            ) from error
+        load_weights(model, self.folder, self.config.dataset)
         return model
 
     def pretrain(self) -> dict[str, Tensor]:
@@ -165,16 +153,30 @@ class Run:
             )
 
     def evaluate(self) -> dict[str, dict[str, float]]:
-        """Measures of the trained model on valid and test; written as ``metrics.json``."""
+        """Measures of the trained model on valid and test; written as ``metrics.json``.
+
+        On both: ranking, violations of the hierarchy, calibration. A threshold per label is chosen
+        on valid and written as ``thresholds.parquet``; F1 at these thresholds is measured on test.
+        """
         fabric = make_fabric(self.config.train)
         model = fabric.setup_module(self.load_model())
-        metrics = {}
+        search = ThresholdSearch(self.dataset.num_labels)
+
+        def measure(split: Split, *observers: Observer) -> dict[str, float]:
+            calibration = CalibrationMeter()
+            measures = evaluate_model(
+                model, self.loader(split), self.label_dag.edge_index, fabric.device,
+                observers=(calibration.update, *observers),
+            )  # fmt: skip
+            return {**measures, **calibration.compute()}
+
         with self._timed("evaluate"), fabric.autocast():
-            for split in ("valid", "test"):
-                if len(self.dataset.documents(MASKS[split])):
-                    metrics[split] = evaluate_model(
-                        model, self.loader(split), self.label_dag.edge_index, fabric.device
-                    )
+            metrics = {"valid": measure("valid", search.update)}
+            thresholds = search.compute()
+            write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
+            if len(self.dataset.documents(MASKS["test"])):
+                f1 = F1Meter(thresholds.value)
+                metrics["test"] = {**measure("test", f1.update), **f1.compute()}
         self._write_record()
         write_json(self.folder / METRICS, metrics)
         (self.folder / STATE).unlink(missing_ok=True)  # nothing is left to resume
@@ -269,7 +271,7 @@ def start_run(
     _check_data(run)
     run._seconds.setdefault("build", elapsed)
     run._write_record()
-    _write_tokens(run)
+    write_vocabulary(run.folder, dataset, run.space, run.label_dag)
     reporter.line(f"build: {len(dataset.names('document')):,} documents in {elapsed:.1f} s")
     return run
 
@@ -294,21 +296,6 @@ def _check_data(run: Run) -> None:
             f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."
         )
-
-
-def _write_tokens(run: Run) -> None:
-    """Names of the kept nodes of every type, and of the labels: what prediction needs."""
-    for node_type, kept in zip(run.space.types, run.space.num_kept, strict=True):
-        _write_table(run, node_type, run.dataset.table(node_type).head(kept))
-    _write_table(run, LABEL, run.dataset.table(LABEL))
-    child, parent = run.label_dag.edge_index.tolist()
-    _write_table(run, "hierarchy", pd.DataFrame({"child": child, "parent": parent}))
-
-
-def _write_table(run: Run, name: str, table: pd.DataFrame) -> None:
-    path = run.folder / "tokens" / f"{name}.parquet"
-    if not path.is_file():
-        write_beside(path, table.to_parquet)
 
 
 def measure_peak_memory() -> dict[str, float]:

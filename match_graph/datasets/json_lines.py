@@ -1,0 +1,122 @@
+"""Lines of JSON objects, and the parts of one document's object: what is read, what is a fault."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+#: Notes a fault, a sentence that starts with its place; it may raise.
+Fail: TypeAlias = Callable[[str], None]
+
+
+def read_lines(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[tuple[str, str]]:
+    """(name:line, text) for each line that is not blank; other encodings than UTF-8 are faults."""
+    for number, line in enumerate(lines, start=1):
+        place = f"{name}:{number}"
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fail(
+                f"{place}: the file must be UTF-8, but byte {error.start} of the line is "
+                f"0x{line[error.start]:02x}; convert the file."
+            )
+            continue
+        text = text.removeprefix("\ufeff") if number == 1 else text
+        if text.strip():
+            yield place, text
+
+
+def read_json_lines(
+    lines: Iterable[bytes], name: str, fail: Fail
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name:line, object) for each line that holds a JSON object; the others are faults."""
+    for place, line in read_lines(lines, name, fail):
+        try:
+            record = _parse_json(line)
+        except ValueError as error:
+            fail(
+                f"{place}: a line must be one JSON object, but it breaks off or is malformed "
+                f"({error}); mend or remove the line."
+            )
+            continue
+        if not isinstance(record, dict):
+            fail(
+                f"{place}: a line must be one JSON object, found {describe(record)}; "
+                f"write one document a line."
+            )
+            continue
+        yield place, record
+
+
+def _parse_json(line: str) -> Any:
+    """The JSON value of a line; ValueError with the reason if none can be read and stored."""
+    try:
+        value = json.loads(line.rstrip())
+        if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg}, column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("half a surrogate pair, which no text can hold") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except ValueError as error:  # Python's limit for the digits of an integer
+        raise ValueError("a number with too many digits") from error
+    return value
+
+
+def read_id(record: Mapping[str, Any], place: str, fail: Fail, required: bool = True) -> str | None:
+    """The document's id, a number as text; None where it is wrong, or missing and not required."""
+    document = record.get("paper")
+    if isinstance(document, int) and not isinstance(document, bool):
+        return str(document)
+    if isinstance(document, str) and document:
+        return document
+    if required or document not in (None, ""):
+        fail(f"{place}: 'paper' must be the document's id, found {describe(document)}.")
+    return None
+
+
+def read_text(record: Mapping[str, Any], place: str, fail: Fail) -> str | None:
+    """The document's text, also empty; None where it is wrong or missing."""
+    text = record.get("text")
+    if isinstance(text, str):
+        return text
+    fail(f"{place}: 'text' must be a string, found {describe(text)}.")
+    return None
+
+
+def read_metadata(
+    record: Mapping[str, Any], fields: Sequence[str], place: str, fail: Fail
+) -> dict[str, list[str]]:
+    """The instances of each metadata field; none where it is missing, no key where it is wrong."""
+    metadata = {}
+    for name in fields:
+        values = read_values(record.get(name))
+        if values is None:
+            fail(
+                f"{place}: '{name}' must be a string or a list of strings, "
+                f"found {describe(record[name])}."
+            )
+        else:
+            metadata[name] = values
+    return metadata
+
+
+def read_values(value: Any) -> list[str] | None:
+    """The instances of a metadata field: none if missing or empty; None if of the wrong type."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if any(isinstance(item, bool) or not isinstance(item, str | int) for item in values):
+        return None
+    return [str(item) for item in values if item != ""]
+
+
+def describe(value: Any) -> str:
+    """A found value for a message: its type, and itself where it is short."""
+    if value is None:
+        return "nothing"
+    names = {str: "string", list: "list", dict: "object", bool: "truth value"}
+    names |= {int: "number", float: "number"}
+    kind = names.get(type(value), type(value).__name__)
+    shown = json.dumps(value, ensure_ascii=False) if type(value) in names else repr(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return f"the {kind} {shown}"

@@ -1,0 +1,249 @@
+"""A trained run as a classifier of new documents; it needs the run folder alone."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from match_graph.config import Config
+from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
+from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
+from match_graph.graph import EgoBatch, EgoSampler, LengthBucketSampler
+from match_graph.graph.loader import make_batch
+from match_graph.metrics import rank_labels
+from match_graph.nn import MatchModel
+from match_graph.training.files import load_weights, open_run_folder
+from match_graph.training.loop import make_fabric
+from match_graph.training.thresholds import read_thresholds
+from match_graph.training.vocabulary import Record, Vocabulary, read_vocabulary
+
+#: Labels per document unless the caller says otherwise.
+DEFAULT_TOP_K = 5
+#: Batches that are read ahead and sorted by length, so that little is padded.
+_BUFFER = 8
+
+
+class Classifier:
+    """Predicts the labels of documents with a trained model; made by `load`.
+
+    Args:
+        vocabulary: Names of tokens and labels.
+        model: Trained.
+        config: Of the run.
+        fabric: Device and precision.
+        thresholds: The least probability of each label, [L]; None where none were chosen.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        model: MatchModel,
+        config: Config,
+        fabric: Fabric,
+        thresholds: Tensor | None = None,
+    ) -> None:
+        self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
+        self.thresholds = thresholds
+        self.model = fabric.setup_module(model.eval())
+        labels = vocabulary.labels
+        names = labels["name"] if "name" in labels else labels["id"]
+        self._labels = [
+            {"id": label, "name": name} if name and name != label else {"id": label}
+            for label, name in zip(labels["id"], names, strict=True)
+        ]
+
+    def predict(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> Iterator[dict[str, Any]]:
+        """The labels of documents, in their order, read and given out as a stream.
+
+        Args:
+            documents: Objects as in the MATCH format: ``text``, and what there is of the metadata
+                fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
+                training has not seen count as unknown.
+            top_k: At most so many labels; None for 5, with ``threshold`` for all above it.
+            threshold: Gives the labels at or above their thresholds instead of the best ones.
+            batch_size: Documents per batch; eight batches are read ahead.
+
+        Returns:
+            For each document ``{"paper": id or None, "labels": [{"id", "name", "probability"}]}``,
+            most probable first; ``name`` only where it is known and differs from the id.
+
+        Raises:
+            ConfigError: top_k or batch_size is below 1.
+            CheckpointError: There are no thresholds.
+            CorpusError: A document has no text or a field of the wrong type; while iterating.
+        """
+        named = ((f"document {n}", record) for n, record in enumerate(documents, start=1))
+        return self.predict_records(named, top_k, threshold, batch_size)
+
+    def predict_records(
+        self,
+        records: Iterable[tuple[str, Mapping[str, Any]]],
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> Iterator[dict[str, Any]]:
+        """As `predict`, of (place, document), the place being named in messages."""
+        for name, value in (("top_k", top_k), ("batch_size", batch_size)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, found {value}.")
+        if threshold and self.thresholds is None:
+            raise CheckpointError(
+                "Predicting by threshold needs a threshold for each label, but the run has none; "
+                "choose them on its validation split with `match-graph evaluate RUN`."
+            )
+        if top_k is None and not threshold:
+            top_k = DEFAULT_TOP_K
+        read = (read_record(record, self._fields, place) for place, record in records)
+        return self._stream(read, top_k, self.thresholds if threshold else None, batch_size)
+
+    def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
+        """Batches of similar length: (which documents [B], their logits [B, L], float32, CPU)."""
+        data = self.vocabulary.build_graph(records)
+        settings = self.config.data
+        sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
+        lengths = sampler.lengths(torch.arange(len(records)))
+        for rows in LengthBucketSampler(lengths, batch_size, shuffle=False):
+            documents = torch.tensor(rows)
+            batch = make_batch(sampler.draw(documents), self.vocabulary.space)
+            yield documents, self._compute(batch)
+
+    @property
+    def _fields(self) -> list[str]:
+        return self.vocabulary.settings.fields
+
+    @torch.no_grad()
+    def _compute(self, batch: EgoBatch) -> Tensor:
+        with self.fabric.autocast():
+            logits: Tensor = self.model(batch.to(self.fabric.device))
+        return logits.float().cpu()
+
+    def _stream(
+        self,
+        records: Iterator[Record],
+        top_k: int | None,
+        thresholds: Tensor | None,
+        batch_size: int,
+    ) -> Iterator[dict[str, Any]]:
+        while buffer := list(islice(records, _BUFFER * batch_size)):
+            labels: list[list[dict[str, Any]]] = [[] for _ in buffer]
+            for documents, logits in self.score(buffer, batch_size):
+                chosen = choose_labels(logits, top_k, thresholds)
+                for document, pairs in zip(documents.tolist(), chosen, strict=True):
+                    labels[document] = [
+                        {**self._labels[label], "probability": float(f"{probability:.6g}")}
+                        for label, probability in pairs
+                    ]
+            for record, found in zip(buffer, labels, strict=True):
+                yield {"paper": record.document, "labels": found}
+
+
+def choose_labels(
+    logits: Tensor, top_k: int | None, thresholds: Tensor | None
+) -> list[list[tuple[int, float]]]:
+    """(label, probability) of each document, most probable first.
+
+    Args:
+        logits: Label scores before the sigmoid, [B, L], float32.
+        top_k: At most so many; None for no limit.
+        thresholds: Only labels whose probability is at least this, [L]; None for all.
+    """
+    probability = torch.sigmoid(logits)
+    count = torch.full((len(logits),), logits.size(1))
+    if thresholds is not None:
+        above = probability >= thresholds
+        logits = logits.masked_fill(~above, -torch.inf)
+        count = above.sum(dim=1)
+    if top_k is not None:
+        count = count.clamp(max=top_k)
+    ranked = rank_labels(logits, int(count.max()) if len(count) else 0)
+    values = probability.gather(1, ranked)
+    return [
+        list(zip(labels[:number], shares[:number], strict=True))
+        for labels, shares, number in zip(
+            ranked.tolist(), values.tolist(), count.tolist(), strict=True
+        )
+    ]
+
+
+def read_record(record: Any, fields: Sequence[str], place: str) -> Record:
+    """One object of the MATCH format, without its labels.
+
+    Raises:
+        CorpusError: It is no object, has no text, or a field is of the wrong type.
+    """
+    if not isinstance(record, Mapping):
+        fail_document(f"{place}: a document must be one object, found {describe(record)}.")
+    document = read_id(record, place, fail_document, required=False)
+    text = read_text(record, place, fail_document)
+    assert text is not None
+    return Record(document, text, read_metadata(record, fields, place, fail_document))
+
+
+def fail_document(fault: str) -> NoReturn:
+    """Raises the first fault of the documents to predict.
+
+    Raises:
+        CorpusError: Always.
+    """
+    raise CorpusError(list_faults("The documents must be in the MATCH format", [fault]))
+
+
+def load(
+    folder: str | Path,
+    device: str = "auto",
+    encoder: str | None = None,
+    head: str | None = None,
+) -> Classifier:
+    """A trained run as a classifier; its data set is not needed.
+
+    Args:
+        folder: Of the run.
+        device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it:
+            a folder alone cannot make this process import code.
+        head: Likewise.
+
+    Raises:
+        CheckpointError: The folder is no trained run, or its encoder needs more than tokens.
+        ConfigError: The run is of another format, or there is no such device.
+    """
+    folder = Path(folder)
+    config = open_run_folder(folder)
+    for kind, name, given in (
+        ("encoder", config.model.encoder, encoder),
+        ("head", config.model.head, head),
+    ):
+        if (given is not None or ":" in name) and given != name:
+            raise CheckpointError(
+                f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
+                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
+            )
+    if device not in ("auto", "cpu", "cuda") or (
+        device == "cuda" and not torch.cuda.is_available()
+    ):
+        raise ConfigError(
+            f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "
+            f"found '{device}'."
+        )
+    vocabulary = read_vocabulary(folder)
+    with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
+        model = MatchModel(vocabulary.space, len(vocabulary.labels), config.model)
+    if not model.encoder.needs <= {"tokens"}:
+        raise CheckpointError(
+            f"Prediction serves encoders that need tokens only, but '{config.model.encoder}' needs "
+            f"{sorted(model.encoder.needs)}; predict with a run of another encoder."
+        )
+    load_weights(model, folder, config.dataset)
+    fabric = make_fabric(config.train.model_copy(update={"accelerator": device}))
+    thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
+    return Classifier(vocabulary, model, config, fabric, thresholds)

@@ -1,0 +1,159 @@
+"""Prediction from a file or stream of documents to one of results, a JSON object a line."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from match_graph.datasets.json_lines import read_json_lines
+from match_graph.errors import CorpusError, ExportError
+from match_graph.training.classifier import Classifier, fail_document
+from match_graph.training.files import write_beside
+from match_graph.training.progress import Reporter
+
+#: Stands for standard input or standard output.
+STREAM = "-"
+
+#: (place, object) of each document.
+Records: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
+
+
+def predict_lines(
+    classifier: Classifier,
+    source: str,
+    target: str,
+    top_k: int | None = None,
+    threshold: bool = False,
+    batch_size: int = 256,
+    reporter: Reporter | None = None,
+) -> int:
+    """Predicts every document of a file and writes the results in order; returns how many.
+
+    A file is written beside and renamed when all documents are done; standard output gets each
+    result as soon as its batches are done.
+
+    Args:
+        classifier: From `load`.
+        source: A file of one JSON object a line, or "-" for standard input.
+        target: A file, or "-" for standard output.
+        top_k: As for `Classifier.predict`.
+        threshold: Likewise.
+        batch_size: Likewise.
+        reporter: For progress.
+
+    Raises:
+        CorpusError: The source cannot be read, holds no document, or a wrong one (file:line).
+        ExportError: The target cannot be written, or is the source.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    _check_target(source, target)
+    start, count = time.monotonic(), 0
+
+    def write(file: BinaryIO) -> None:
+        nonlocal count
+        with _open_source(source) as lines, _track(lines, source, reporter) as advance:
+            records = _read_documents(lines, _name(source))
+            for result in classifier.predict_records(records, top_k, threshold, batch_size):
+                file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+                count += 1
+                if count % batch_size == 0:
+                    file.flush()
+                    advance(count)
+            file.flush()
+
+    if target == STREAM:
+        write(sys.stdout.buffer)
+    else:
+        _write_file(Path(target), write)
+    seconds = time.monotonic() - start
+    reporter.line(
+        f"predict: {count:,} documents in {seconds:.1f} s ({count / max(seconds, 1e-9):,.0f}/s)"
+    )
+    return count
+
+
+def _read_documents(lines: BinaryIO, name: str) -> Records:
+    """(place, object) of each line, the first fault raised.
+
+    Raises:
+        CorpusError: A line is no JSON object, or there is none.
+    """
+    found = False
+    for pair in read_json_lines(lines, name, fail_document):
+        found = True
+        yield pair
+    if not found:
+        raise CorpusError(
+            f"There must be at least one document to predict, found none in {name}; "
+            f"write one JSON object a line."
+        )
+
+
+def _name(source: str) -> str:
+    return "<stdin>" if source == STREAM else Path(source).name
+
+
+def _check_target(source: str, target: str) -> None:
+    """Checks before anything is read: a wrong place must not cost the time of the prediction.
+
+    Raises:
+        ExportError: The target is the source or a folder.
+    """
+    if target == STREAM:
+        return
+    if source != STREAM and Path(source).resolve() == Path(target).resolve():
+        raise ExportError(
+            f"Predictions must go to another file than the documents, but both are '{target}'; "
+            f"choose another with --output."
+        )
+    if Path(target).is_dir():
+        raise ExportError(
+            f"Predictions must go to a file, but '{target}' is a folder; name a file in it."
+        )
+
+
+@contextmanager
+def _open_source(source: str) -> Iterator[BinaryIO]:
+    if source == STREAM:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(source).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise CorpusError(
+            f"The documents must be a file that can be read, but '{source}' cannot "
+            f"({error.strerror}); check the path, or give '-' for standard input."
+        ) from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callable[[int], None]]:
+    """Progress by bytes read where the size is known; nothing for a stream."""
+    size = 0 if source == STREAM else Path(source).stat().st_size
+    if not size:
+        yield lambda _count: None
+        return
+    with reporter.track("predict", size, "bytes") as advance:
+        yield lambda count: advance(lines.tell(), f"{count:,} documents")
+
+
+def _write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    def fill(beside: Path) -> None:
+        with beside.open("wb") as file:
+            write(file)
+
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe: nothing to rename
+            fill(path)
+        else:
+            write_beside(path.resolve(), fill)
+    except OSError as error:
+        raise ExportError(
+            f"Predictions must go to a file that can be written, but '{path}' cannot "
+            f"({error.strerror}); choose another with --output."
+        ) from error

@@ -1,0 +1,163 @@
+"""What a run folder keeps of its data set: names of tokens and labels, and how texts are read."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch_geometric.data import HeteroData
+
+from match_graph.config import StrictModel, parse_settings
+from match_graph.datasets import CorpusDataset, split_words
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer
+from match_graph.errors import CheckpointError
+from match_graph.graph import LabelDAG, TokenSpace
+from match_graph.graph.build import MAX_POSITIONS
+from match_graph.graph.csr import row_index
+from match_graph.training.files import read_json, write_beside, write_json
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, WORD, has_edge
+
+TOKENS, TEXT = "tokens", "text.json"
+#: Beside the tables of the node types; no metadata field can have two underscores.
+HIERARCHY = "label__is_a"
+
+
+class TextSettings(StrictModel):
+    """``tokens/text.json``: how a document's record becomes tokens."""
+
+    fields: list[str]
+    tokenizer: Tokenizer
+    word_pattern: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One document as it is read, before its tokens are looked up.
+
+    Args:
+        document: Its id, if it has one.
+        text: Raw.
+        metadata: Instances by field, in the document's order.
+    """
+
+    document: str | None
+    text: str
+    metadata: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The kept tokens of a run by name, its labels, and how texts are read.
+
+    Args:
+        settings: Fields, tokenizer, word pattern.
+        rows: Per node type, fields first and words last: the row of each kept name.
+        labels: Column ``id`` and, where the data set names labels, ``name``.
+    """
+
+    settings: TextSettings
+    rows: dict[str, dict[str, int]]
+    labels: pd.DataFrame
+
+    @cached_property
+    def space(self) -> TokenSpace:
+        """The token space of the run."""
+        return TokenSpace(tuple(self.rows), tuple(map(len, self.rows.values())))
+
+    def build_graph(self, records: Sequence[Record]) -> HeteroData:
+        """The graph of a few documents, as `graph.build_graph` makes it, without labels.
+
+        Every name that is not kept is one node past the kept ones, which the token space reads as
+        the [UNK] of its type. Repeated values within a field count once.
+        """
+        data = HeteroData()
+        data[DOCUMENT].num_nodes = len(records)
+        for name, rows in self.rows.items():
+            unknown = len(rows)
+            lists = [self._names(record, name) for record in records]
+            found = [rows.get(value, unknown) for values in lists for value in values]
+            ptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
+            edge_index = torch.stack([row_index(ptr), torch.tensor(found, dtype=torch.int64)])
+            data[name].num_nodes = unknown + 1
+            if name == WORD:
+                data[CONTAINS].edge_index = edge_index
+                data[CONTAINS].position = torch.arange(len(found)) - ptr[edge_index[0]]
+            else:
+                data[has_edge(name)].edge_index = edge_index
+        return data
+
+    def _names(self, record: Record, node_type: str) -> list[str]:
+        if node_type == WORD:
+            settings = self.settings
+            words = split_words(record.text, settings.tokenizer, settings.word_pattern)
+            return words[:MAX_POSITIONS]
+        return list(dict.fromkeys(record.metadata.get(node_type, ())))
+
+
+def write_vocabulary(
+    folder: Path, dataset: CorpusDataset, space: TokenSpace, label_dag: LabelDAG
+) -> None:
+    """Writes ``tokens/`` of a run folder, leaving what is there.
+
+    One table per node type with the names of its kept nodes, ``label.parquet`` with all labels,
+    ``label__is_a.parquet`` (child, parent) by their rows, and ``text.json``.
+    """
+    tables = {
+        name: dataset.table(name).head(kept)
+        for name, kept in zip(space.types, space.num_kept, strict=True)
+    }
+    tables[LABEL] = dataset.table(LABEL)
+    child, parent = label_dag.edge_index.tolist()
+    tables[HIERARCHY] = pd.DataFrame({"child": child, "parent": parent})
+    for name, table in tables.items():
+        path = folder / TOKENS / f"{name}.parquet"
+        if not path.is_file():
+            write_beside(path, table.to_parquet)
+    if not (folder / TOKENS / TEXT).is_file():
+        fields = [name for name in space.types if name != WORD]
+        settings = TextSettings(
+            fields=fields, tokenizer=dataset.tokenizer, word_pattern=WORD_PATTERN
+        )
+        write_json(folder / TOKENS / TEXT, settings.model_dump())
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Reads ``tokens/`` of a run folder.
+
+    Raises:
+        CheckpointError: A file is missing or broken.
+        ConfigError: ``text.json`` holds something else.
+    """
+    path = folder / TOKENS / TEXT
+    if not path.is_file():
+        raise _incomplete(path, "it is missing")
+    settings = parse_settings(TextSettings, read_json(path), f"'{path}' must be valid")
+    try:
+        re.compile(settings.word_pattern)
+    except re.error as error:
+        raise _incomplete(path, f"word_pattern is no regular expression: {error}") from error
+    rows = {}
+    for name in (*settings.fields, WORD):
+        names = _read_table(folder / TOKENS / f"{name}.parquet")["id"].tolist()
+        rows[name] = {value: row for row, value in enumerate(names)}
+    return Vocabulary(settings, rows, _read_table(folder / TOKENS / f"{LABEL}.parquet"))
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_parquet(path)
+    except Exception as error:
+        raise _incomplete(path, type(error).__name__) from error
+    if "id" not in table:
+        raise _incomplete(path, "it has no column 'id'")
+    return table
+
+
+def _incomplete(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"A run folder keeps how its documents are read, but '{path}' cannot be used ({reason}); "
+        f"delete it and go on with the run by `match-graph train`, which writes it again."
+    )
