@@ -47,6 +47,8 @@ class PretrainConfig(StrictModel):
     margin: float = Field(0.3, gt=0, description="the paper's gamma")
     learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
     filter_positives: bool = False
+    label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
+    cited_documents: bool = Field(False, description="also (document, cited document) pairs")
 
 
 class ModelConfig(StrictModel):

@@ -56,3 +56,41 @@ def margin_gradients(
         negative_gradient = weight.unsqueeze(2) * anchor.unsqueeze(1)  # [P, K, C]
     loss = violation.sum(dim=1) / num_negatives
     return loss, pulled - total * positive, -total * anchor, negative_gradient
+
+
+def margin_tangents(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float, allowed: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Loss and Riemannian gradients for shared negatives: `margin_gradients`, then projected.
+
+    What the projection takes away from a gradient is a sum of cosines that the objective has
+    computed already, so that it costs no further pass over [P, C].
+
+    Args:
+        anchor: Unit vectors, [P, C].
+        positive: Unit vectors, [P, C].
+        negative: Unit vectors, [K, C].
+        margin: The paper's gamma.
+        allowed: False where a negative is a positive itself, [P, K], bool.
+
+    Returns:
+        Summed loss [], and tangents shaped like anchor, positive and negative.
+    """
+    near = torch.linalg.vecdot(anchor, positive)  # [P]
+    far = anchor @ negative.t()  # [P, K]
+    weight = (far > (near - margin).unsqueeze(1)).logical_and_(allowed).to(anchor.dtype)
+    weight /= negative.size(0)  # [P, K]
+    total = weight.sum(dim=1)  # [P]
+    near_total = total * near
+    far = far.mul_(weight)
+    far_total = far.sum(dim=1)  # [P]
+    loss = far_total.sum() + margin * total.sum() - near_total.sum()
+
+    anchor_tangent = weight @ negative  # [P, C]
+    anchor_tangent.addcmul_(positive, total.unsqueeze(1), value=-1)
+    anchor_tangent.addcmul_(anchor, (near_total - far_total).unsqueeze(1))
+    positive_tangent = positive * near_total.unsqueeze(1)
+    positive_tangent.addcmul_(anchor, total.unsqueeze(1), value=-1)
+    negative_tangent = weight.t() @ anchor  # [K, C]
+    negative_tangent.addcmul_(negative, far.sum(dim=0).unsqueeze(1), value=-1)
+    return loss, anchor_tangent, positive_tangent, negative_tangent

@@ -15,6 +15,12 @@ CONTEXT = "context"
 NEGATIVE_POWER = 0.75
 
 
+#: Edges are counted in pieces of this size, so that temporaries stay small.
+_PIECE = 1 << 20
+#: A relation of which so many trial draws give no pair is left out.
+_TRIALS = 100_000
+
+
 @dataclass
 class Relation:
     """Pairs (anchor, target), each edge of the graph equally likely.
@@ -23,7 +29,7 @@ class Relation:
         name: For messages and logs.
         anchor: Table of the anchors.
         target: Table of positives and negatives.
-        row: Anchor per edge, [E].
+        row: Anchor per edge, ascending for sequences, [E].
         col: Target per edge, [E].
         num_targets: Targets from here on are not drawn.
         row_mask: Anchors that may be drawn; None for all.
@@ -45,31 +51,60 @@ class Relation:
     _keys: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        col = self.col if self.row_mask is None else self.col[self.row_mask[self.row]]
-        degree = torch.bincount(col[col < self.num_targets], minlength=self.num_targets)
+        degree = torch.zeros(self.num_targets, dtype=torch.int64)
+        self.first, self.stop = 0, self.col.numel()  # edges outside hold no pair
+        allowed_pieces = []
+        for start in range(0, self.col.numel(), _PIECE):
+            row, col = self.row[start : start + _PIECE], self.col[start : start + _PIECE]
+            allowed = col < self.num_targets
+            if self.row_mask is not None:
+                allowed &= self.row_mask.index_select(0, row)
+            degree += torch.bincount(col[allowed], minlength=self.num_targets)
+            place = allowed.nonzero()
+            if len(place):
+                allowed_pieces.append((start + int(place[0]), start + int(place[-1]) + 1))
+        if allowed_pieces:
+            self.first, self.stop = allowed_pieces[0][0], allowed_pieces[-1][1]
         self.num_pairs = int(degree.sum())
         self.num_distinct = int((degree > 0).sum())
         self.cdf = torch.cumsum(degree.to(torch.float64) ** NEGATIVE_POWER, 0)
 
+    def to(self, device: torch.device) -> "Relation":
+        """Moves what is drawn from to a device."""
+        for name in ("row", "col", "row_mask", "cdf"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, value.to(device))
+        return self
+
+    def is_drawable(self) -> bool:
+        """Whether there are pairs, and negatives to them; by trial where windows decide."""
+        if not self.num_pairs or self.num_distinct < 2:
+            return False
+        trial = torch.Generator(self.col.device).manual_seed(0)
+        return any(len(self.draw(number, trial)[0]) for number in (_TRIALS // 100, _TRIALS))
+
     def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
-        device = self.col.device
-        edge = torch.randint(self.col.numel(), (number,), generator=generator, device=device)
-        row, target = self.row[edge], self.col[edge]
+        device, shape = self.col.device, (number,)
+        edge = torch.randint(self.first, self.stop, shape, generator=generator, device=device)
+        row, target = self.row.index_select(0, edge), self.col.index_select(0, edge)
         allowed = target < self.num_targets
         if self.row_mask is not None:
-            allowed &= self.row_mask[row]
+            allowed &= self.row_mask.index_select(0, row)
+        anchor = row
         if self.window:
-            step = torch.randint(2 * self.window, (number,), generator=generator, device=device)
+            step = torch.randint(2 * self.window, shape, generator=generator, device=device)
             step = step - self.window + (step >= self.window)  # -window..-1, 1..window
             partner = edge + step
             inside = (partner >= 0) & (partner < self.col.numel())
             partner = torch.where(inside, partner, edge)
-            anchor = self.col[partner]
-            allowed &= inside & (self.row[partner] == row) & (anchor < self.num_targets)
-        else:
-            anchor = row
-        return anchor[allowed].to(torch.int64), target[allowed].to(torch.int64)
+            anchor = self.col.index_select(0, partner)
+            allowed &= inside & (self.row.index_select(0, partner) == row)
+            allowed &= anchor < self.num_targets
+        kept = allowed.nonzero().view(-1)
+        anchor, target = anchor.index_select(0, kept), target.index_select(0, kept)
+        return anchor.to(torch.int64), target.to(torch.int64)
 
     def draw_negatives(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Targets with probability proportional to degree^0.75, int64."""
@@ -87,7 +122,9 @@ class Relation:
             target: [K] or [P, K], int64.
         """
         if self.window:
-            return torch.zeros_like(target, dtype=torch.bool)
+            return torch.zeros(
+                anchor.size(0), target.size(-1), dtype=torch.bool, device=target.device
+            )
         if self._keys is None:
             keys = self.row.to(torch.int64) * self.num_targets + self.col
             self._keys = torch.unique(keys[self.col < self.num_targets])
@@ -106,8 +143,8 @@ def find_relations(
 
     (document, metadata of each field) is one kind, (document, label), (document, word) and
     (word, context) are one each; on other graphs every edge type is a kind. An edge type with
-    ``position`` is a sequence and gives (target, context) pairs as well. Anchors that hold a
-    training mask are drawn from it alone.
+    ``position`` is a sequence and gives (target, context) pairs as well. Nodes that hold a
+    training mask are drawn from it alone, be they anchors or targets.
 
     Args:
         data: A graph.
@@ -117,6 +154,7 @@ def find_relations(
 
     Returns:
         Kinds with at least one pair and two distinct targets: otherwise there is no negative.
+        Contexts of which 100,000 draws give none are left out, too.
 
     Raises:
         GraphError: An edge type is not in the graph.
@@ -130,6 +168,7 @@ def find_relations(
             f"choose from {data.edge_types}."
         )
     kinds: dict[object, list[Relation]] = {}
+    names: set[str] = set()
     for kind in edge_types:
         source, _, target = kind
         row, col = data[kind].edge_index
@@ -137,8 +176,12 @@ def find_relations(
         if "position" not in data[kind]:  # small: keep what may be drawn, so that no draw is lost
             allowed = col < num_rows[target]
             allowed = allowed if mask is None else allowed & mask[row]
+            target_mask = data[target].get(MASKS["train"])
+            allowed = allowed if target_mask is None else allowed & target_mask[col]
             row, col, mask = row[allowed], col[allowed], None
         name = f"({source}, {target})"
+        name = f"({source}, {kind[1]}, {target})" if name in names else name
+        names.add(name)
         relation = Relation(name, source, target, row, col, num_rows[target], mask)
         key = "has" if kind[1] == "has" and source == DOCUMENT else kind
         kinds.setdefault(key, []).append(relation)
@@ -147,8 +190,5 @@ def find_relations(
                 f"({target}, {CONTEXT})", CONTEXT, target, row, col, num_rows[target], mask, window
             )
             kinds[(kind, CONTEXT)] = [pair]
-    usable = [
-        [relation for relation in kind if relation.num_pairs and relation.num_distinct > 1]
-        for kind in kinds.values()
-    ]
+    usable = [[relation for relation in kind if relation.is_drawable()] for kind in kinds.values()]
     return [kind for kind in usable if kind]

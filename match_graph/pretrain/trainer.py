@@ -1,17 +1,22 @@
 """Spherical pre-training: the four proximities in turn, only sampled rows move."""
 
+import bisect
+import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import PretrainConfig
-from match_graph.errors import GraphError
-from match_graph.pretrain.objective import margin_gradients
+from match_graph.errors import CheckpointError, GraphError
+from match_graph.pretrain.feed import Chunk, PairFeed
+from match_graph.pretrain.objective import margin_gradients, margin_tangents
 from match_graph.pretrain.pairs import CONTEXT, Relation, find_relations
-from match_graph.pretrain.sphere import random_unit_rows, riemannian_step_
-from match_graph.typing import EdgeType
+from match_graph.pretrain.sphere import random_unit_rows, retract_rows_, riemannian_gradient
+from match_graph.typing import CITES, IS_A, EdgeType
 
 #: Reports are called every so many chunks.
 _REPORT_EVERY = 100
@@ -34,7 +39,8 @@ class SphericalTrainer:
         seed: Of initial vectors and draws.
         num_rows: Rows per node type, a prefix of its nodes (a token space's kept ones); types not
             named have a row for every node.
-        edge_types: As for `find_relations`.
+        edge_types: As for `find_relations`; None takes its default and what the settings
+            ``cited_documents`` and ``label_parent`` add.
         device: Where tables and draws live.
 
     Raises:
@@ -53,21 +59,30 @@ class SphericalTrainer:
         self.config, self.device = config, torch.device(device)
         rows = {name: int(data[name].num_nodes) for name in data.node_types}
         rows.update(num_rows or {})
+        if edge_types is None:
+            edge_types = _choose_edge_types(data, config)
         self.kinds = find_relations(data, rows, config.window, edge_types)
         if not self.kinds:
             raise GraphError(
                 "Pre-training needs pairs of at least two different targets among the training "
                 "documents, found none; start from random vectors instead (model.init=random)."
             )
-        for relation in (relation for kind in self.kinds for relation in kind):
-            _move(relation, self.device)
+        relations = [relation.to(self.device) for kind in self.kinds for relation in kind]
+        self.feeds = {
+            relation.name: PairFeed(
+                relation, config.chunk_size, config.negatives, config.shared_negatives
+            )
+            for relation in relations
+        }
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.tables = self._make_tables(rows)
-        self.num_seen = 0
+        self.chooser = torch.Generator().manual_seed(seed)  # on CPU: no wait for a GPU
+        self.tables = self._make_tables(relations, rows)
+        self.num_seen = self.num_chunks = 0
         self.loss = 0.0
 
-    def _make_tables(self, rows: Mapping[str, int]) -> dict[str, Tensor]:
-        relations = [relation for kind in self.kinds for relation in kind]
+    def _make_tables(
+        self, relations: Sequence[Relation], rows: Mapping[str, int]
+    ) -> dict[str, Tensor]:
         sizes = {relation.target: rows[relation.target] for relation in relations}
         for relation in relations:
             is_context = relation.anchor == CONTEXT
@@ -77,66 +92,118 @@ class SphericalTrainer:
             for name in sorted(sizes)
         }
 
-    def fit(self, samples: int, report: Callable[[int, float], None] | None = None) -> None:
-        """Draws ``samples`` positives in all and takes a step for each chunk.
+    def fit(
+        self,
+        samples: int,
+        report: Callable[[int, float], None] | None = None,
+        save: Callable[[dict[str, Any]], None] | None = None,
+        save_seconds: float = 30.0,
+    ) -> None:
+        """Goes on until ``samples`` positives were drawn in all, a step for each chunk.
 
         Args:
             samples: Positive pairs; the learning rate falls linearly to 0 over them.
             report: Called now and then with the positives drawn so far and their mean loss.
+            save: Called with `state_dict` every ``save_seconds`` seconds.
+            save_seconds: Between two calls of ``save``.
         """
-        config = self.config
-        number, total, count = 0, torch.zeros((), device=self.device), 0
+        total, count, last = torch.zeros((), device=self.device), 0, time.monotonic()
         while self.num_seen < samples:
-            relation = self._choose(self.kinds[number % len(self.kinds)])
-            size = min(config.chunk_size, samples - self.num_seen)
-            rate = config.learning_rate * (1 - self.num_seen / samples)
-            loss = self.step(relation, size, rate)
-            total, count = total + loss.sum(), count + loss.numel()
+            relation = self._choose(self.kinds[self.num_chunks % len(self.kinds)])
+            size = min(self.config.chunk_size, samples - self.num_seen)
+            rate = self.config.learning_rate * (1 - self.num_seen / samples)
+            chunk = self.feeds[relation.name].next_chunk(size, self.generator)
+            total += self.step(relation, chunk, rate)
+            count += size
             self.num_seen += size
-            number += 1
-            if report is not None and (number % _REPORT_EVERY == 0 or self.num_seen >= samples):
-                self.loss = float(total) / max(count, 1)
-                report(self.num_seen, self.loss)
+            self.num_chunks += 1
+            if self.num_chunks % _REPORT_EVERY == 0 or self.num_seen >= samples:
+                self.loss = float(total) / count
                 total, count = torch.zeros((), device=self.device), 0
+                if report is not None:
+                    report(self.num_seen, self.loss)
+            if save is not None and time.monotonic() - last >= save_seconds:
+                save(self.state_dict())
+                last = time.monotonic()
 
     @torch.no_grad()
-    def step(self, relation: Relation, size: int, learning_rate: float) -> Tensor:
-        """One chunk of positives of a relation; the loss of each, [P], P at most ``size``."""
-        config = self.config
+    def step(self, relation: Relation, chunk: Chunk, learning_rate: float) -> Tensor:
+        """Moves the rows of one chunk; the sum of the pairs' losses, []."""
+        anchor, positive, negative = chunk
         anchors, targets = self.tables[relation.anchor], self.tables[relation.target]
-        anchor, positive = relation.draw(size, self.generator)
-        shape: tuple[int, ...] = (config.negatives,)
-        if not config.shared_negatives:
-            shape = (anchor.numel(), config.negatives)
-        negative = relation.draw_negatives(shape, self.generator)  # [K] or [P, K]
         allowed = negative != positive.unsqueeze(1)  # [P, K]
-        if config.filter_positives:
+        if self.config.filter_positives:
             allowed &= ~relation.holds(anchor, negative)
-        loss, *gradients = margin_gradients(
-            anchors[anchor], targets[positive], targets[negative], config.margin, allowed
+        anchor_row, positive_row = (
+            anchors.index_select(0, anchor),
+            targets.index_select(0, positive),
         )
-        channels = anchors.size(1)
-        moved = torch.cat([positive, negative.view(-1)])
-        gradient = torch.cat([gradients[1], gradients[2].reshape(-1, channels)])
-        if anchors is targets:
-            moved, gradient = torch.cat([anchor, moved]), torch.cat([gradients[0], gradient])
+        negative_row = targets.index_select(0, negative.view(-1))  # [K, C] or [P * K, C]
+        if negative.dim() == 1:
+            loss, *tangents = margin_tangents(
+                anchor_row, positive_row, negative_row, self.config.margin, allowed
+            )
         else:
-            riemannian_step_(anchors, anchor, gradients[0], learning_rate)
-        riemannian_step_(targets, moved, gradient, learning_rate)
+            shape = (*negative.shape, negative_row.size(1))
+            losses, *gradients = margin_gradients(
+                anchor_row, positive_row, negative_row.view(shape), self.config.margin, allowed
+            )
+            loss = losses.sum()
+            tangents = [
+                riemannian_gradient(row, gradient.view(row.shape))
+                for row, gradient in zip(
+                    (anchor_row, positive_row, negative_row), gradients, strict=True
+                )
+            ]
+        negative = negative.view(-1)
+        anchors.index_add_(0, anchor, tangents[0], alpha=-learning_rate)
+        targets.index_add_(0, positive, tangents[1], alpha=-learning_rate)
+        targets.index_add_(0, negative, tangents[2], alpha=-learning_rate)
+        retract_rows_(anchors, anchor)
+        retract_rows_(targets, torch.cat([positive, negative]))
         return loss
 
     def _choose(self, kind: list[Relation]) -> Relation:
         """A relation of a kind, by its number of pairs."""
         if len(kind) == 1:
             return kind[0]
-        weight = torch.tensor([relation.num_pairs for relation in kind], dtype=torch.float64)
-        uniform = torch.rand((), generator=self.generator, device=self.device, dtype=torch.float64)
-        chosen = torch.searchsorted(weight.cumsum(0), uniform.cpu() * weight.sum(), right=True)
-        return kind[min(int(chosen), len(kind) - 1)]
+        bounds = list(itertools.accumulate(relation.num_pairs for relation in kind))
+        drawn = int(torch.randint(bounds[-1], (), generator=self.chooser))
+        return kind[bisect.bisect_right(bounds, drawn)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the training depends on: tensors and plain values."""
+        return {
+            "tables": self.tables,
+            "feeds": {name: feed.state_dict() for name, feed in self.feeds.items()},
+            "generator": self.generator.get_state(),
+            "chooser": self.chooser.get_state(),
+            "num_seen": self.num_seen,
+            "num_chunks": self.num_chunks,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a saved state, to the same vectors as without the break.
+
+        Raises:
+            CheckpointError: The state is of another graph or other settings.
+        """
+        here = {name: tuple(table.shape) for name, table in self.tables.items()}
+        there = {name: tuple(table.shape) for name, table in state["tables"].items()}
+        if here != there or self.feeds.keys() != state["feeds"].keys():
+            raise CheckpointError(
+                f"A pre-training checkpoint must hold the tables {here}, found {there}; delete it "
+                f"to start again."
+            )
+        for name, table in self.tables.items():
+            table.copy_(state["tables"][name])
+        for name, feed in self.feeds.items():
+            feed.load_state_dict(state["feeds"][name])
+        self.generator.set_state(state["generator"].cpu())
+        self.chooser.set_state(state["chooser"].cpu())
+        self.num_seen, self.num_chunks = state["num_seen"], state["num_chunks"]
 
 
-def _move(relation: Relation, device: torch.device) -> None:
-    for name in ("row", "col", "row_mask", "cdf"):
-        value = getattr(relation, name)
-        if value is not None:
-            setattr(relation, name, value.to(device))
+def _choose_edge_types(data: HeteroData, config: PretrainConfig) -> list[EdgeType]:
+    wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
+    return [kind for kind in data.edge_types if wanted.get(kind, True)]

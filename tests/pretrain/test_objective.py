@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from match_graph.pretrain import margin_gradients, margin_violations, riemannian_step_
+from match_graph.pretrain import (
+    margin_gradients,
+    margin_tangents,
+    margin_violations,
+    riemannian_gradient,
+    riemannian_step_,
+)
 
 MARGIN = 0.3
 
@@ -88,6 +94,15 @@ def test_shared_negatives_are_independent_ones_that_repeat() -> None:
     assert torch.allclose(ours[0], expected[0])
     assert torch.allclose(ours[1], expected[1])
     assert torch.allclose(ours[2], expected[2].sum(dim=0))
+
+
+def test_tangents_are_projected_gradients() -> None:
+    *rows, allowed = make_chunk(shared=True)
+    losses, *gradients = margin_gradients(*rows, MARGIN, allowed)
+    loss, *tangents = margin_tangents(*rows, MARGIN, allowed)
+    assert torch.allclose(loss, losses.sum(), atol=1e-14)
+    for point, gradient, tangent in zip(rows, gradients, tangents, strict=True):
+        assert torch.allclose(tangent, riemannian_gradient(point, gradient), atol=1e-14)
 
 
 @pytest.mark.parametrize(("sign", "falls"), [(1.0, True), (-1.0, False)])

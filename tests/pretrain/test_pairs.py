@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph
-from match_graph.pretrain import CONTEXT, Relation, find_relations
+from match_graph.pretrain import CONTEXT, PairFeed, Relation, find_relations
 
 P_LEAST = 1e-4  # the seeds are fixed: a failure means that the distribution changed
 
@@ -167,6 +167,32 @@ def test_unknown_edge_types_are_named(toy_graph: BuiltGraph) -> None:
     kind = ("document", "has", "colour")
     with pytest.raises(GraphError, match=r"colour.*choose from"):
         find_relations(toy_graph.data, all_rows(toy_graph.data), 5, [kind])
+
+
+def test_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph) -> None:
+    """Words there are, but no neighbours: the relation is left out instead of drawn for ever."""
+    data = toy_graph.data.clone()
+    store = data["document", "contains", "word"]
+    first = store.position == 0
+    store.edge_index, store.position = store.edge_index[:, first], store.position[first]
+    kinds = find_relations(data, all_rows(data), window=5)
+    assert CONTEXT not in {relation.anchor for kind in kinds for relation in kind}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_feed_hands_out_full_chunks_of_allowed_pairs(shared: bool) -> None:
+    feed, generator = PairFeed(words_relation(2), 16, 4, shared), seeded()
+    chunks = [feed.next_chunk(16, generator) for _ in range(2_000)]
+    assert all(chunk.anchor.shape == chunk.positive.shape == (16,) for chunk in chunks)
+    assert all(chunk.negative.shape == ((4,) if shared else (16, 4)) for chunk in chunks)
+    drawn = words_relation(2).draw(60_000, seeded(1))
+    expected = Counter(zip(*(side.tolist() for side in drawn), strict=True))
+    found = Counter(
+        pair for c in chunks for pair in zip(c.anchor.tolist(), c.positive.tolist(), strict=True)
+    )
+    assert found.keys() == expected.keys()
+    share = {key: value / sum(expected.values()) for key, value in expected.items()}
+    assert all(abs(found[key] / 32_000 - value) < 0.02 for key, value in share.items())
 
 
 def bytes_of(relation: Relation) -> dict[int, int]:
