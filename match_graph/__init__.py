@@ -1,3 +1,130 @@
-"""match-graph."""
+"""MATCH on PyTorch Geometric: documents with metadata into a large label hierarchy.
+
+The line from raw files to predictions is `open_dataset` (or `build_graph` of a `Corpus`),
+`start_run`, `Run.train`, `Run.evaluate`, `load`, `Classifier.predict`; every part also serves
+alone. More names stand in the sub-packages.
+"""
+
+from match_graph.config import Config, PretrainConfig, load_config
+from match_graph.datasets import (
+    DATASETS,
+    Corpus,
+    CorpusBuilder,
+    CorpusDataset,
+    DebTags,
+    MatchFolder,
+    Synthetic,
+    open_dataset,
+)
+from match_graph.errors import (
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    ExportError,
+    GraphError,
+    MatchGraphError,
+)
+from match_graph.graph import (
+    BuiltGraph,
+    EgoBatch,
+    EgoLoader,
+    EgoSampler,
+    LabelDAG,
+    LengthBucketSampler,
+    Targets,
+    TokenSpace,
+    build_graph,
+    describe_graph,
+)
+from match_graph.metrics import (
+    CalibrationMeter,
+    F1Meter,
+    RankingMeter,
+    ThresholdSearch,
+    ViolationMeter,
+    rank_labels,
+)
+from match_graph.nn import (
+    ENCODERS,
+    HEADS,
+    Encoder,
+    EncoderOutput,
+    Head,
+    LinearHead,
+    MatchEncoder,
+    MatchModel,
+    TokenEmbedding,
+    hypernymy_output_penalty,
+    hypernymy_parameter_penalty,
+    match_loss,
+    sparse_bce,
+)
+from match_graph.pretrain import SphericalTrainer
+from match_graph.training import (
+    Classifier,
+    Reporter,
+    Run,
+    evaluate_model,
+    load,
+    open_run,
+    start_run,
+)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DATASETS",
+    "ENCODERS",
+    "HEADS",
+    "BuiltGraph",
+    "CalibrationMeter",
+    "CheckpointError",
+    "Classifier",
+    "Config",
+    "ConfigError",
+    "Corpus",
+    "CorpusBuilder",
+    "CorpusDataset",
+    "CorpusError",
+    "DebTags",
+    "EgoBatch",
+    "EgoLoader",
+    "EgoSampler",
+    "Encoder",
+    "EncoderOutput",
+    "ExportError",
+    "F1Meter",
+    "GraphError",
+    "Head",
+    "LabelDAG",
+    "LengthBucketSampler",
+    "LinearHead",
+    "MatchEncoder",
+    "MatchFolder",
+    "MatchGraphError",
+    "MatchModel",
+    "PretrainConfig",
+    "RankingMeter",
+    "Reporter",
+    "Run",
+    "SphericalTrainer",
+    "Synthetic",
+    "Targets",
+    "ThresholdSearch",
+    "TokenEmbedding",
+    "TokenSpace",
+    "ViolationMeter",
+    "build_graph",
+    "describe_graph",
+    "evaluate_model",
+    "hypernymy_output_penalty",
+    "hypernymy_parameter_penalty",
+    "load",
+    "load_config",
+    "match_loss",
+    "open_dataset",
+    "open_run",
+    "rank_labels",
+    "sparse_bce",
+    "start_run",
+]

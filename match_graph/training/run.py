@@ -234,8 +234,8 @@ _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "p
 def start_run(
     dataset_name: str,
     config: Config,
-    folder: Path | None = None,
-    root: Path | None = None,
+    folder: str | Path | None = None,
+    root: str | Path | None = None,
     overwrite: bool = False,
     reporter: Reporter | None = None,
 ) -> Run:
@@ -266,6 +266,7 @@ def start_run(
     if folder is None:
         name = f"{dataset.name}-{config.model.encoder.replace(':', '.')}-seed{config.seed}"
         folder = Path("runs") / name
+    folder = Path(folder)
     claim_run_folder(folder, config, overwrite)
     run = Run(folder, config, dataset, reporter)
     _check_data(run)
@@ -276,12 +277,15 @@ def start_run(
     return run
 
 
-def open_run(folder: Path, root: Path | None = None, reporter: Reporter | None = None) -> Run:
+def open_run(
+    folder: str | Path, root: str | Path | None = None, reporter: Reporter | None = None
+) -> Run:
     """An existing run with its data set.
 
     Raises:
         CheckpointError: The folder is not a run, or its data set has changed.
     """
+    folder = Path(folder)
     config = open_run_folder(folder)
     dataset = open_dataset(config.dataset, root=root, **config.data.dataset_options())
     run = Run(folder, config, dataset, reporter or Reporter(quiet=True))

@@ -1,0 +1,63 @@
+"""What is public is exported, reachable by one import, and documented."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import match_graph
+from match_graph import errors
+
+PACKAGES = sorted(
+    module.name for module in pkgutil.iter_modules(match_graph.__path__) if module.ispkg
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_of_a_package_is_reachable_and_documented(package: str) -> None:
+    """Names in __all__ exist once, are all that is imported, and say what they are."""
+    module = importlib.import_module(f"match_graph.{package}")
+    assert module.__doc__
+    assert len(set(module.__all__)) == len(module.__all__)
+    imported = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", "match_graph").startswith("match_graph")
+    }
+    assert imported <= set(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{package}.{name} has no docstring"
+
+
+def test_the_top_level_exports_what_it_imports() -> None:
+    """match_graph.__all__ is every public name that is there, and each is of a sub-package."""
+    public = {
+        name
+        for name, value in vars(match_graph).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert public == set(match_graph.__all__)
+    for name in match_graph.__all__:
+        value = getattr(match_graph, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__module__.startswith("match_graph."), name
+            assert inspect.getdoc(value), name
+
+
+def test_what_is_registered_and_every_error_is_exported() -> None:
+    """Data sets, encoders, heads and errors can be named without knowing their files."""
+    registered = {
+        *match_graph.DATASETS.values(), *match_graph.ENCODERS.values(), *match_graph.HEADS.values()
+    }  # fmt: skip
+    raised = {
+        value for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, errors.MatchGraphError)
+    }  # fmt: skip
+    for value in registered | raised:
+        assert value.__name__ in match_graph.__all__
+        assert getattr(match_graph, value.__name__) is value

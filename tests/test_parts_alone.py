@@ -1,0 +1,90 @@
+"""Every part serves alone, by public names only: on graphs, logits and rankings of any origin."""
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import FakeHeteroDataset
+from torch_geometric.loader import NodeLoader
+
+import match_graph as mg
+
+
+@pytest.fixture(scope="module")
+def data() -> HeteroData:
+    """A graph that match-graph knows nothing of: node types v0, v1, v2."""
+    torch.manual_seed(0)
+    return FakeHeteroDataset(num_graphs=1, avg_num_nodes=60, avg_degree=4)[0]
+
+
+def test_the_sampler_serves_any_hetero_data(data: HeteroData) -> None:
+    """Batches around one node type, within the budget, every edge one of the graph."""
+    sampler = mg.EgoSampler(data, max_metadata=3, seed_type="v0")
+    loader = NodeLoader(data, node_sampler=sampler, input_nodes="v0", batch_size=16)
+    seen = []
+    for batch in loader:
+        seen += batch["v0"].n_id[: batch["v0"].batch_size].tolist()
+        for kind in sampler.edge_types:
+            row, col = batch[kind].edge_index
+            seeds, nodes = batch["v0"].n_id[row], batch[kind[2]].n_id[col]
+            ours = {*zip(seeds.tolist(), nodes.tolist(), strict=True)}
+            assert ours <= {*zip(*data[kind].edge_index.tolist(), strict=True)}
+        degree = torch.cat([batch[kind].edge_index[0] for kind in sampler.edge_types])
+        assert torch.bincount(degree).max() <= 3
+    assert seen == list(range(data["v0"].num_nodes))
+
+
+def test_the_loader_gives_token_sets_of_any_hetero_data(data: HeteroData) -> None:
+    """A token space over some types; the others are left out of the sets."""
+    types = ["v1", "v2"]
+    space = mg.TokenSpace.from_data(data, types=types)
+    sampler = mg.EgoSampler(data, max_metadata=8, seed_type="v0")
+    seeds = torch.arange(10)
+    (batch,) = mg.EgoLoader(data, sampler, space, seeds, batch_size=10)
+    assert batch.num_documents == 10
+    assert batch.token_id.min() > len(types)  # every node is kept: neither [PAD] nor [UNK]
+    assert set(batch.field.tolist()) == {0, 1}
+    embedding = mg.TokenEmbedding(space, channels=8)
+    assert embedding(batch.token_id, batch.field).shape == (batch.token_id.numel(), 8)
+
+
+def test_pre_training_serves_any_hetero_data(data: HeteroData) -> None:
+    """Unit vectors for every node type, and a falling loss."""
+    trainer = mg.SphericalTrainer(data, mg.PretrainConfig(channels=16), seed=1)
+    losses: list[float] = []
+    trainer.fit(300_000, lambda _done, loss: losses.append(loss))
+    assert losses[-1] < losses[0]
+    for name in data.node_types:
+        norms = trainer.tables[name].norm(dim=1)
+        assert len(norms) == data[name].num_nodes
+        assert torch.allclose(norms, torch.ones_like(norms), atol=1e-4)
+
+
+def test_hypernymy_serves_any_logits_and_edges() -> None:
+    """A child above its parent costs, and the gradient moves both."""
+    logits = torch.tensor([[0.0, 2.0, -1.0]], requires_grad=True)  # labels: parent, child, other
+    edges = torch.tensor([[1], [0]])
+    penalty = mg.hypernymy_output_penalty(logits, edges)
+    assert float(penalty.detach()) == pytest.approx(torch.sigmoid(torch.tensor(2.0)).item() - 0.5)
+    penalty.backward()
+    assert logits.grad is not None
+    assert logits.grad[0, 1] > 0 > logits.grad[0, 0]
+    weight = torch.eye(3)
+    assert float(mg.hypernymy_parameter_penalty(weight, edges)) == pytest.approx(1.0)
+
+
+def test_metrics_serve_any_ranking() -> None:
+    """Rankings of any method against packed gold labels, by hand."""
+    ranked = torch.tensor([[2, 0, 1], [1, 2, 0]])
+    meter = mg.RankingMeter(ks=[1, 3])
+    meter.update(ranked, torch.tensor([0, 2, 3]), torch.tensor([1, 2, 0]))
+    measures = meter.compute()
+    assert measures["P@1"] == 0.5
+    assert measures["P@3"] == pytest.approx((2 / 3 + 1 / 3) / 2)
+
+
+def test_the_label_dag_serves_alone() -> None:
+    """Edges make a hierarchy; a cycle is refused by name."""
+    dag = mg.LabelDAG(torch.tensor([[1, 2], [0, 1]]), num_labels=4)
+    assert dag.depth.tolist() == [0, 1, 2, 0]
+    with pytest.raises(mg.GraphError, match="must be acyclic"):
+        mg.LabelDAG(torch.tensor([[0, 1], [1, 0]]), num_labels=2)
