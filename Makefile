@@ -5,8 +5,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: demo test setup format check clean
 
-demo: .venv/.core  ## the whole line on an embedded default
-	$(BIN)/match-graph run synthetic --overwrite --out runs/demo
+# Debian's packages by tags where there is apt, else the planted corpus.
+DEMO ?= $(shell command -v apt-get >/dev/null 2>&1 && echo debtags || echo synthetic)
+
+demo: .venv/.core  ## the whole line on real documents, ending with predictions
+	$(BIN)/match-graph run $(DEMO) --overwrite --out runs/demo
 
 test: .venv/.dev  ## all tests, with coverage of the package
 	$(BIN)/pytest

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from match_graph import __version__
 from match_graph.config import Config, load_config
@@ -17,6 +18,7 @@ from match_graph.graph import describe_graph
 from match_graph.training import Reporter, Run, load, open_run, start_run
 from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
+from match_graph.training.summary import list_files, next_commands, show_examples
 
 app = typer.Typer(
     name="match-graph",
@@ -61,6 +63,8 @@ def run_line(
         run.train()
         run.evaluate()
     _print_metrics(run)
+    _print_examples(run)
+    _print_paths(run)
 
 
 @app.command()
@@ -201,7 +205,32 @@ def _print_metrics(run: Run) -> None:
             f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
             soft_wrap=True,
         )
-    console.print(f"run folder: {run.folder}", markup=False, soft_wrap=True)
+
+
+def _print_examples(run: Run) -> None:
+    console = Console(highlight=False)
+    for example in show_examples(run):
+        gold = set(example.gold)
+        console.rule(Text(example.document), align="left")
+        console.print(Text(example.text))
+        for field, values in example.metadata.items():
+            shown = ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
+            console.print(Text(f"{field}: {shown or '-'}", style="dim"))
+        console.print(Text(f"gold: {', '.join(sorted(gold))}"))
+        for label, probability in example.predicted:
+            mark = "right" if label in gold else "wrong"
+            console.print(Text(f"  {probability:.3f}  {mark}  {label}"))
+    console.rule(align="left")
+
+
+def _print_paths(run: Run) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("Written:")
+    for path, content in list_files(run.folder).items():
+        console.print(Text(f"  {path}  ({content})"))
+    console.print("Next:")
+    for command in next_commands(run):
+        console.print(Text(f"  {command}"))
 
 
 def _format(values: Mapping[str, float], table: Table) -> list[str]:

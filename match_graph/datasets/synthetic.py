@@ -15,6 +15,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Above this size no raw text is written: the word sequence says the same.
 _MAX_TEXTS = 100_000
 _TOPIC_WORDS = 40  # words of a label's own
+_GENERATOR = 2  # counts the changes of what is drawn, so that older built data are not read
 _ROOTS = 3  # where there are labels enough
 
 
@@ -81,7 +82,7 @@ class Synthetic(CorpusDataset):
     def options(self) -> dict[str, Any]:
         names = ["num_documents", "num_topics", "num_layers", "num_words", "words_per_document"]
         names += ["topic_share", "random_labels", "seed"]
-        return {name: getattr(self, name) for name in names}
+        return {"generator": _GENERATOR, **{name: getattr(self, name) for name in names}}
 
     def read(self) -> Corpus:
         rng = np.random.default_rng(self.seed)

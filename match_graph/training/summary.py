@@ -1,0 +1,85 @@
+"""What a finished run shows: example documents with their predictions, its files, what to try."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from match_graph.datasets.records import make_records
+from match_graph.training.classifier import load
+from match_graph.training.run import Run
+from match_graph.typing import MASKS
+
+#: The files worth naming, in the order in which a reader wants them.
+_FILES = {
+    "metrics.json": "measures on valid and test",
+    "history.csv": "losses and validation measures per epoch",
+    "record.json": "seed, seconds, memory, versions, checksum of the data",
+    "config.yaml": "every setting",
+    "model.safetensors": "weights",
+    "vectors.safetensors": "pre-trained vectors",
+    "tokens": "names of tokens and labels",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test document with what was predicted.
+
+    Args:
+        document: Its id.
+        text: The beginning of its text.
+        metadata: Field -> instances.
+        gold: Its labels.
+        predicted: (label, probability), best first.
+    """
+
+    document: str
+    text: str
+    metadata: dict[str, list[str]]
+    gold: list[str]
+    predicted: list[tuple[str, float]]
+
+
+def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
+    """Test documents with text and labels, drawn by the run's seed, and their predictions."""
+    documents = run.dataset.documents(MASKS["test"])
+    generator = torch.Generator().manual_seed(run.config.seed)
+    drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
+    records = make_records(run.dataset, drawn.tolist())
+    records = [record for record in records if record["text"] and record["label"]][:number]
+    results = load(run.folder).predict(records, top_k=top_k)
+    return [_make_example(*pair) for pair in zip(records, results, strict=True)]
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    """Path -> what it holds, for the files of a run that are there."""
+    return {
+        str(folder / name): content for name, content in _FILES.items() if (folder / name).exists()
+    }
+
+
+def next_commands(run: Run) -> list[str]:
+    """Three commands to try after a run."""
+    name = run.config.dataset
+    return [
+        f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
+        f"match-graph build {name}",
+        f"match-graph run {name} --seed 1 --set train.lambda_output=0 "
+        f"--set train.lambda_parameter=0",
+    ]
+
+
+def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:
+    text = " ".join(record["text"].split())
+    metadata = {
+        name: values for name, values in record.items() if name not in ("paper", "text", "label")
+    }
+    return Example(
+        document=record["paper"],
+        text=text if len(text) <= 120 else text[:117] + "...",
+        metadata=metadata,
+        gold=record["label"],
+        predicted=[(label["id"], label["probability"]) for label in result["labels"]],
+    )

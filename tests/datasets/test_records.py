@@ -1,0 +1,45 @@
+"""Documents of a built data set as objects of the MATCH format."""
+
+from pathlib import Path
+
+import pytest
+
+from match_graph.datasets import MatchFolder, Synthetic
+from match_graph.datasets.records import make_records
+from match_graph.errors import CorpusError
+from match_graph.testing import toy_documents, write_match_folder
+
+
+def test_records_give_back_what_was_read(tmp_path: Path) -> None:
+    """Ids, texts, metadata in order and labels of every document of the toy folder."""
+    write_match_folder(tmp_path / "toy")
+    dataset = MatchFolder(tmp_path / "toy", root=tmp_path / "root")
+    given = [record for split in ("train", "valid", "test") for record in toy_documents()[split]]
+    records = make_records(dataset, range(len(given)))
+    for record, expected in zip(records, given, strict=True):
+        assert record["paper"] == str(expected["paper"])
+        assert record["text"] == expected["text"]
+        assert set(record["label"]) == set(expected["label"])
+        for field in ("venue", "author", "reference"):
+            values = expected.get(field) or []
+            values = values if isinstance(values, list) else [values]
+            assert record[field] == list(dict.fromkeys(value for value in values if value))
+
+
+def test_any_selection_in_any_order(synthetic: Synthetic) -> None:
+    """A selection gives its documents in its own order; an empty one gives none."""
+    whole = make_records(synthetic, range(10))
+    assert make_records(synthetic, [7, 2]) == [whole[7], whole[2]]
+    assert make_records(synthetic, []) == []
+
+
+def test_without_raw_texts_it_says_so(synthetic: Synthetic, monkeypatch) -> None:
+    """A data set without texts is one sentence."""
+    table = synthetic.table("document").drop(columns="text")
+    monkeypatch.setattr(synthetic, "table", lambda _: table)
+    with pytest.raises(CorpusError) as caught:
+        make_records(synthetic, [0])
+    assert str(caught.value) == (
+        "Documents can be shown where raw texts are kept, but 'synthetic' has none; "
+        "build a smaller one."
+    )
