@@ -59,7 +59,9 @@ class ModelConfig(StrictModel):
     head: str = "linear"
     head_config: dict[str, Any] = Field(default_factory=dict)
     channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
-    init: Literal["spherical", "random"] = "spherical"
+    init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"
+    word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")
+    head_from_labels: bool = Field(False, description="labels' vectors start the prediction layer")
     embedding_dropout: float = Field(0.3, ge=0, lt=1)
     token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
 

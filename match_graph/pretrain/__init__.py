@@ -1,5 +1,12 @@
 """`HeteroData` -> unit vectors: pair sampling, objective, Riemannian gradient descent."""
 
+from match_graph.pretrain.evaluation import (
+    HeldOut,
+    evaluate_vectors,
+    find_neighbours,
+    hold_out,
+    rank_pairs,
+)
 from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents, margin_violations
 from match_graph.pretrain.pairs import CONTEXT, Relation, find_relations
@@ -10,19 +17,34 @@ from match_graph.pretrain.sphere import (
     riemannian_step_,
 )
 from match_graph.pretrain.trainer import SphericalTrainer
+from match_graph.pretrain.vectors import (
+    escape_name,
+    read_word_vectors,
+    spread_label_vectors,
+    write_word2vec,
+)
 
 __all__ = [
     "CONTEXT",
     "Chunk",
+    "HeldOut",
     "PairFeed",
     "Relation",
     "SphericalTrainer",
+    "escape_name",
+    "evaluate_vectors",
+    "find_neighbours",
     "find_relations",
+    "hold_out",
     "margin_gradients",
     "margin_tangents",
     "margin_violations",
     "random_unit_rows",
+    "rank_pairs",
+    "read_word_vectors",
     "retract_rows_",
     "riemannian_gradient",
     "riemannian_step_",
+    "spread_label_vectors",
+    "write_word2vec",
 ]

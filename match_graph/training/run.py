@@ -26,23 +26,20 @@ from match_graph.graph import (
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
 from match_graph.nn import LinearHead, MatchModel
-from match_graph.pretrain import SphericalTrainer
 from match_graph.training.defaults import resolve_config
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
     METRICS,
     RECORD,
     STATE,
-    VECTORS,
     claim_run_folder,
     load_weights,
     open_run_folder,
     read_json,
-    read_tensors,
     write_json,
-    write_tensors,
 )
 from match_graph.training.loop import Hierarchy, make_fabric, train_model
+from match_graph.training.pretraining import Pretraining
 from match_graph.training.progress import Reporter
 from match_graph.training.thresholds import write_thresholds
 from match_graph.training.vocabulary import write_vocabulary
@@ -107,35 +104,29 @@ class Run:
         load_weights(model, self.folder, self.config.dataset)
         return model
 
+    @cached_property
+    def pretraining(self) -> Pretraining:
+        """Unit vectors in this run's folder."""
+        return Pretraining(self.folder, self.config, self.dataset, self.space, self.reporter)
+
     def pretrain(self) -> dict[str, Tensor]:
         """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
-        path = self.folder / VECTORS
-        if path.is_file():
-            return read_tensors(path)
-        config = self.config.pretrain
-        assert config.samples is not None
+        if self.pretraining.is_done():
+            return self.pretraining.train()
         with self._timed("pretrain"):
-            trainer = SphericalTrainer(
-                self.dataset[0],
-                config,
-                self.config.seed,
-                dict(zip(self.space.types, self.space.num_kept, strict=True)),
-            )
-            with self.reporter.track("pretrain", config.samples, "pairs") as advance:
-                trainer.fit(config.samples, lambda done, loss: advance(done, f"loss {loss:.4f}"))
-        write_tensors(path, trainer.tables)
+            vectors = self.pretraining.train()
         self.reporter.line(
-            f"pretrain: {config.samples:,} pairs in {self._seconds['pretrain']:.1f} s, "
-            f"loss {trainer.loss:.4f}"
+            f"pretrain: {self.config.pretrain.samples:,} pairs in {self._seconds['pretrain']:.1f} s"
         )
-        return trainer.tables
+        return vectors
 
     def train(self) -> None:
         """Trains the model; the best weights on validation are ``model.safetensors``."""
         config = self.config
         model = self.make_model()
-        if config.model.init == "spherical":
-            model.embedding.load_vectors(self.pretrain())
+        if config.model.init.startswith("spherical"):
+            self.pretrain()
+        self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
         if isinstance(model.head, LinearHead):
             count = self.dataset.targets.count(train_documents)

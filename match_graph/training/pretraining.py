@@ -1,0 +1,223 @@
+"""Pre-training in a run folder: trained or resumed, written, measured, handed to models."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.graph import TokenSpace
+from match_graph.nn import LinearHead, MatchModel
+from match_graph.pretrain import (
+    CONTEXT,
+    SphericalTrainer,
+    evaluate_vectors,
+    find_neighbours,
+    hold_out,
+    read_word_vectors,
+    spread_label_vectors,
+    write_word2vec,
+)
+from match_graph.training.files import (
+    VECTORS,
+    read_state,
+    read_tensors,
+    write_beside,
+    write_json,
+    write_state,
+    write_tensors,
+)
+from match_graph.training.progress import Reporter
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
+
+STATE = "checkpoint/pretrain.pt"
+TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
+#: Between two checkpoints.
+SAVE_SECONDS = 30.0
+#: Share of (document, metadata) and (document, label) pairs that `Pretraining.evaluate` holds out.
+HELD_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The pre-training of one run folder.
+
+    Args:
+        folder: Of the run.
+        config: Resolved.
+        dataset: Built.
+        space: Its kept tokens.
+        reporter: For progress.
+    """
+
+    folder: Path
+    config: Config
+    dataset: CorpusDataset
+    space: TokenSpace
+    reporter: Reporter
+
+    def is_done(self) -> bool:
+        """Whether the vectors are written."""
+        return (self.folder / VECTORS).is_file()
+
+    def train(self) -> dict[str, Tensor]:
+        """Unit vectors per node type: those of the folder, or trained, resumed if need be.
+
+        Writes ``vectors.safetensors`` and ``tokens/document.parquet``; the other tables' names are
+        in ``tokens`` already, and contexts share the names of words.
+        """
+        if self.is_done():
+            return read_tensors(self.folder / VECTORS)
+        trainer, path = self._make_trainer(), self.folder / STATE
+        if path.is_file():
+            self._resume(trainer, path)
+        self._fit(trainer, lambda state: write_state(path, state))
+        write_tensors(self.folder / VECTORS, trainer.tables)
+        names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
+        write_beside(self.folder / "tokens" / "document.parquet", names.to_parquet)
+        path.unlink(missing_ok=True)
+        return {name: table.cpu() for name, table in trainer.tables.items()}
+
+    def _make_trainer(self, **changes: Any) -> SphericalTrainer:
+        config, data = self.config, self.dataset[0]
+        arguments: dict[str, Any] = {"data": data, **changes}
+        if config.model.init == "spherical_text":
+            arguments["edge_types"] = [CONTAINS, TAGGED]
+        return SphericalTrainer(
+            config=config.pretrain,
+            seed=config.seed,
+            num_rows=self._num_rows(),
+            device=choose_device(config.train.accelerator),
+            **arguments,
+        )
+
+    def _num_rows(self) -> dict[str, int]:
+        return dict(zip(self.space.types, self.space.num_kept, strict=True))
+
+    def _resume(self, trainer: SphericalTrainer, path: Path) -> None:
+        state = read_state(path)
+        try:
+            trainer.load_state_dict(state)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                f"A pre-training checkpoint must hold tables, draws and counters, but '{path}' "
+                f"lacks {error}; delete it to start again."
+            ) from error
+        self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
+
+    def _fit(
+        self, trainer: SphericalTrainer, save: Callable[[dict[str, Any]], None] | None
+    ) -> None:
+        samples = self.config.pretrain.samples
+        assert samples is not None
+        with self.reporter.track("pretrain", samples, "pairs") as advance:
+            trainer.fit(
+                samples,
+                lambda done, loss: advance(done, f"loss {loss:.4f}"),
+                save,
+                SAVE_SECONDS,
+            )
+
+    def write_text(self) -> Path:
+        """Writes all tables but the contexts as ``vectors.txt`` in the word2vec format.
+
+        Names are those of `escape_name`: words as they are, others as ``type/name``, white space
+        as percent escapes.
+        """
+        tables = {name: table for name, table in self.train().items() if name != CONTEXT}
+        order = [name for name in (*self.space.types, LABEL, DOCUMENT) if name in tables]
+        names = {name: map(str, self.dataset.names(name)) for name in order}
+        path = self.folder / TEXT_VECTORS
+        ordered = {name: tables[name] for name in order}
+        write_beside(path, lambda beside: write_word2vec(beside, ordered, names))
+        return path
+
+    def evaluate(self) -> dict[str, Any]:
+        """Trains apart without 5 % of the pairs and measures on these; writes ``pretrain.json``.
+
+        The vectors of the run are neither read nor written: those that a model starts from have
+        seen all pairs of the training documents.
+        """
+        held = hold_out(self.dataset[0], self._num_rows(), HELD_OUT, self.config.seed)
+        trainer = self._make_trainer(data=held.data)
+        self._fit(trainer, None)
+        quality = {
+            "held_out": HELD_OUT,
+            "samples": trainer.num_seen,
+            "loss": trainer.loss,
+            "margin": self.config.pretrain.margin,
+            "types": evaluate_vectors(trainer.tables, held, self.config.pretrain.margin),
+            "neighbours": self._neighbours(trainer.tables),
+        }
+        write_json(self.folder / QUALITY, quality)
+        return quality
+
+    def _neighbours(self, tables: Mapping[str, Tensor]) -> dict[str, dict[str, list[str]]]:
+        """The nearest nodes of the same type to a few nodes of middling frequency."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for node_type in (name for name in (WORD, LABEL, *self.space.types) if name in tables):
+            names, table = self.dataset.names(node_type), tables[node_type]
+            rows = torch.tensor([len(table) // share for share in (50, 20, 10)]).unique()
+            near = find_neighbours(table, rows.to(table.device)).tolist()
+            found[node_type] = {
+                str(names[int(row)]): [str(names[other]) for other in others]
+                for row, others in zip(rows.tolist(), near, strict=True)
+            }
+        return found
+
+    def initialise(self, model: MatchModel) -> None:
+        """Starts a model's embedding, and its prediction layer if asked, from vectors.
+
+        Raises:
+            ConfigError: The settings do not go together.
+        """
+        settings = self.config.model
+        vectors: dict[str, Tensor] = {}
+        if settings.init in ("spherical", "spherical_text"):
+            vectors = self.train()
+        elif settings.init == "word_vectors":
+            vectors = {WORD: self._read_word_vectors()}
+        model.embedding.load_vectors(vectors)
+        if settings.head_from_labels:
+            self._initialise_head(model, vectors)
+
+    def _read_word_vectors(self) -> Tensor:
+        settings = self.config.model
+        if settings.word_vectors is None:
+            raise ConfigError(
+                "model.init=word_vectors needs a file, found none; set model.word_vectors to a "
+                "GloVe or word2vec text file."
+            )
+        kept = self.space.num_kept[self.space.field_index(WORD)]
+        words = self.dataset.names(WORD).head(kept).tolist()
+        path = Path(settings.word_vectors)
+        table, found = read_word_vectors(path, words, settings.channels, self.config.seed)
+        self.reporter.line(
+            f"word vectors: {found:,} of {kept:,} words ({found / max(kept, 1):.1%}) are in "
+            f"{path.name}; the others start at random"
+        )
+        return table
+
+    def _initialise_head(self, model: MatchModel, vectors: Mapping[str, Tensor]) -> None:
+        if LABEL not in vectors or not isinstance(model.head, LinearHead):
+            raise ConfigError(
+                f"model.head_from_labels needs pre-trained label vectors and the linear head, "
+                f"found model.init={self.config.model.init} with tables {sorted(vectors)} and "
+                f"model.head={self.config.model.head}; set it to false."
+            )
+        weight = model.head.weight
+        slot = getattr(model.encoder, "channels", weight.size(1))
+        with torch.no_grad():
+            weight.copy_(spread_label_vectors(weight, vectors[LABEL], slot))
+
+
+def choose_device(accelerator: str) -> torch.device:
+    """The GPU if there is one and ``train.accelerator`` does not say otherwise."""
+    use_cuda = accelerator == "cuda" or (accelerator == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if use_cuda else "cpu")
