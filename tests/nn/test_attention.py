@@ -1,0 +1,269 @@
+"""Attention over packed documents: layout, kernels, and that nothing leaks between documents."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from match_graph.graph.csr import make_ptr
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, attend
+
+lengths_of_documents = st.lists(st.integers(1, 9), min_size=1, max_size=12)
+
+
+def ptr_of(lengths: list[int]) -> Tensor:
+    return make_ptr(torch.tensor(lengths, dtype=torch.int64))
+
+
+def random_tokens(number: int, channels: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(number, channels, generator=generator, dtype=torch.float64)
+
+
+def make_attention(channels: int, num_heads: int, seed: int = 0) -> RaggedAttention:
+    """In float64, biases not zero."""
+    torch.manual_seed(seed)
+    attention = RaggedAttention(channels, num_heads).double()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.normal_(std=0.5)
+    return attention
+
+
+def naive_attention(attention: RaggedAttention, tokens: Tensor) -> Tensor:
+    """One document's tokens [T, C]: loops over heads, queries and keys, no matrix of scores."""
+    channels, num_heads = attention.channels, attention.num_heads
+    width = channels // num_heads
+    weights = attention.project.weight.split(channels)
+    biases = attention.project.bias.split(channels)
+    rows = []
+    for query_token in tokens:
+        joined = []
+        for head in range(num_heads):
+            part = slice(head * width, (head + 1) * width)
+            query = weights[0][part] @ query_token + biases[0][part]
+            exponentials, values = [], []
+            for token in tokens:
+                key = weights[1][part] @ token + biases[1][part]
+                exponentials.append(torch.exp(torch.dot(query, key) / math.sqrt(width)))
+                values.append(weights[2][part] @ token + biases[2][part])
+            total = sum(exponentials)
+            joined.append(
+                sum(e / total * value for e, value in zip(exponentials, values, strict=True))
+            )
+        rows.append(attention.out.weight @ torch.cat(joined) + attention.out.bias)
+    return torch.stack(rows)
+
+
+@given(lengths_of_documents, st.one_of(st.none(), st.integers(1, 15)))
+def test_pad_then_unpad_gives_the_tokens_back(lengths: list[int], num_groups: int | None) -> None:
+    """Also with documents of one token and more groups than documents."""
+    tokens = random_tokens(sum(lengths), 3)
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    blocks = [block.flatten(0, 1) for block, _ in layout.pad(tokens)]
+    assert torch.equal(layout.unpad(blocks), tokens)
+
+
+@given(lengths_of_documents, st.integers(1, 15))
+def test_blocks_hold_each_document_in_a_row(lengths: list[int], num_groups: int) -> None:
+    """Its tokens in order, then its first token; valid marks them, None without padding."""
+    tokens = random_tokens(sum(lengths), 2)
+    documents = tokens.split(lengths)
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    assert sorted(layout.order.tolist()) == list(range(len(lengths)))
+    assert [lengths[document] for document in layout.order] == sorted(lengths)
+    rows = iter(layout.order.tolist())
+    for block, valid in layout.pad(tokens):
+        found = [lengths[document] for document in (next(rows) for _ in range(len(block)))]
+        assert block.size(1) == max(found)
+        assert (valid is None) == (min(found) == max(found))
+    rows = iter(layout.order.tolist())
+    for block, valid in layout.pad(tokens):
+        for place, row in enumerate(block):
+            document = documents[next(rows)]
+            assert torch.equal(row[: len(document)], document)
+            assert torch.equal(
+                row[len(document) :], document[:1].expand(len(row) - len(document), 2)
+            )
+            if valid is not None:
+                assert valid[place].tolist() == [slot < len(document) for slot in range(len(row))]
+    assert next(rows, None) is None
+
+
+@pytest.mark.parametrize(("num_documents", "num_groups"), [(1, 1), (32, 1), (64, 2), (500, 4)])
+def test_groups_grow_with_the_documents(num_documents: int, num_groups: int) -> None:
+    """One group for 32 documents, four at most."""
+    layout = RaggedLayout.from_ptr(torch.arange(num_documents + 1))
+    assert len(layout.shapes) == num_groups
+    assert sum(rows for rows, _ in layout.shapes) == num_documents
+
+
+def test_groups_need_less_padding_than_one_block() -> None:
+    """What the groups are for."""
+    ptr = ptr_of([1 + number % 50 for number in range(100)])
+    slots = [RaggedLayout.from_ptr(ptr, groups).slot_token.numel() for groups in (1, 4)]
+    assert slots[1] < 0.7 * slots[0]
+
+
+@given(lengths_of_documents, st.integers(1, 5))
+@settings(max_examples=15)
+def test_gradients_of_the_round_trip(lengths: list[int], num_groups: int) -> None:
+    """gradcheck in float64 of pad, a function of the tokens, and unpad."""
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+
+    def round_trip(tokens: Tensor) -> Tensor:
+        return layout.unpad([block.flatten(0, 1).sin() for block, _ in layout.pad(tokens)])
+
+    tokens = random_tokens(sum(lengths), 2).requires_grad_()
+    assert torch.autograd.gradcheck(round_trip, tokens)
+
+
+@pytest.mark.parametrize("num_queries", [0, 1, 2])
+@pytest.mark.parametrize("num_groups", [1, 3])
+def test_gradients_of_attention(num_queries: int, num_groups: int) -> None:
+    """gradcheck in float64 for tokens and weights: padding neither adds nor takes a gradient."""
+    lengths = [2, 5, 3, 2, 4]
+    attention = make_attention(4, 2)
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    names = [name for name, _ in attention.named_parameters()]
+
+    def run(tokens: Tensor, *weights: Tensor) -> Tensor:
+        parameters = dict(zip(names, weights, strict=True))
+        arguments = (tokens, layout, num_queries)
+        return torch.func.functional_call(attention, parameters, arguments)
+
+    tokens = random_tokens(sum(lengths), 4).requires_grad_()
+    weights = [value.detach().clone().requires_grad_() for value in attention.parameters()]
+    assert torch.autograd.gradcheck(run, (tokens, *weights), fast_mode=True)
+
+
+@given(lengths_of_documents, st.sampled_from([(4, 1), (4, 2), (6, 3)]), st.integers(1, 4))
+@settings(max_examples=12)
+def test_attention_equals_a_naive_loop(
+    lengths: list[int], width: tuple[int, int], num_groups: int
+) -> None:
+    """Per document, without padding, scaled by the root of a head's width, in float64."""
+    attention = make_attention(*width)
+    tokens = random_tokens(sum(lengths), width[0])
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    with torch.no_grad():
+        expected = [naive_attention(attention, part) for part in tokens.split(lengths)]
+        found = attention(tokens, layout)
+        assert torch.allclose(found, torch.cat(expected), rtol=1e-10, atol=1e-12)
+        first = attention(tokens, layout, num_queries=1)
+        in_order = torch.stack([expected[document][0] for document in layout.order])
+        assert torch.allclose(first, in_order, rtol=1e-10, atol=1e-12)
+
+
+@given(lengths_of_documents, st.data())
+@settings(max_examples=30)
+def test_documents_do_not_leak(lengths: list[int], data: st.DataObject) -> None:
+    """Changing one document changes no other, and no gradient crosses."""
+    changed = data.draw(st.integers(0, len(lengths) - 1))
+    attention = make_attention(4, 2)
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), data.draw(st.integers(1, 4)))
+    tokens = random_tokens(sum(lengths), 4).requires_grad_()
+    before = attention(tokens, layout).split(lengths)
+    other = tokens.detach().clone()
+    other.split(lengths)[changed].add_(3.0)
+    after = attention(other, layout).split(lengths)
+    for document, (one, two) in enumerate(zip(before, after, strict=True)):
+        assert torch.allclose(one, two, rtol=1e-12, atol=1e-12) == (document != changed)
+    (before[changed] * torch.randn(before[changed].shape)).sum().backward()
+    for document, gradient in enumerate(tokens.grad.split(lengths)):
+        assert bool(gradient.any()) == (document == changed)
+
+
+def random_heads(dtype: torch.dtype, num_queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Query [3, 2, Q, 8], key and value [3, 2, 7, 8], and valid keys [3, 7]."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(3, 2, 7, 8, generator=generator).to(dtype) for _ in range(3))
+    valid = torch.arange(7) < torch.tensor([[7], [1], [4]])
+    return query[:, :, :num_queries], key, value, valid
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attend_in_float_is_torch_own(dtype: torch.dtype, masked: bool) -> None:
+    """Bit by bit scaled_dot_product_attention with the padding masked."""
+    query, key, value, valid = random_heads(dtype)
+    mask = valid[:, None, None, :] if masked else None
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
+    assert torch.equal(attend(query, key, value, valid if masked else None), expected)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attend_in_float64_equals_the_formula(masked: bool) -> None:
+    """softmax(q k^T / sqrt(C)) v, query by query over the valid keys."""
+    query, key, value, valid = random_heads(torch.float64)
+    found = attend(query, key, value, valid if masked else None)
+    for row in range(3):
+        last = int(valid[row].sum()) if masked else 7
+        for head in range(2):
+            for place in range(7):
+                scores = [
+                    math.exp(float(query[row, head, place] @ key[row, head, other]) / math.sqrt(8))
+                    for other in range(last)
+                ]
+                expected = sum(
+                    score / sum(scores) * value[row, head, other]
+                    for other, score in enumerate(scores)
+                )
+                assert torch.allclose(found[row, head, place], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("num_queries", [2, 7])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attend_in_bfloat16_is_close_to_torch_own(num_queries: int, masked: bool) -> None:
+    """Value and gradients on CPU within bfloat16's tolerance of the float64 result."""
+    inputs = random_heads(torch.bfloat16, num_queries)
+    valid = inputs[3] if masked else None
+    mask = inputs[3][:, None, None, :] if masked else None
+    outgoing = torch.randn(3, 2, num_queries, 8, generator=torch.Generator().manual_seed(1))
+
+    ours = [value.clone().requires_grad_() for value in inputs[:3]]
+    found = attend(*ours, valid)
+    found.backward(outgoing.bfloat16())
+    exact = [value.double().requires_grad_() for value in inputs[:3]]
+    expected = torch.nn.functional.scaled_dot_product_attention(*exact, mask)
+    expected.backward(outgoing.bfloat16().double())
+
+    torchs = torch.nn.functional.scaled_dot_product_attention(*inputs[:3], mask)
+    assert found.dtype == torch.bfloat16
+    assert found.shape == torchs.shape
+    torch.testing.assert_close(found, torchs, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(found.double(), expected, rtol=2e-2, atol=2e-2)
+    for one, other in zip(ours, exact, strict=True):
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=5e-2, atol=5e-2)
+
+
+def test_attend_in_bfloat16_reads_no_padding() -> None:
+    """Keys and values of padding change nothing and get no gradient."""
+    query, key, value, valid = random_heads(torch.bfloat16)
+    before = attend(query, key, value, valid)
+    hidden = ~valid[:, None, :, None].expand_as(key)
+    key, value = (part.masked_fill(hidden, 100.0).requires_grad_() for part in (key, value))
+    after = attend(query, key, value, valid)
+    assert torch.equal(after, before)
+    after.float().square().sum().backward()
+    assert not key.grad[hidden].any()
+    assert not value.grad[hidden].any()
+
+
+@torch.no_grad()
+def test_reset_draws_weights_anew() -> None:
+    """Xavier uniform within its bound, biases zero, by the seed."""
+    attention = make_attention(8, 2)
+    torch.manual_seed(1)
+    attention.reset_parameters()
+    first = [parameter.detach().clone() for parameter in attention.parameters()]
+    assert float(attention.project.weight.abs().max()) <= math.sqrt(6 / (8 + 24))
+    assert float(attention.out.weight.abs().max()) <= math.sqrt(6 / (8 + 8))
+    assert not attention.project.bias.any()
+    assert not attention.out.bias.any()
+    torch.manual_seed(1)
+    attention.reset_parameters()
+    assert all(map(torch.equal, first, attention.parameters()))

@@ -1,0 +1,179 @@
+"""`TokenEmbedding`: it starts from pre-trained vectors, scales, and hides tokens in training."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from match_graph.errors import GraphError
+from match_graph.graph import TokenSpace
+from match_graph.nn import TokenEmbedding
+
+# ids: [PAD] 0, [UNK] 1 to 3, venues 4 to 6, authors none, words 7 to 10
+SPACE = TokenSpace(("venue", "author", "word"), (3, 0, 4))
+CHANNELS = 5
+
+
+def unit_vectors(number: int, seed: int, channels: int = CHANNELS) -> Tensor:
+    vectors = torch.randn(number, channels, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.normalize(vectors, dim=1)
+
+
+def numbered() -> TokenEmbedding:
+    """Every channel of a row holds its id, before the scale."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    with torch.no_grad():
+        embedding.weight.copy_(torch.arange(11.0).unsqueeze(1).expand(11, CHANNELS))
+    return embedding
+
+
+def shown_ids(embedding: TokenEmbedding, token_id: Tensor, field: Tensor) -> Tensor:
+    embedded = embedding(token_id, field)
+    return (embedded[:, 0] / math.sqrt(CHANNELS)).round().long()
+
+
+def test_the_layer_starts_from_the_pretrained_vectors() -> None:
+    """Kept rows are the vectors exactly, [UNK] is their mean; surplus vectors are left out."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    venue, word = unit_vectors(6, seed=1), unit_vectors(4, seed=2)
+    loaded = embedding.load_vectors({"word": word, "venue": venue})
+    assert loaded == {"venue": 3, "word": 4}
+    assert torch.equal(embedding.weight[4:7], venue[:3])
+    assert torch.equal(embedding.weight[7:11], word)
+    assert torch.equal(embedding.weight[1], venue[:3].mean(dim=0))
+    assert torch.equal(embedding.weight[3], word.mean(dim=0))
+    embedded = embedding(torch.tensor([4, 8]), torch.tensor([0, 2]))
+    assert torch.equal(embedded, torch.stack([venue[0], word[1]]) * CHANNELS**0.5)
+
+
+def test_types_without_vectors_are_unchanged() -> None:
+    """Only the given types move; [PAD] and types that are no tokens do not."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    before = embedding.weight.detach().clone()
+    loaded = embedding.load_vectors({"word": unit_vectors(4, 2), "document": unit_vectors(9, 3)})
+    assert loaded == {"word": 4}
+    changed = (embedding.weight != before).any(dim=1).nonzero().view(-1).tolist()
+    assert changed == [3, 7, 8, 9, 10]
+    assert not embedding.weight[0].any()
+
+
+def test_a_type_without_kept_nodes_keeps_its_unk() -> None:
+    """The mean of no vectors would not be a number."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    before = embedding.weight.detach().clone()
+    assert embedding.load_vectors({"author": unit_vectors(7, 1)}) == {"author": 0}
+    assert torch.equal(embedding.weight, before)
+
+
+def test_loaded_rows_are_trained() -> None:
+    """Loading neither replaces the parameter nor stops its gradient; float64 vectors are taken."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    parameter = embedding.weight
+    embedding.load_vectors({"word": unit_vectors(4, 1).double()})
+    assert embedding.weight is parameter
+    assert embedding.weight.dtype == torch.float32
+    embedding(torch.tensor([7]), torch.tensor([2])).sum().backward()
+    assert parameter.grad is not None
+    assert parameter.grad.any(dim=1).nonzero().view(-1).tolist() == [7]
+
+
+@pytest.mark.parametrize(("number", "channels"), [(3, CHANNELS), (4, CHANNELS + 1)])
+def test_vectors_that_do_not_fit_are_an_error(number: int, channels: int) -> None:
+    """Fewer than the kept nodes, and of another width."""
+    embedding = TokenEmbedding(SPACE, CHANNELS)
+    with pytest.raises(GraphError) as error:
+        embedding.load_vectors({"word": unit_vectors(number, 1, channels)})
+    assert str(error.value) == (
+        f"Vectors of 'word' must be [4 or more, 5], found [{number}, {channels}]; "
+        f"train them with the same settings as the model."
+    )
+
+
+@torch.no_grad()
+def test_rows_start_on_the_unit_sphere() -> None:
+    """Uniform directions of length 1, [PAD] zero, by the seed."""
+    space = TokenSpace(("word",), (2000,))
+    torch.manual_seed(0)
+    first = TokenEmbedding(space, 8)
+    assert first.weight.shape == (space.num_tokens, 8)
+    assert not first.weight[0].any()
+    assert torch.allclose(first.weight[1:].norm(dim=1), torch.ones(2001))
+    assert float(first.weight[1:].mean(dim=0).norm()) < 5 / math.sqrt(2001)
+    second = TokenEmbedding(space, 8)
+    assert not torch.equal(second.weight, first.weight)
+    torch.manual_seed(0)
+    second.reset_parameters()
+    assert torch.equal(second.weight, first.weight)
+
+
+@torch.no_grad()
+def test_embedded_tokens_are_rows_times_the_root_of_the_width() -> None:
+    """Against a loop over tokens and channels in float64."""
+    embedding = TokenEmbedding(SPACE, CHANNELS).double()
+    token_id, field = torch.tensor([4, 0, 10, 1, 4]), torch.tensor([0, 0, 2, 0, 0])
+    embedded = embedding(token_id, field)
+    for row, token in enumerate(token_id.tolist()):
+        for channel in range(CHANNELS):
+            expected = float(embedding.weight[token, channel]) * math.sqrt(CHANNELS)
+            assert float(embedded[row, channel]) == pytest.approx(expected, abs=1e-14)
+    assert not embedded[1].any()
+
+
+@torch.no_grad()
+def test_random_rows_have_unit_variance_per_channel() -> None:
+    """What the factor is for."""
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(TokenSpace(("word",), (3000,)), 20)
+    embedded = embedding(torch.arange(2, 3002), torch.zeros(3000, dtype=torch.int64))
+    assert float(embedded.var()) == pytest.approx(1, abs=0.02)
+
+
+def test_token_dropout_shows_unk_of_the_same_type() -> None:
+    """The right share of each type within five standard deviations, and nothing else changes."""
+    torch.manual_seed(0)
+    embedding = numbered()
+    embedding.token_dropout = 0.3
+    token_id = torch.tensor([4, 9]).repeat(20_000)
+    field = torch.tensor([0, 2]).repeat(20_000)
+    shown = shown_ids(embedding, token_id, field)
+    hidden = shown != token_id
+    assert torch.equal(shown[hidden], 1 + field[hidden])
+    for number in (0, 2):
+        share = float(hidden[field == number].double().mean())
+        assert abs(share - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 20_000)
+
+
+def test_token_dropout_is_for_training_only() -> None:
+    """Evaluation shows every token as it is."""
+    embedding = numbered().eval()
+    embedding.token_dropout = 0.9
+    token_id = torch.arange(11).repeat(20)
+    assert torch.equal(shown_ids(embedding, token_id, torch.zeros_like(token_id)), token_id)
+
+
+def test_token_dropout_trains_unk_rows() -> None:
+    """Their gradient comes from hidden tokens; [PAD] gets none."""
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(SPACE, CHANNELS, token_dropout=0.5)
+    token_id, field = torch.tensor([4, 9]).repeat(50), torch.tensor([0, 2]).repeat(50)
+    embedding(token_id, field).sum().backward()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.any(dim=1).nonzero().view(-1).tolist() == [1, 3, 4, 9]
+
+
+def test_channel_dropout_acts_after_the_scale_in_training() -> None:
+    """Zeros at the rate in training; none in evaluation."""
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(SPACE, 200, dropout=0.25)
+    token_id, field = torch.full((100,), 7), torch.full((100,), 2)
+    share = float((embedding(token_id, field) == 0).double().mean())
+    assert abs(share - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 20_000)
+    assert bool((embedding.eval()(token_id, field) != 0).all())
+
+
+def test_no_tokens_give_no_rows() -> None:
+    """A batch may be empty."""
+    empty = torch.empty(0, dtype=torch.int64)
+    embedding = TokenEmbedding(SPACE, CHANNELS, dropout=0.5, token_dropout=0.5)
+    assert embedding(empty, empty).shape == (0, CHANNELS)

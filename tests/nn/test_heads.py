@@ -1,0 +1,106 @@
+"""`LinearHead`: its scores, its prior, its start; and the contract of heads."""
+
+import math
+
+import pytest
+import torch
+
+from match_graph.nn import HEADS, EncoderOutput, Head, LinearHead
+
+TESTED = {"linear"}
+
+
+def make_head(in_channels: int = 5, num_labels: int = 7, seed: int = 0) -> LinearHead:
+    torch.manual_seed(seed)
+    head = LinearHead(in_channels, num_labels, LinearHead.Config())
+    with torch.no_grad():
+        head.bias.normal_()
+    return head
+
+
+def output_of(document: torch.Tensor) -> EncoderOutput:
+    return EncoderOutput(document, None, torch.arange(len(document) + 1))
+
+
+def test_every_registered_head_is_tested() -> None:
+    """Fails when a head is registered and not named here: add its tests, then its name."""
+    assert set(HEADS) == TESTED
+    assert all(issubclass(head_cls, Head) for head_cls in HEADS.values())
+
+
+@torch.no_grad()
+def test_scores_equal_the_formula() -> None:
+    """w_l h_d + b_l, label by label and channel by channel, in float64."""
+    head = make_head().double()
+    document = torch.randn(4, 5, dtype=torch.float64)
+    logits = head(output_of(document))
+    assert logits.shape == (4, 7)
+    for row in range(4):
+        for label in range(7):
+            expected = float(head.bias[label]) + sum(
+                float(head.weight[label, channel] * document[row, channel]) for channel in range(5)
+            )
+            assert float(logits[row, label]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_scores_are_a_transposed_view() -> None:
+    """Rows of labels are contiguous, as the hypernymy term reads them."""
+    assert make_head()(output_of(torch.randn(4, 5))).t().is_contiguous()
+
+
+def test_gradients_equal_those_of_a_linear_layer() -> None:
+    """For weight, bias and states, against torch.nn.functional.linear; and gradcheck."""
+    head = make_head().double()
+    document = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    outgoing = torch.randn(4, 7, dtype=torch.float64)
+    inputs = (document, head.weight, head.bias)
+    found = torch.autograd.grad(head(output_of(document)), inputs, outgoing)
+    linear = torch.nn.functional.linear(document, head.weight, head.bias)
+    for one, other in zip(found, torch.autograd.grad(linear, inputs, outgoing), strict=True):
+        assert torch.allclose(one, other, rtol=1e-12)
+    assert torch.autograd.gradcheck(lambda states: head(output_of(states)), document)
+
+
+def test_the_prior_is_the_log_odds_of_training_frequencies() -> None:
+    """log(p / (1 - p)) with half a document added; finite for labels on none and on all."""
+    head = make_head(num_labels=3).double()
+    head.set_prior(torch.tensor([0, 3, 10]), 10)
+    expected = [math.log((count + 0.5) / (10.5 - count)) for count in (0, 3, 10)]
+    assert head.bias.tolist() == pytest.approx(expected, abs=1e-12)
+    logits = head(output_of(torch.zeros(1, 5, dtype=torch.float64)))
+    assert torch.sigmoid(logits).tolist()[0] == pytest.approx([0.5 / 11, 3.5 / 11, 10.5 / 11])
+    assert head.bias.requires_grad
+
+
+def test_reset_draws_xavier_weights_and_no_bias() -> None:
+    """Within the bound and of its variance, by the seed."""
+    head = make_head(300, 200)
+    torch.manual_seed(1)
+    head.reset_parameters()
+    bound = math.sqrt(6 / 500)
+    first = head.weight.detach().clone()
+    assert float(first.abs().max()) <= bound
+    assert float(first.std()) == pytest.approx(bound / math.sqrt(3), rel=0.02)
+    assert not head.bias.any()
+    torch.manual_seed(1)
+    head.reset_parameters()
+    assert torch.equal(head.weight, first)
+
+
+def test_label_weight_is_the_parameter_itself() -> None:
+    """One row per label, [L, C], so that the regulariser trains it."""
+    head = make_head()
+    assert head.label_weight is head.weight
+    assert head.label_weight.shape == (7, 5)
+    assert (head.in_channels, head.num_labels, head.takes) == (5, 7, "document")
+
+
+def test_the_base_class_leaves_everything_to_subclasses() -> None:
+    """Nothing is computed silently."""
+    head = Head(2, 3, Head.Config())
+    with pytest.raises(NotImplementedError):
+        _ = head.label_weight
+    with pytest.raises(NotImplementedError):
+        head.reset_parameters()
+    with pytest.raises(NotImplementedError):
+        head(output_of(torch.zeros(1, 2)))

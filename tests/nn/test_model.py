@@ -1,0 +1,261 @@
+"""`MatchModel`: what fits together, what does not, and a forward pass on a real batch."""
+
+import sys
+
+import pytest
+import torch
+
+from match_graph.config import ModelConfig
+from match_graph.datasets import Synthetic
+from match_graph.errors import ConfigError
+from match_graph.graph import EgoBatch, EgoLoader, EgoSampler, TokenSpace
+from match_graph.nn import (
+    Encoder,
+    EncoderOutput,
+    Head,
+    LinearHead,
+    MatchEncoder,
+    MatchModel,
+    match_loss,
+)
+
+SPACE = TokenSpace(("venue", "word"), (3, 4))
+SMALL = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
+
+
+class OwnEncoder(MatchEncoder):
+    """An encoder that is not registered."""
+
+
+class TokensEncoder(MatchEncoder):
+    """Says that it gives tokens."""
+
+    gives = "tokens"
+
+
+class OwnHead(LinearHead):
+    """A head that is not registered."""
+
+
+class TokensHead(LinearHead):
+    """Says that it takes tokens."""
+
+    takes = "tokens"
+
+
+def make_model(**settings: object) -> MatchModel:
+    return MatchModel(SPACE, 5, ModelConfig(channels=8, **settings))
+
+
+@pytest.fixture(scope="module")
+def batch(synthetic: Synthetic) -> EgoBatch:
+    """Training documents of the planted data set with gold labels."""
+    data = synthetic[0]
+    loader = EgoLoader(
+        data,
+        EgoSampler(data, max_metadata=8, max_words=20),
+        synthetic.token_space(),
+        synthetic.documents("train_mask")[:40],
+        synthetic.targets,
+        batch_size=40,
+    )
+    return next(iter(loader))
+
+
+def message_of(**settings: object) -> str:
+    with pytest.raises(ConfigError) as error:
+        make_model(**settings)
+    return str(error.value)
+
+
+def test_defaults_wire_the_papers_model() -> None:
+    """MATCH encoder and linear head; the widths fit; the embedding is registered once."""
+    model = MatchModel(SPACE, 5, ModelConfig(embedding_dropout=0.25, token_dropout=0.5))
+    assert type(model.encoder) is MatchEncoder
+    assert type(model.head) is LinearHead
+    assert model.head.in_channels == model.encoder.out_channels == 8 * 128
+    assert model.encoder.embedding is model.embedding
+    assert model.embedding.channels == 100
+    assert (model.embedding.dropout.p, model.embedding.token_dropout) == (0.25, 0.5)
+    names = [name for name, _ in model.named_parameters() if "embedding" in name]
+    assert names == ["embedding.weight"]
+
+
+def test_settings_reach_encoder_and_head() -> None:
+    """encoder_config and channels."""
+    model = make_model(encoder_config=SMALL)
+    assert model.encoder.config == MatchEncoder.Config(**SMALL)
+    assert model.head.weight.shape == (5, 2 * (8 + 4))
+
+
+def test_a_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch) -> None:
+    """Logits [B, L], and a gradient for every parameter through the whole objective."""
+    torch.manual_seed(0)
+    config = ModelConfig(channels=8, encoder_config=SMALL)
+    model = MatchModel(synthetic.token_space(), synthetic.num_labels, config)
+    logits = model(batch)
+    assert logits.shape == (40, synthetic.num_labels)
+    assert bool(torch.isfinite(logits).all())
+    edges = synthetic.label_dag.edge_index
+    losses = match_loss(
+        logits,
+        batch.label_ptr,
+        batch.label_index,
+        model.head.label_weight,
+        edges,
+        lambda_parameter=1e-3,
+        lambda_output=0.1,
+    )
+    losses.total.backward()
+    assert min(float(losses.bce), float(losses.parameter), float(losses.output)) > 0
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.any()), name
+
+
+def test_a_few_steps_lower_the_loss(synthetic: Synthetic, batch: EgoBatch) -> None:
+    """Embedding, encoder and head learn together."""
+    torch.manual_seed(0)
+    config = ModelConfig(channels=8, encoder_config=SMALL, embedding_dropout=0, token_dropout=0)
+    model = MatchModel(synthetic.token_space(), synthetic.num_labels, config)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(15):
+        loss = match_loss(
+            model(batch),
+            batch.label_ptr,
+            batch.label_index,
+            model.head.label_weight,
+            synthetic.label_dag.edge_index,
+        ).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_scores_do_not_depend_on_gold_labels(synthetic: Synthetic, batch: EgoBatch) -> None:
+    """The same batch without targets gives the same logits."""
+    config = ModelConfig(channels=8, encoder_config=SMALL)
+    model = MatchModel(synthetic.token_space(), synthetic.num_labels, config).eval()
+    bare = EgoBatch(batch.document, batch.token_id, batch.field, batch.position, batch.ptr)
+    with torch.no_grad():
+        assert torch.equal(model(batch), model(bare))
+
+
+def test_reset_draws_embedding_encoder_and_head_anew() -> None:
+    """Every parameter, by the seed."""
+    model = make_model(encoder_config=SMALL)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1000)
+    torch.manual_seed(1)
+    model.reset_parameters()
+    first = {name: value.detach().clone() for name, value in model.named_parameters()}
+    assert all(not bool((value == 1000).any()) for value in first.values())
+    torch.manual_seed(1)
+    model.reset_parameters()
+    assert all(torch.equal(value, first[name]) for name, value in model.named_parameters())
+
+
+def test_a_state_dict_carries_everything(synthetic: Synthetic, batch: EgoBatch) -> None:
+    """Another model gives the same scores after loading."""
+    config = ModelConfig(channels=8, encoder_config=SMALL)
+    first, second = (
+        MatchModel(synthetic.token_space(), synthetic.num_labels, config).eval() for _ in range(2)
+    )
+    with torch.no_grad():
+        assert not torch.equal(first(batch), second(batch))
+        second.load_state_dict(first.state_dict())
+        assert torch.equal(first(batch), second(batch))
+
+
+def test_classes_of_other_modules_are_found() -> None:
+    """package.module:Class, for encoders and heads."""
+    model = make_model(
+        encoder=f"{__name__}:OwnEncoder", head=f"{__name__}:OwnHead", encoder_config=SMALL
+    )
+    module = sys.modules[__name__]
+    assert type(model.encoder) is module.OwnEncoder
+    assert type(model.head) is module.OwnHead
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metch",
+        "",
+        ":",
+        "os:path",  # not a class
+        "match_graph.nn:LinearHead",  # a class of another kind
+        "match_graph.nn:Nothing",
+        "match_graph.nothing:Encoder",
+        ".relative:Encoder",
+        ":Encoder",
+    ],
+)
+def test_an_unknown_encoder_is_an_error(name: str) -> None:
+    """Not registered, no such module or class, or no subclass."""
+    assert message_of(encoder=name) == (
+        f"The encoder must be one of ['match'] or package.module:Class naming a subclass of "
+        f"Encoder, found '{name}'; check the name."
+    )
+
+
+@pytest.mark.parametrize("name", ["lineal", "match_graph.nn:MatchEncoder"])
+def test_an_unknown_head_is_an_error(name: str) -> None:
+    """The same sentence for heads."""
+    assert message_of(head=name) == (
+        f"The head must be one of ['linear'] or package.module:Class naming a subclass of "
+        f"Head, found '{name}'; check the name."
+    )
+
+
+def test_an_unknown_setting_is_an_error() -> None:
+    """With its path and what there is; of the encoder and of the head."""
+    assert message_of(encoder_config={"num_clz": 3}) == (
+        "model.encoder_config must be valid: 'num_clz' is not a setting; choose from "
+        "['dropout', 'feed_forward', 'num_cls', 'num_heads', 'num_layers', 'position_channels']."
+    )
+    assert message_of(encoder_config=SMALL, head_config={"bias": False}) == (
+        "model.head_config must be valid: 'bias' is not a setting; choose from []."
+    )
+
+
+def test_an_impossible_setting_is_an_error() -> None:
+    """All faults at once, each with its path and value."""
+    assert message_of(encoder_config={"num_cls": 0, "dropout": "much"}) == (
+        "model.encoder_config must be valid, but 2 faults were found:\n"
+        "  'num_cls': Input should be greater than or equal to 1, found 0.\n"
+        "  'dropout': Input should be a valid number, found 'much'."
+    )
+
+
+def test_heads_that_do_not_share_the_width_are_an_error() -> None:
+    """The width is that of the embedding plus the position code."""
+    assert message_of(encoder_config={**SMALL, "num_heads": 5}) == (
+        "The width of the encoder must be a multiple of num_heads, found 12 (embedding plus "
+        "position channels) and 5; change model.encoder_config."
+    )
+
+
+def test_a_head_that_takes_what_the_encoder_does_not_give_is_an_error() -> None:
+    """Both ways, with the heads that fit."""
+    own = f"{__name__}:TokensHead"
+    assert message_of(head=own) == (
+        f"The head must take what the encoder gives, but '{own}' takes tokens and 'match' gives "
+        f"document; choose model.head from ['linear']."
+    )
+    own = f"{__name__}:TokensEncoder"
+    assert message_of(encoder=own) == (
+        f"The head must take what the encoder gives, but 'linear' takes document and '{own}' "
+        f"gives tokens; choose model.head from []."
+    )
+
+
+def test_public_names_are_what_they_say() -> None:
+    """The classes that a user subclasses."""
+    assert issubclass(MatchEncoder, Encoder)
+    assert issubclass(LinearHead, Head)
+    assert EncoderOutput(None, None, torch.zeros(1)).document is None
