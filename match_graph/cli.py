@@ -1,9 +1,10 @@
 """One sub-command per stage: parse, call, print."""
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -97,11 +98,45 @@ def pretrain(
     root: RootOption = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
+    text: Annotated[bool, typer.Option("--text", help="Also write word2vec text.")] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Hold out 5 % of the pairs and rank them; no vectors."),
+    ] = False,
 ) -> None:
-    """Pre-train unit vectors into a run folder."""
+    """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
     run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet)
-    run.pretrain()
+    if measure:
+        _print_quality(run.pretraining.evaluate())
+    else:
+        run.pretrain()
+    if text:
+        typer.echo(run.pretraining.write_text())
     typer.echo(run.folder)
+
+
+@app.command()
+def speed(
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help="pretrain, or all.")],
+    dataset: Annotated[str, typer.Option("--dataset", help="As DATASET elsewhere.")] = "debtags",
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Per stage.")] = 30.0,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+) -> None:
+    """Measure how fast a stage is, against a baseline in the same process."""
+    from match_graph.benchmark import measure_speed
+    from match_graph.training.pretraining import choose_device
+
+    resolved = load_config(config, settings)
+    built = open_dataset(dataset, root=root, **resolved.data.dataset_options())
+    device = choose_device(resolved.train.accelerator)
+    for found in measure_speed(stage, built, resolved, seconds, device):
+        if json_lines:
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        else:
+            typer.echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
 
 
 @app.command()
@@ -186,6 +221,20 @@ def _start(
     named += [] if encoder is None else [f"model.encoder={encoder}"]
     resolved: Config = load_config(config, [*(settings or []), *named])
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
+
+
+def _print_quality(quality: Mapping[str, Any]) -> None:
+    console = Console()
+    columns = ("mrr", "mrr_filtered", "satisfied", "pairs", "candidates")
+    table = Table("held-out pairs", *(name.replace("_", " ") for name in columns))
+    for node_type, values in quality["types"].items():
+        row = [values[name] for name in columns]
+        shown = [f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in row]
+        table.add_row(f"(document, {node_type})", *shown)
+    console.print(table)
+    for node_type, neighbours in quality["neighbours"].items():
+        for name, near in neighbours.items():
+            console.print(f"{node_type} {name}: {', '.join(near)}", markup=False, soft_wrap=True)
 
 
 def _print_metrics(run: Run) -> None:

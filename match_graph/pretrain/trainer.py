@@ -98,6 +98,7 @@ class SphericalTrainer:
         report: Callable[[int, float], None] | None = None,
         save: Callable[[dict[str, Any]], None] | None = None,
         save_seconds: float = 30.0,
+        stop: int | None = None,
     ) -> None:
         """Goes on until ``samples`` positives were drawn in all, a step for each chunk.
 
@@ -105,10 +106,12 @@ class SphericalTrainer:
             samples: Positive pairs; the learning rate falls linearly to 0 over them.
             report: Called now and then with the positives drawn so far and their mean loss.
             save: Called with `state_dict` every ``save_seconds`` seconds.
-            save_seconds: Between two calls of ``save``.
+            save_seconds: Between two calls of ``save``; longer where saving itself takes long.
+            stop: Ends earlier, after so many positives in all; None goes on to ``samples``.
         """
         total, count, last = torch.zeros((), device=self.device), 0, time.monotonic()
-        while self.num_seen < samples:
+        stop = samples if stop is None else min(stop, samples)
+        while self.num_seen < stop:
             relation = self._choose(self.kinds[self.num_chunks % len(self.kinds)])
             size = min(self.config.chunk_size, samples - self.num_seen)
             rate = self.config.learning_rate * (1 - self.num_seen / samples)
@@ -117,13 +120,15 @@ class SphericalTrainer:
             count += size
             self.num_seen += size
             self.num_chunks += 1
-            if self.num_chunks % _REPORT_EVERY == 0 or self.num_seen >= samples:
+            if self.num_chunks % _REPORT_EVERY == 0 or self.num_seen >= stop:
                 self.loss = float(total) / count
                 total, count = torch.zeros((), device=self.device), 0
                 if report is not None:
                     report(self.num_seen, self.loss)
             if save is not None and time.monotonic() - last >= save_seconds:
+                last = time.monotonic()
                 save(self.state_dict())
+                save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
                 last = time.monotonic()
 
     @torch.no_grad()

@@ -1,0 +1,5 @@
+"""Measuring: how fast the stages are, against a named baseline in the same process."""
+
+from match_graph.benchmark.speed import SPEED_STAGES, Speed, measure_speed
+
+__all__ = ["SPEED_STAGES", "Speed", "measure_speed"]
