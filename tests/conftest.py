@@ -11,6 +11,7 @@ from match_graph.config import Config, load_config
 from match_graph.datasets import Corpus, Synthetic
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.testing import toy_corpus
+from match_graph.training import Run, start_run
 
 torch.set_num_threads(1)  # pytest-xdist runs two workers
 
@@ -75,3 +76,17 @@ def small_settings():
         return load_config(None, [*small, *settings])
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory, small_settings) -> Run:
+    """A trained and evaluated run of seconds; whoever spoils its folder copies it first."""
+    folder = tmp_path_factory.mktemp("trained")
+    config = small_settings(
+        "pretrain.samples=20000", "train.precision=32-true", "train.accelerator=cpu",
+        "data.max_metadata=6", "data.max_words=30",
+    )  # fmt: skip
+    run = start_run("synthetic", config, folder / "run", folder / "root")
+    run.train()
+    run.evaluate()
+    return run

@@ -1,0 +1,101 @@
+"""The calibration error against a hand computation and a naive loop, in any batches."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.errors import GraphError
+from match_graph.metrics import CalibrationMeter
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+def draw(seed: int, num_documents: int = 13, num_labels: int = 9):
+    """Logits [B, L] and packed gold labels; some documents have none."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(num_documents, num_labels, generator=generator)
+    gold = torch.rand(num_documents, num_labels, generator=generator) < 0.25
+    gold[0] = False
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
+    return logits, ptr, gold.nonzero()[:, 1], gold
+
+
+def naive_error(pairs: list[tuple[float, bool]], num_bins: int) -> float:
+    """Guo et al. 2017, equation 3, pair by pair."""
+    error = 0.0
+    for number in range(num_bins):
+        low, high = number / num_bins, (number + 1) / num_bins
+        inside = [pair for pair in pairs if low < pair[0] <= high or pair[0] == low == 0]
+        if inside:
+            confidence = sum(probability for probability, _ in inside) / len(inside)
+            accuracy = sum(hit for _, hit in inside) / len(inside)
+            error += len(inside) / len(pairs) * abs(accuracy - confidence)
+    return error
+
+
+def test_by_hand() -> None:
+    """Two documents, three labels, two bins.
+
+    Ranked (k = 1): (.9, gold) and (.8, not gold) share the upper bin: |1/2 - .85| = .35.
+    All: upper bin (.9 gold, .8 not, .6 not): 3/6 |1/3 - 2.3/3|; lower bin (.2 gold, .1, .3):
+    3/6 |1/3 - .2|; together .21667 + .06667.
+    """
+    logits = torch.tensor(
+        [[logit(0.9), logit(0.2), logit(0.6)], [logit(0.8), logit(0.1), logit(0.3)]]
+    )
+    meter = CalibrationMeter(k=1, num_bins=2)
+    meter.update(logits, torch.tensor([0, 2, 2]), torch.tensor([0, 1]))
+    measures = meter.compute()
+    assert measures == {
+        "ECE@1": pytest.approx(0.35, abs=1e-6),
+        "ECE": pytest.approx(0.28333, abs=1e-5),
+    }
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 12),
+    bins=st.integers(1, 20),
+    cut=st.integers(1, 12),
+)
+def test_equals_the_naive_loop_in_any_batches(seed: int, k: int, bins: int, cut: int) -> None:
+    """Both errors, streamed in two batches, against a loop over pairs."""
+    logits, ptr, index, gold = draw(seed)
+    meter = CalibrationMeter(k, bins)
+    meter.update(logits[:cut], ptr[: cut + 1], index[: ptr[cut]])
+    meter.update(logits[cut:], ptr[cut:] - ptr[cut], index[ptr[cut] :])
+    probability = torch.sigmoid(logits)
+    every = [
+        (probability[row, label].item(), bool(gold[row, label]))
+        for row in range(len(logits))
+        for label in range(logits.size(1))
+    ]
+    ranked = [
+        (probability[row, label].item(), bool(gold[row, label]))
+        for row in range(len(logits))
+        for label in probability[row].argsort(descending=True)[:k].tolist()
+    ]
+    measures = meter.compute()
+    assert measures[f"ECE@{k}"] == pytest.approx(naive_error(ranked, bins), abs=1e-6)
+    assert measures["ECE"] == pytest.approx(naive_error(every, bins), abs=1e-6)
+
+
+def test_certain_and_right_is_calibrated() -> None:
+    """Probabilities 0 and 1 that are right give no error; wrong ones give 1."""
+    logits = torch.tensor([[200.0, -200.0]])
+    for gold, error in ((0, 0.0), (1, 1.0)):
+        meter = CalibrationMeter(k=1)
+        meter.update(logits, torch.tensor([0, 1]), torch.tensor([gold]))
+        assert meter.compute() == {"ECE@1": error, "ECE": error}
+
+
+def test_needs_a_document() -> None:
+    """Nothing seen, nothing said."""
+    with pytest.raises(GraphError) as caught:
+        CalibrationMeter().compute()
+    assert str(caught.value) == ("The calibration error needs at least one document, found none.")

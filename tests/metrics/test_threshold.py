@@ -1,0 +1,113 @@
+"""Thresholds against an exhaustive search over the same candidates, F1 against scikit-learn."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from match_graph.errors import GraphError
+from match_graph.metrics import F1Meter, ThresholdSearch
+
+
+def draw(seed: int, num_documents: int = 60, num_labels: int = 6):
+    """Logits that know the gold labels a little, and packed gold labels; label 0 is rare."""
+    generator = torch.Generator().manual_seed(seed)
+    share = torch.linspace(0.02, 0.6, num_labels)
+    gold = torch.rand(num_documents, num_labels, generator=generator) < share
+    logits = 4 * torch.randn(num_documents, num_labels, generator=generator) + 4 * gold - 3
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
+    return logits, ptr, gold.nonzero()[:, 1], gold
+
+
+def f1(predicted: torch.Tensor, gold: torch.Tensor) -> float:
+    return 2 * int((predicted & gold).sum()) / max(int(predicted.sum() + gold.sum()), 1)
+
+
+@given(seed=st.integers(0, 10_000), cut=st.integers(1, 59), least=st.integers(1, 20))
+def test_no_candidate_is_better(seed: int, cut: int, least: int) -> None:
+    """Every label's own threshold has the best F1 of the grid, and the shared one the best micro
+    F1; in any batches."""
+    logits, ptr, index, gold = draw(seed)
+    search = ThresholdSearch(6, min_positives=least)
+    search.update(logits[:cut], ptr[: cut + 1], index[: ptr[cut]])
+    search.update(logits[cut:], ptr[cut:] - ptr[cut], index[ptr[cut] :])
+    found = search.compute()
+    probability = torch.sigmoid(logits)
+    best = max(f1(probability >= candidate, gold) for candidate in search.grid)
+    assert f1(probability >= found.shared, gold) == best
+    assert found.num_positives.tolist() == gold.sum(0).tolist()
+    for label in range(6):
+        own = int(gold[:, label].sum()) >= least
+        column, answer = probability[:, label], gold[:, label]
+        best = max(f1(column >= candidate, answer) for candidate in search.grid)
+        assert bool(found.is_own[label]) == (own and best > 0)
+        if found.is_own[label]:
+            assert f1(column >= found.value[label], answer) == best
+        else:
+            assert float(found.value[label]) == found.shared
+
+
+def test_the_middle_of_a_gap_is_taken() -> None:
+    """Gold at log-odds 4, the others at 0: any candidate in (0, 4] is perfect, 2 is in between."""
+    logits = torch.tensor([4.0, 4.0, 0.0, 0.0]).unsqueeze(1)
+    search = ThresholdSearch(1, min_positives=2)
+    search.update(logits, torch.tensor([0, 1, 2, 2, 2]), torch.tensor([0, 0]))
+    found = search.compute()
+    assert bool(found.is_own[0])
+    assert float(torch.logit(found.value[0])) == pytest.approx(2.0, abs=0.07)
+
+
+def test_without_gold_labels_one_half() -> None:
+    """Nothing to choose from: 0.5 for all."""
+    search = ThresholdSearch(2)
+    search.update(torch.zeros(3, 2), torch.zeros(4, dtype=torch.int64), torch.zeros(0).long())
+    found = search.compute()
+    assert found.value.tolist() == [0.5, 0.5]
+    assert found.is_own.tolist() == [False, False]
+
+
+def test_gold_scores_below_the_grid_have_no_threshold_of_their_own() -> None:
+    """A label whose gold documents all score below .00034 shares the others' threshold."""
+    logits = torch.tensor([[-20.0, 3.0]]).repeat(4, 1)
+    search = ThresholdSearch(2, min_positives=1)
+    search.update(logits, torch.arange(0, 9, 2), torch.tensor([0, 1] * 4))
+    found = search.compute()
+    assert found.is_own.tolist() == [False, True]
+    assert found.num_positives.tolist() == [4, 4]
+
+
+@given(seed=st.integers(0, 10_000), cut=st.integers(1, 59))
+def test_f1_equals_scikit_learn(seed: int, cut: int) -> None:
+    """Micro and macro F1 at given thresholds, in any batches; a label never gold nor predicted."""
+    logits, ptr, index, gold = draw(seed)
+    logits[:, 3], threshold = -9.0, torch.full((6,), 0.4)
+    gold[:, 3] = False
+    index = gold.nonzero()[:, 1]
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
+    meter = F1Meter(threshold)
+    meter.update(logits[:cut], ptr[: cut + 1], index[: ptr[cut]])
+    meter.update(logits[cut:], ptr[cut:] - ptr[cut], index[ptr[cut] :])
+    predicted = torch.sigmoid(logits) >= threshold
+    expected = {
+        f"F1_{average}": f1_score(
+            gold.numpy(), predicted.numpy(), average=average, zero_division=float("nan")
+        )
+        for average in ("micro", "macro")
+    }
+    assert meter.compute() == pytest.approx(expected)
+
+
+def test_nothing_gold_nothing_predicted() -> None:
+    """0, not a division by zero."""
+    assert F1Meter(torch.tensor([0.5])).compute() == {"F1_micro": 0.0, "F1_macro": 0.0}
+
+
+def test_thresholds_must_fit_the_labels() -> None:
+    """Thresholds of another data set are refused."""
+    with pytest.raises(GraphError) as caught:
+        F1Meter(torch.tensor([0.5])).update(torch.zeros(1, 3), torch.tensor([0, 0]), torch.zeros(0))
+    assert str(caught.value) == (
+        "There must be a threshold for each label, found 1 for 3 labels; "
+        "choose them on this data set."
+    )

@@ -1,0 +1,186 @@
+"""`match-graph predict`: files and streams, and one sentence for each wrong input."""
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from match_graph import Run, load
+from match_graph.cli import main
+
+#: (arguments, standard input) -> (exit code, standard output, standard error).
+Call = Callable[..., tuple[int, str, str]]
+
+DOCUMENTS = [
+    {"paper": "a", "text": "w1 w2", "venue": "venue1", "author": ["neu_ö"]},
+    {"text": "w3 w4 w5"},
+    {"paper": 3, "text": ""},
+]
+LINES = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in DOCUMENTS).encode()
+
+
+@pytest.fixture
+def call(trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsysbinary) -> Call:
+    def run(*arguments: str, stdin: bytes = b"", folder: Path = trained_run.folder):
+        monkeypatch.setattr(sys, "argv", ["match-graph", "predict", str(folder), *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsysbinary.readouterr()
+        return int(exit_.value.code or 0), out.decode(), err.decode()
+
+    return run
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    path = tmp_path / "docs.jsonl"
+    path.write_bytes(LINES)
+    return path
+
+
+def test_files_and_streams_agree_with_python(
+    call: Call, documents: Path, trained_run: Run, tmp_path: Path
+) -> None:
+    """The same results by file, by stream and by load().predict; other options likewise."""
+    target = tmp_path / "deep" / "out.jsonl"
+    expected = list(load(trained_run.folder).predict(DOCUMENTS))
+    code, out, err = call("--input", str(documents), "--output", str(target))
+    assert (code, out) == (0, "")
+    assert err.startswith("predict: 3 documents in ")
+    assert [json.loads(line) for line in target.read_text().splitlines()] == expected
+    assert [path.name for path in target.parent.iterdir()] == ["out.jsonl"]
+    code, out, err = call("--quiet", stdin=LINES)
+    assert (code, err) == (0, "")
+    assert [json.loads(line) for line in out.splitlines()] == expected
+    code, out, _ = call("--quiet", "--top-k", "2", "--input", str(documents))
+    assert [len(json.loads(line)["labels"]) for line in out.splitlines()] == [2, 2, 2]
+    code, out, _ = call("--quiet", "--threshold", "--batch-size", "1", stdin=LINES)
+    by_threshold = load(trained_run.folder).predict(DOCUMENTS, threshold=True, batch_size=1)
+    assert [json.loads(line) for line in out.splitlines()] == list(by_threshold)
+
+
+def test_a_target_is_replaced_as_a_whole(call: Call, documents: Path, tmp_path: Path) -> None:
+    """A link stays a link, and /dev/null is not renamed over."""
+    (tmp_path / "out.jsonl").write_text("old")
+    (tmp_path / "link.jsonl").symlink_to("out.jsonl")
+    assert call("--input", str(documents), "--output", str(tmp_path / "link.jsonl"))[0] == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+    assert call("--input", str(documents), "--output", "/dev/null")[0] == 0
+    assert not Path("/dev/null").is_file()
+
+
+FORMAT = "The documents must be in the MATCH format: docs.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (LINES + b'{"paper": "x"}\n', f"{FORMAT}:4: 'text' must be a string, found nothing."),
+        (b'{"text": 5}\n', f"{FORMAT}:1: 'text' must be a string, found the number 5."),
+        (
+            LINES + b'\n{"text": "", "author": [["x"]]}\n',
+            f"{FORMAT}:5: 'author' must be a string or a list of strings, "
+            'found the list [["x"]].',
+        ),
+        (
+            LINES + b'{"text": "brea',
+            f"{FORMAT}:4: a line must be one JSON object, but it breaks off or is malformed "
+            "(Unterminated string starting at, column 10); mend or remove the line.",
+        ),
+        (
+            b'["text"]\n',
+            f'{FORMAT}:1: a line must be one JSON object, found the list ["text"]; '
+            "write one document a line.",
+        ),
+        (
+            LINES + b'{"text": "\xe4"}\n',
+            f"{FORMAT}:4: the file must be UTF-8, but byte 10 of the line is 0xe4; "
+            "convert the file.",
+        ),
+        (
+            b"",
+            "There must be at least one document to predict, found none in docs.jsonl; "
+            "write one JSON object a line.",
+        ),
+        (
+            b" \n\n",
+            "There must be at least one document to predict, found none in docs.jsonl; "
+            "write one JSON object a line.",
+        ),
+    ],
+)
+def test_wrong_documents_are_one_sentence_and_nothing_is_written(
+    call: Call, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    """Exit code 1; the file that was there stays, and no other is left behind."""
+    source, target = tmp_path / "docs.jsonl", tmp_path / "out" / "out.jsonl"
+    source.write_bytes(content)
+    target.parent.mkdir()
+    target.write_text("old")
+    code, out, err = call("--input", str(source), "--output", str(target), "--batch-size", "1")
+    assert (code, out, err) == (1, "", f"Error: {sentence}\n")
+    assert target.read_text() == "old"
+    assert [path.name for path in target.parent.iterdir()] == ["out.jsonl"]
+    code, out, err = call("--quiet", stdin=content)
+    assert code == 1
+    assert err == f"Error: {sentence.replace('docs.jsonl', '<stdin>')}\n"
+
+
+def test_places_that_cannot_be_read_or_written(call: Call, documents: Path, tmp_path: Path) -> None:
+    """The path is named, and what to do."""
+    missing = tmp_path / "missing.jsonl"
+    assert call("--input", str(missing)) == (
+        1,
+        "",
+        f"Error: The documents must be a file that can be read, but '{missing}' cannot "
+        f"(No such file or directory); check the path, or give '-' for standard input.\n",
+    )
+    assert call("--input", str(documents), "--output", str(documents)) == (
+        1,
+        "",
+        f"Error: Predictions must go to another file than the documents, but both are "
+        f"'{documents}'; choose another with --output.\n",
+    )
+    assert documents.read_bytes() == LINES
+    assert call("--input", str(documents), "--output", str(tmp_path)) == (
+        1,
+        "",
+        f"Error: Predictions must go to a file, but '{tmp_path}' is a folder; name a file in it.\n",
+    )
+    below = documents / "out.jsonl"
+    code, _, err = call("--input", str(documents), "--output", str(below))
+    assert code == 1
+    assert err.startswith(
+        f"Error: Predictions must go to a file that can be written, but '{below}' cannot ("
+    )
+
+
+def test_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) -> None:
+    """A folder of something else, and a run of another format."""
+    assert call(folder=tmp_path) == (
+        1,
+        "",
+        f"Error: A run folder holds config.yaml, but '{tmp_path}' has none; check the path, or "
+        f"start a run with `match-graph run DATASET --out {tmp_path}`.\n",
+    )
+    other = Path(shutil.copytree(trained_run.folder, tmp_path / "other"))
+    config = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(config.replace("format: 1", "format: 7"))
+    assert call(folder=other, stdin=LINES) == (
+        1,
+        "",
+        f"Error: This version of match-graph reads configurations of format 1, found format 7 in "
+        f"'{other / 'config.yaml'}'; use the version that wrote it.\n",
+    )
+
+
+def test_wrong_usage_is_exit_code_2(call: Call) -> None:
+    """--top-k 0 is no number of labels."""
+    code, out, _ = call("--top-k", "0")
+    assert (code, out) == (2, "")
