@@ -47,7 +47,7 @@ class CalibrationMeter:
         ranked = rank_labels(logits, self.k).cpu()
         hits = find_hits(ranked, label_ptr, label_index)
         self._ranked += self._count(probability.gather(1, ranked), hits)
-        self._all[:2] += self._count(probability)[:2]
+        self._all += self._count_all(probability)
         rows = torch.repeat_interleave(torch.arange(len(label_ptr) - 1), label_ptr.diff())
         self._all[2] += self._count(probability[rows, label_index])[0]
 
@@ -60,6 +60,14 @@ class CalibrationMeter:
         sums[1] = torch.bincount(number, values.double(), minlength=self.num_bins)
         if hits is not None:
             sums[2] = torch.bincount(number[hits.reshape(-1)], minlength=self.num_bins)
+        return sums
+
+    def _count_all(self, probability: Tensor) -> Tensor:
+        """As `_count`; the first bin, which holds nearly all pairs, from what the others leave."""
+        upper = probability > self._edges[0] if self.num_bins > 1 else probability < 0
+        sums = self._count(probability[upper])
+        sums[0, 0] += probability.numel() - sums[0].sum()
+        sums[1, 0] += probability.sum(dtype=torch.float64) - sums[1].sum()
         return sums
 
     def compute(self) -> dict[str, float]:
