@@ -46,6 +46,7 @@ class PretrainConfig(StrictModel):
     window: int = Field(5, ge=0)
     margin: float = Field(0.3, gt=0, description="the paper's gamma")
     learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
+    max_step: float = Field(0.5, gt=0, description="of a row per chunk; longer ones are cut")
     filter_positives: bool = False
     label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
     cited_documents: bool = Field(False, description="also (document, cited document) pairs")
@@ -76,10 +77,10 @@ class TrainConfig(StrictModel):
     weight_decay: float = Field(0.01, ge=0)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     clip_norm: float = Field(5.0, gt=0)
-    average: float = Field(0.0, ge=0, lt=1, description="decay of the weights' moving average")
+    average: float = Field(0.99, ge=0, lt=1, description="decay of the weights' moving average")
     patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
     lambda_parameter: float = Field(1e-5, ge=0)
-    lambda_output: float = Field(0.1, ge=0)
+    lambda_output: float = Field(1.0, ge=0)
     edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
