@@ -39,6 +39,9 @@ SetOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
 EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
+ConfirmOption = Annotated[
+    str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
+]
 RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
@@ -161,10 +164,11 @@ def train(
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     root: RootOption = None,
+    encoder: ConfirmOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
-    run = open_run(folder, root, Reporter(quiet))
+    run = open_run(folder, root, Reporter(quiet), encoder)
     run.evaluate()
     _print_metrics(run)
 
@@ -187,9 +191,7 @@ def predict(
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
-    ] = None,
+    encoder: ConfirmOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone."""

@@ -16,7 +16,7 @@ from match_graph.graph import EgoBatch, EgoSampler, LengthBucketSampler
 from match_graph.graph.loader import make_batch
 from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
-from match_graph.training.files import load_weights, open_run_folder
+from match_graph.training.files import check_own_code, load_weights, open_run_folder
 from match_graph.training.loop import make_fabric
 from match_graph.training.thresholds import read_thresholds
 from match_graph.training.vocabulary import Record, Vocabulary, read_vocabulary
@@ -219,15 +219,7 @@ def load(
     """
     folder = Path(folder)
     config = open_run_folder(folder)
-    for kind, name, given in (
-        ("encoder", config.model.encoder, encoder),
-        ("head", config.model.head, head),
-    ):
-        if (given is not None or ":" in name) and given != name:
-            raise CheckpointError(
-                f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
-                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
-            )
+    check_own_code(folder, config, encoder, head)
     if device not in ("auto", "cpu", "cuda") or (
         device == "cuda" and not torch.cuda.is_available()
     ):

@@ -140,6 +140,27 @@ def open_run_folder(folder: Path) -> Config:
     return load_config(folder / CONFIG)
 
 
+def check_own_code(
+    folder: Path, config: Config, encoder: str | None = None, head: str | None = None
+) -> None:
+    """Checks that a run's ``package.module:Class`` is named by the caller too.
+
+    A folder alone cannot make this process import code.
+
+    Raises:
+        CheckpointError: The encoder or head is code of its own that the caller did not name.
+    """
+    for kind, name, given in (
+        ("encoder", config.model.encoder, encoder),
+        ("head", config.model.head, head),
+    ):
+        if (given is not None or ":" in name) and given != name:
+            raise CheckpointError(
+                f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
+                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
+            )
+
+
 def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
     """Makes a run folder, or checks that an existing one is of the same run, to be resumed.
 

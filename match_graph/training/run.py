@@ -32,6 +32,7 @@ from match_graph.training.files import (
     METRICS,
     RECORD,
     STATE,
+    check_own_code,
     claim_run_folder,
     load_weights,
     open_run_folder,
@@ -269,15 +270,28 @@ def start_run(
 
 
 def open_run(
-    folder: str | Path, root: str | Path | None = None, reporter: Reporter | None = None
+    folder: str | Path,
+    root: str | Path | None = None,
+    reporter: Reporter | None = None,
+    encoder: str | None = None,
+    head: str | None = None,
 ) -> Run:
     """An existing run with its data set.
 
+    Args:
+        folder: Of the run.
+        root: Of built data; None takes the default.
+        reporter: For progress; None prints nothing.
+        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it.
+        head: Likewise.
+
     Raises:
-        CheckpointError: The folder is not a run, or its data set has changed.
+        CheckpointError: The folder is not a run, its data set has changed, or its encoder or head
+            is code that was not named.
     """
     folder = Path(folder)
     config = open_run_folder(folder)
+    check_own_code(folder, config, encoder, head)
     dataset = open_dataset(config.dataset, root=root, **config.data.dataset_options())
     run = Run(folder, config, dataset, reporter or Reporter(quiet=True))
     _check_data(run)

@@ -49,7 +49,9 @@ def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
     drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
     records = make_records(run.dataset, drawn.tolist())
     records = [record for record in records if record["text"] and record["label"]][:number]
-    results = load(run.folder).predict(records, top_k=top_k)
+    model = run.config.model  # this run was started by whoever named them
+    classifier = load(run.folder, encoder=model.encoder, head=model.head)
+    results = classifier.predict(records, top_k=top_k)
     return [_make_example(*pair) for pair in zip(records, results, strict=True)]
 
 

@@ -172,3 +172,17 @@ def test_no_gold_label_reaches_the_encoder(tmp_path: Path, small_settings, monke
     (chance, chance_prior), (learned, learned_prior) = results
     assert chance < chance_prior + 0.05
     assert learned > learned_prior + 0.15  # the same training finds what is there
+
+
+def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
+    """A run with an encoder of one's own is opened by whoever names that encoder, and no other."""
+    name = "match_graph.nn.encoders.match:MatchEncoder"
+    run = start("a", f"model.encoder={name}")
+    root = tmp_path / "root"
+    with pytest.raises(CheckpointError) as caught:
+        open_run(run.folder, root)
+    assert str(caught.value) == (
+        f"The run in '{run.folder}' was trained with the encoder '{name}', and code is imported "
+        f"only by request, found encoder=None; load it with encoder='{name}'."
+    )
+    assert open_run(run.folder, root, encoder=name).config.model.encoder == name
