@@ -42,6 +42,10 @@ EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or 
 ConfirmOption = Annotated[
     str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
 ]
+WordVectorsOption = Annotated[
+    Path | None,
+    typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
+]
 RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
@@ -58,8 +62,10 @@ def run_line(
     root: RootOption = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
+    word_vectors: WordVectorsOption = None,
 ) -> None:
     """The whole line: build, pre-train, train, evaluate."""
+    settings = _with_word_vectors(settings, word_vectors)
     run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
     if (run.folder / METRICS).is_file():
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
@@ -153,8 +159,10 @@ def train(
     root: RootOption = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
+    word_vectors: WordVectorsOption = None,
 ) -> None:
     """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
+    settings = _with_word_vectors(settings, word_vectors)
     run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
     run.train()
     typer.echo(run.folder)
@@ -223,6 +231,13 @@ def _start(
     named += [] if encoder is None else [f"model.encoder={encoder}"]
     resolved: Config = load_config(config, [*(settings or []), *named])
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
+
+
+def _with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str] | None:
+    if path is None:
+        return settings
+    quoted = json.dumps(str(path), ensure_ascii=False)  # a YAML string, whatever the name
+    return [*(settings or []), "model.init=word_vectors", f"model.word_vectors={quoted}"]
 
 
 def _print_quality(quality: Mapping[str, Any]) -> None:

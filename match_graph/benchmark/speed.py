@@ -48,7 +48,8 @@ class Speed:
     def to_dict(self) -> dict[str, Any]:
         """As one flat JSON object."""
         content = asdict(self)
-        return {**content, **content.pop("more")}
+        more = content.pop("more")
+        return {**content, **more}
 
 
 class MemoryPeak:
