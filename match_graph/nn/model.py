@@ -77,14 +77,15 @@ def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind
         return registered[name]
     module_name, colon, class_name = name.partition(":")
     found: object = None
+    cause = ""
     if colon:
         try:
             found = getattr(importlib.import_module(module_name), class_name, None)
-        except (ImportError, ValueError, TypeError):  # no such module, an empty or relative name
-            found = None
+        except (ImportError, ValueError, TypeError) as error:  # also an empty or relative name
+            cause = f" ({error})"
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(
             f"The {kind} must be one of {sorted(registered)} or package.module:Class naming a "
-            f"subclass of {base.__name__}, found '{name}'; check the name."
+            f"subclass of {base.__name__}, found '{name}'{cause}; check the name."
         )
     return found

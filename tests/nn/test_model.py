@@ -182,25 +182,29 @@ def test_classes_of_other_modules_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "cause"),
     [
-        "metch",
-        "",
-        ":",
-        "os:path",  # not a class
-        "match_graph.nn:LinearHead",  # a class of another kind
-        "match_graph.nn:Nothing",
-        "match_graph.nothing:Encoder",
-        ".relative:Encoder",
-        ":Encoder",
+        ("metch", ""),
+        ("", ""),
+        (":", " (Empty module name)"),
+        ("os:path", ""),  # not a class
+        ("match_graph.nn:LinearHead", ""),  # a class of another kind
+        ("match_graph.nn:Nothing", ""),
+        ("match_graph.nothing:Encoder", " (No module named 'match_graph.nothing')"),
+        (":Encoder", " (Empty module name)"),
     ],
 )
-def test_an_unknown_encoder_is_an_error(name: str) -> None:
-    """Not registered, no such module or class, or no subclass."""
+def test_an_unknown_encoder_is_an_error(name: str, cause: str) -> None:
+    """Not registered, no such module or class, or no subclass; a failed import says why."""
     assert message_of(encoder=name) == (
         f"The encoder must be one of ['match'] or package.module:Class naming a subclass of "
-        f"Encoder, found '{name}'; check the name."
+        f"Encoder, found '{name}'{cause}; check the name."
     )
+
+
+def test_a_relative_module_is_an_error() -> None:
+    """A name that needs a package to start from cannot be imported."""
+    assert "found '.relative:Encoder' (" in message_of(encoder=".relative:Encoder")
 
 
 @pytest.mark.parametrize("name", ["lineal", "match_graph.nn:MatchEncoder"])

@@ -23,11 +23,12 @@ class MatchEncoder(Encoder):
     Source: section 3.2 and equations 16 to 20 of MATCH, https://arxiv.org/abs/2102.07349.
 
     The paper is silent on the following, and this is what stands here: the position code has 28
-    channels, so that the width is 128 with delta = 100; metadata are a set, so they get a zero
-    code, and a learned vector of their field is added instead; the feed-forward layer is 4 times
-    as wide, with ReLU; [CLS] tokens are learned at full width; dropout acts on the residual
-    branches and not on attention weights, which costs most of the time on CPU. Dropout is 0.2 by
-    default against the paper's 0.1, which overfits on corpora of a few thousand documents.
+    channels, so that the width is 128 with delta = 100; metadata are a set, so their code is zero;
+    a learned vector of its type is added to every token, so that a venue can be told from an
+    author and both from a word; the feed-forward layer is 4 times as wide, with ReLU; [CLS] tokens
+    are learned at full width; dropout acts on the residual branches and not on attention weights,
+    which costs most of the time on CPU. Dropout is 0.2 by default against the paper's 0.1, which
+    overfits on corpora of a few thousand documents.
 
     Args:
         embedding: Embeds tokens.
