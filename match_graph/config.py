@@ -45,8 +45,7 @@ class PretrainConfig(StrictModel):
     chunk_size: int = Field(1024, ge=1, description="positives per step")
     window: int = Field(5, ge=0)
     margin: float = Field(0.3, gt=0, description="the paper's gamma")
-    learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
-    max_step: float = Field(0.5, gt=0, description="of a row per chunk; longer ones are cut")
+    learning_rate: float = Field(0.2, gt=0, description="at the start; falls linearly to 0")
     filter_positives: bool = False
     label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
     cited_documents: bool = Field(False, description="also (document, cited document) pairs")

@@ -51,21 +51,13 @@ def riemannian_step_(table: Tensor, index: Tensor, gradient: Tensor, learning_ra
     retract_rows_(table, index)
 
 
-def retract_rows_(
-    table: Tensor, index: Tensor, start: Tensor | None = None, max_step: float = float("inf")
-) -> None:
-    """Brings the moved rows of a table back to the sphere by normalisation, in place.
+def retract_rows_(table: Tensor, index: Tensor) -> None:
+    """Brings the rows of a table back to the sphere by normalisation, in place.
 
     Args:
         table: [num_rows, C].
         index: Rows, may repeat, [R], int64; a repeated row is written with one and the same value.
-        start: The unit vectors from which these rows moved in their tangent spaces, [R, C].
-        max_step: Longer moves are shortened to this length first; needs ``start``.
     """
     rows = table.index_select(0, index)  # several times as fast as table[index] on CPU
-    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    if start is not None:
-        length = (norm.square() - 1).clamp_(min=max_step**2).sqrt_()  # at least max_step
-        rows = torch.lerp(start, rows, max_step / length)
-        norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    table.index_copy_(0, index, rows.div_(norm))
+    rows /= torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    table.index_copy_(0, index, rows)

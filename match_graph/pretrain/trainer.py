@@ -164,16 +164,8 @@ class SphericalTrainer:
         anchors.index_add_(0, anchor, tangents[0], alpha=-learning_rate)
         targets.index_add_(0, positive, tangents[1], alpha=-learning_rate)
         targets.index_add_(0, negative, tangents[2], alpha=-learning_rate)
-        limit = self.config.max_step
-        moved = torch.cat([positive, negative])
-        start = torch.cat([positive_row, negative_row])
-        if anchors is targets:
-            retract_rows_(
-                targets, torch.cat([anchor, moved]), torch.cat([anchor_row, start]), limit
-            )
-        else:
-            retract_rows_(anchors, anchor, anchor_row, limit)
-            retract_rows_(targets, moved, start, limit)
+        retract_rows_(anchors, anchor)
+        retract_rows_(targets, torch.cat([positive, negative]))
         return loss
 
     def _choose(self, kind: list[Relation]) -> Relation:

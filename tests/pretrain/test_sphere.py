@@ -8,7 +8,6 @@ from torch import Tensor
 from match_graph.errors import GraphError
 from match_graph.pretrain import (
     random_unit_rows,
-    retract_rows_,
     riemannian_gradient,
     riemannian_step_,
 )
@@ -99,15 +98,3 @@ def test_norms_stay_one_after_many_float32_steps() -> None:
         gradient = torch.randn(64, 100, generator=generator) / 8
         riemannian_step_(table, index, gradient, 0.1)
     assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
-
-
-def test_long_steps_are_cut_and_short_ones_are_not() -> None:
-    """Frequent rows gather the gradients of a whole chunk: they may turn, but not jump."""
-    start = make_table(3)
-    tangent = riemannian_gradient(start, torch.randn(3, 7, dtype=torch.float64))
-    tangent *= torch.tensor([[0.1], [0.5], [40.0]]) / tangent.norm(dim=1, keepdim=True)
-    table = start + tangent
-    index = torch.tensor([2, 0, 1, 2])
-    retract_rows_(table, index, start[index], 0.5)
-    cut = tangent * torch.tensor([[1.0], [1.0], [0.5 / 40]])
-    assert torch.allclose(table, SPHERE.retr(start, cut), atol=1e-14)
