@@ -39,11 +39,11 @@ def test_a_written_configuration_reads_back(tmp_path: Path) -> None:
 
 def test_every_fault_is_named_with_its_path() -> None:
     """Three faults of three kinds come in one message."""
-    text = message(None, ["train.epochs=0", "train.epoch=2", "model.init=glove"])
+    text = message(None, ["train.epochs=0", "train.epoch=2", "train.optimizer=sgd"])
     assert text == (
         "The configuration must be valid, but 3 faults were found:\n"
-        "  'model.init': Input should be 'spherical' or 'random', found 'glove'.\n"
         "  'train.epochs': Input should be greater than or equal to 1, found 0.\n"
+        "  'train.optimizer': Input should be 'adam' or 'adamw', found 'sgd'.\n"
         "  'train.epoch' is not a setting; choose from "
         f"{sorted(type(Config().train).model_fields)}."
     )
