@@ -39,9 +39,10 @@ SetOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
 EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
-ConfirmOption = Annotated[
+ConfirmEncoder = Annotated[
     str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
 ]
+ConfirmHead = Annotated[str | None, typer.Option("--head", help="Likewise for its head.")]
 WordVectorsOption = Annotated[
     Path | None,
     typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
@@ -136,7 +137,7 @@ def speed(
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
     from match_graph.benchmark import measure_speed
-    from match_graph.training.pretraining import choose_device
+    from match_graph.training.device import choose_device
 
     resolved = load_config(config, settings)
     built = open_dataset(dataset, root=root, **resolved.data.dataset_options())
@@ -172,11 +173,12 @@ def train(
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     root: RootOption = None,
-    encoder: ConfirmOption = None,
+    encoder: ConfirmEncoder = None,
+    head: ConfirmHead = None,
     quiet: QuietOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
-    run = open_run(folder, root, Reporter(quiet), encoder)
+    run = open_run(folder, root, Reporter(quiet), encoder, head)
     run.evaluate()
     _print_metrics(run)
 
@@ -199,11 +201,12 @@ def predict(
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    encoder: ConfirmOption = None,
+    encoder: ConfirmEncoder = None,
+    head: ConfirmHead = None,
     quiet: QuietOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone."""
-    classifier = load(folder, device, encoder)
+    classifier = load(folder, device, encoder, head)
     predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))
 
 
@@ -305,10 +308,19 @@ def _format(values: Mapping[str, float], table: Table) -> list[str]:
 
 def main() -> None:
     """The console script: errors of match-graph are one sentence and exit code 1."""
+    sys.path.append(str(Path.cwd()))  # so that `--encoder my_file:Class` finds the user's file
     try:
         app()
     except MatchGraphError as error:
         sys.stderr.write(f"Error: {error}\n")
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(
+            f"Error: Files must be readable and writable, but '{error.filename}' is not "
+            f"({error.strerror}); check the path, its permissions and the space on the disk.\n"
+        )
         sys.exit(1)
 
 

@@ -158,6 +158,15 @@ def test_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
     assert error.startswith(f"Error: A run folder holds config.yaml, but '{tmp_path}' has none")
 
 
+def test_a_path_that_cannot_be_written_is_one_sentence(call, toy: Path, tmp_path: Path) -> None:
+    """A file where the built data should go: no traceback."""
+    (tmp_path / "file").write_text("")
+    code, _, error = call("build", toy, "--root", tmp_path / "file")
+    assert code == 1
+    assert error.startswith("Error: Files must be readable and writable, but '")
+    assert error.count("\n") == 1
+
+
 def test_the_console_script_is_installed(tmp_path: Path) -> None:
     """`match-graph` and `python -m match_graph.cli` are one program."""
     script = Path(sys.executable).parent / "match-graph"

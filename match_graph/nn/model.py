@@ -81,7 +81,7 @@ def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind
     if colon:
         try:
             found = getattr(importlib.import_module(module_name), class_name, None)
-        except (ImportError, ValueError, TypeError) as error:  # also an empty or relative name
+        except Exception as error:  # whatever the code of others raises when it is imported
             cause = f" ({error})"
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(

@@ -16,8 +16,8 @@ from match_graph.graph import EgoBatch, EgoSampler, LengthBucketSampler
 from match_graph.graph.loader import make_batch
 from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
+from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
-from match_graph.training.loop import make_fabric
 from match_graph.training.thresholds import read_thresholds
 from match_graph.training.vocabulary import Record, Vocabulary, read_vocabulary
 
@@ -220,13 +220,7 @@ def load(
     folder = Path(folder)
     config = open_run_folder(folder)
     check_own_code(folder, config, encoder, head)
-    if device not in ("auto", "cpu", "cuda") or (
-        device == "cuda" and not torch.cuda.is_available()
-    ):
-        raise ConfigError(
-            f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "
-            f"found '{device}'."
-        )
+    choose_device(device)
     vocabulary = read_vocabulary(folder)
     with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
         model = MatchModel(vocabulary.space, len(vocabulary.labels), config.model)

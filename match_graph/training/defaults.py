@@ -3,6 +3,7 @@
 from torch_geometric.data import HeteroData
 
 from match_graph.config import Config
+from match_graph.training.device import choose_precision
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
 
@@ -10,12 +11,14 @@ def resolve_config(config: Config, data: HeteroData) -> Config:
     """Fills in what was left to the corpus, so that the run's file holds every number.
 
     Args:
-        config: ``pretrain.samples``, ``train.epochs`` and ``train.batch_size`` may be None.
+        config: ``pretrain.samples``, ``train.epochs`` and ``train.batch_size`` may be None,
+            ``train.precision`` "auto".
         data: The built graph.
     """
     num_train = int(data[DOCUMENT][MASKS["train"]].sum())
     num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
     pretrain, train = config.pretrain, config.train
+    train = train.model_copy(update={"precision": choose_precision(train)})
     if pretrain.samples is None:
         pretrain = pretrain.model_copy(update={"samples": derive_samples(num_words)})
     if train.batch_size is None:

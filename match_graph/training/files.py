@@ -16,6 +16,11 @@ from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
+#: Everything that match-graph writes at the top of a run folder.
+RUN_FILES = frozenset(
+    {CONFIG, METRICS, HISTORY, RECORD, "model.safetensors", "vectors.safetensors"}
+    | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
+)
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
 
 
@@ -112,7 +117,7 @@ def read_state(path: Path) -> dict[str, Any]:
         CheckpointError: The file is broken.
     """
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise CheckpointError(
             f"The checkpoint '{path}' must be readable to resume, but it is not "
@@ -167,18 +172,19 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
     Args:
         folder: New, empty, or a run folder.
         config: Resolved.
-        overwrite: Deletes a run folder that is there; never a folder of another kind.
+        overwrite: Deletes a run folder that is there; never one with other files in it.
 
     Raises:
         CheckpointError: The folder holds something else, or a run with other settings.
     """
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"A run must be a folder, but '{folder}' is a file; choose another.")
+    others = sorted({path.name for path in folder.glob("*")} - RUN_FILES)
     is_run = (folder / CONFIG).is_file()
-    if folder.is_dir() and any(folder.iterdir()) and not is_run:
+    if others or (folder.is_dir() and any(folder.iterdir()) and not is_run):
         raise CheckpointError(
-            f"A run must start in a new or empty folder, but '{folder}' holds other files; "
-            f"choose another with --out."
+            f"A run must start in a new or empty folder, but '{folder}' holds other files"
+            f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another with --out."
         )
     if is_run and overwrite:
         shutil.rmtree(folder)

@@ -1,6 +1,5 @@
 """The training loop, on Lightning Fabric: it reads from top to bottom."""
 
-import logging
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
-from match_graph.errors import ConfigError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoLoader
 from match_graph.nn import MatchModel, match_loss
+from match_graph.training.device import make_fabric
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.files import (
     HISTORY,
@@ -86,22 +86,25 @@ def train_model(
         seed: Of dropout and order.
         reporter: For progress.
     """
+    checkpoint = read_state(folder / STATE) if (folder / STATE).is_file() else None
+    if checkpoint is not None and TrainState(**checkpoint["train"]).is_over(config):
+        return TrainState(**checkpoint["train"])
     fabric = make_fabric(config)
     optimizer = make_optimizer(model, config)
+    wrapped, wrapped_optimizer = fabric.setup(model, optimizer)
     average = None
     if config.average:
         average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
     state, history = TrainState(), pd.DataFrame()
-    if (folder / STATE).is_file():
-        state, history = _resume(folder, model, average, optimizer)
+    if checkpoint is not None:
+        state, history = _resume(checkpoint, model, average, optimizer)
         reporter.line(f"train: resumed after epoch {state.epoch}")
-    wrapped, wrapped_optimizer = fabric.setup(model, optimizer)
     edges = hierarchy.to(fabric.device)
-    scored = model if average is None else average.to(fabric.device)
+    scored = model if average is None else average
 
-    while not state.is_over(config):
-        torch.manual_seed(seed * 1_000_003 + state.epoch)
-        with SummaryWriter(str(folder / "events"), purge_step=state.epoch) as writer:
+    with SummaryWriter(str(folder / "events"), purge_step=state.epoch + 1) as writer:
+        while not state.is_over(config):
+            torch.manual_seed(seed * 1_000_003 + state.epoch)
             losses = _train_epoch(
                 fabric, model, wrapped, wrapped_optimizer, average, train_loader, edges, config,
                 state.epoch, reporter,
@@ -115,34 +118,14 @@ def train_model(
             row = {"epoch": state.epoch, **losses, **measures}
             for name, value in row.items():
                 writer.add_scalar(name, value, state.epoch)
-        history = pd.concat([history, pd.DataFrame([row])], ignore_index=True)
-        _save(folder, model, average, optimizer, state, history)
-        reporter.line(
-            f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
-            f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
-            + (" (best)" if state.best_epoch == state.epoch else "")
-        )
+            history = pd.concat([history, pd.DataFrame([row])], ignore_index=True)
+            _save(folder, model, average, optimizer, state, history)
+            reporter.line(
+                f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
+                f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
+                + (" (best)" if state.best_epoch == state.epoch else "")
+            )
     return state
-
-
-def make_fabric(config: TrainConfig) -> Fabric:
-    """Device and precision: bfloat16 by autocast where the processor computes in it."""
-    precision: Any = config.precision
-    if precision == "auto":
-        precision = "bf16-mixed" if _has_bfloat16(config.accelerator) else "32-true"
-    for name in ("lightning.fabric", "lightning.pytorch"):  # they announce the precision every time
-        logging.getLogger(name).setLevel(logging.WARNING)
-    fabric = Fabric(accelerator=config.accelerator, devices=1, precision=precision)
-    fabric.launch()
-    return fabric
-
-
-def _has_bfloat16(accelerator: str) -> bool:
-    if accelerator != "cpu" and torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    # emulated bfloat16 is slower than float32, so the instructions themselves must be there
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -251,14 +234,34 @@ def _save(
 
 
 def _resume(
-    folder: Path,
+    checkpoint: dict[str, Any],
     model: nn.Module,
     average: AveragedModel | None,
     optimizer: torch.optim.Optimizer,
 ) -> tuple[TrainState, pd.DataFrame]:
-    content = read_state(folder / STATE)
-    model.load_state_dict(content["model"])
+    """Loads a checkpoint; model and optimizer are on their device already."""
+    model.load_state_dict(checkpoint["model"])
     if average is not None:
-        average.load_state_dict(content["average"])
-    optimizer.load_state_dict(content["optimizer"])
-    return TrainState(**content["train"]), pd.DataFrame(content["history"])
+        average.load_state_dict(checkpoint["average"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    return TrainState(**checkpoint["train"]), pd.DataFrame(checkpoint["history"])
+
+
+def close_training(folder: Path, config: TrainConfig) -> None:
+    """Drops weights and optimizer from the checkpoint of a training that is over.
+
+    What stays says that it is over, so that no later command trains on or again.
+
+    Raises:
+        CheckpointError: The training was broken off.
+    """
+    if not (folder / STATE).is_file():
+        return
+    state = TrainState(**read_state(folder / STATE)["train"])
+    if not state.is_over(config):
+        raise CheckpointError(
+            f"A run is evaluated when its training is over, but that in '{folder}' was broken off "
+            f"after epoch {state.epoch} of {config.epochs}; finish it with the command that "
+            f"started it."
+        )
+    write_state(folder / STATE, {"train": asdict(state)})

@@ -24,6 +24,7 @@ from match_graph.pretrain import (
     spread_label_vectors,
     write_word2vec,
 )
+from match_graph.training.device import choose_device
 from match_graph.training.files import (
     VECTORS,
     read_state,
@@ -78,9 +79,9 @@ class Pretraining:
         if path.is_file():
             self._resume(trainer, path)
         self._fit(trainer, lambda state: write_state(path, state))
-        write_tensors(self.folder / VECTORS, trainer.tables)
         names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
         write_beside(self.folder / "tokens" / "document.parquet", names.to_parquet)
+        write_tensors(self.folder / VECTORS, trainer.tables)  # last: it says that all is there
         path.unlink(missing_ok=True)
         return {name: table.cpu() for name, table in trainer.tables.items()}
 
@@ -215,9 +216,3 @@ class Pretraining:
         slot = getattr(model.encoder, "channels", weight.size(1))
         with torch.no_grad():
             weight.copy_(spread_label_vectors(weight, vectors[LABEL], slot))
-
-
-def choose_device(accelerator: str) -> torch.device:
-    """The GPU if there is one and ``train.accelerator`` does not say otherwise."""
-    use_cuda = accelerator == "cuda" or (accelerator == "auto" and torch.cuda.is_available())
-    return torch.device("cuda" if use_cuda else "cpu")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from match_graph.config import Config
-from match_graph.datasets import CorpusDataset, open_dataset
+from match_graph.datasets import DATASETS, CorpusDataset, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import (
     EgoLoader,
@@ -25,8 +25,10 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
-from match_graph.nn import LinearHead, MatchModel
+from match_graph.nn import ENCODERS, Encoder, LinearHead, MatchModel
+from match_graph.nn.model import find_class
 from match_graph.training.defaults import resolve_config
+from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
     METRICS,
@@ -39,12 +41,12 @@ from match_graph.training.files import (
     read_json,
     write_json,
 )
-from match_graph.training.loop import Hierarchy, make_fabric, train_model
+from match_graph.training.loop import Hierarchy, close_training, train_model
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.progress import Reporter
-from match_graph.training.thresholds import write_thresholds
+from match_graph.training.thresholds import THRESHOLDS, write_thresholds
 from match_graph.training.vocabulary import write_vocabulary
-from match_graph.typing import LABEL, MASKS, Split
+from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
 #: Documents per batch where nothing is learned.
 _EVAL_BATCH = 256
@@ -87,8 +89,40 @@ class Run:
         assert size is not None
         order = LengthBucketSampler(sampler.lengths(documents), size, training, config.seed)
         return EgoLoader(
-            data, sampler, self.space, documents, self.dataset.targets, batch_sampler=order
+            data,
+            sampler,
+            self.space,
+            documents,
+            self.dataset.targets,
+            with_graph="graph" in self.needs,
+            texts=self._texts if "text" in self.needs else None,
+            batch_sampler=order,
         )
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What the encoder needs of a batch."""
+        return find_class(self.config.model.encoder, ENCODERS, Encoder, "encoder").needs
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        table = self.dataset.table(DOCUMENT)
+        if "text" not in table:
+            raise CorpusError(
+                f"The encoder '{self.config.model.encoder}' needs raw texts, but "
+                f"'{self.config.dataset}' keeps none; choose another encoder or data set."
+            )
+        return [str(text) for text in table["text"]]
+
+    def check_model(self) -> None:
+        """Wires the model over no tokens and one label, so that a fault shows before work starts.
+
+        Raises:
+            ConfigError: As `MatchModel`.
+        """
+        none_kept = TokenSpace(self.space.types, (0,) * len(self.space.types))
+        MatchModel(none_kept, 1, self.config.model)
+        choose_device(self.config.train.accelerator)
 
     def make_model(self) -> MatchModel:
         """A model of the configuration, its parameters drawn by the run's seed."""
@@ -132,6 +166,9 @@ class Run:
         if isinstance(model.head, LinearHead):
             count = self.dataset.targets.count(train_documents)
             model.head.set_prior(count, len(train_documents))
+        if not (self.folder / STATE).is_file():  # a new training: older results are not its own
+            for name in (METRICS, THRESHOLDS):
+                (self.folder / name).unlink(missing_ok=True)
         with self._timed("train"):
             train_model(
                 model,
@@ -150,8 +187,10 @@ class Run:
         On both: ranking, violations of the hierarchy, calibration. A threshold per label is chosen
         on valid and written as ``thresholds.parquet``; F1 at these thresholds is measured on test.
         """
+        model = self.load_model()
+        close_training(self.folder, self.config.train)
         fabric = make_fabric(self.config.train)
-        model = fabric.setup_module(self.load_model())
+        model = fabric.setup_module(model)
         search = ThresholdSearch(self.dataset.num_labels)
 
         def measure(split: Split, *observers: Observer) -> dict[str, float]:
@@ -171,7 +210,6 @@ class Run:
                 metrics["test"] = {**measure("test", f1.update), **f1.compute()}
         self._write_record()
         write_json(self.folder / METRICS, metrics)
-        (self.folder / STATE).unlink(missing_ok=True)  # nothing is left to resume
         return metrics
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
@@ -194,14 +232,16 @@ class Run:
     @cached_property
     def _seconds(self) -> dict[str, float]:
         path = self.folder / RECORD
-        return dict(read_json(path)["seconds"]) if path.is_file() else {}
+        return dict(_read_record(self.folder)["seconds"]) if path.is_file() else {}
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
         start = time.monotonic()
-        yield
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + time.monotonic() - start
-        self._write_record()
+        try:
+            yield
+        finally:
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.monotonic() - start
+            self._write_record()
 
     def _write_record(self) -> None:
         write_json(
@@ -212,7 +252,7 @@ class Run:
                 "seed": self.config.seed,
                 "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
                 "peak_memory_mib": measure_peak_memory(),
-                "device": describe_device(),
+                "device": describe_device(self.config.train.accelerator),
                 "versions": {name: version(name) for name in _PACKAGES},
                 "python": platform.python_version(),
                 "git": find_git_hash(),
@@ -254,13 +294,20 @@ def start_run(
             f"A run chooses its weights on the validation split, but '{dataset_name}' has no "
             f"document there; move some of the training documents to it."
         )
-    config = resolve_config(config, dataset[0]).model_copy(update={"dataset": dataset_name})
+    if not dataset.targets.count(dataset.documents(MASKS["train"])).any():
+        raise CorpusError(
+            f"A run learns from labels, but no training document of '{dataset_name}' has one; "
+            f"check the key 'label' of its documents."
+        )
+    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
+    config = resolve_config(config, dataset[0]).model_copy(update={"dataset": where})
     if folder is None:
         name = f"{dataset.name}-{config.model.encoder.replace(':', '.')}-seed{config.seed}"
         folder = Path("runs") / name
     folder = Path(folder)
-    claim_run_folder(folder, config, overwrite)
     run = Run(folder, config, dataset, reporter)
+    run.check_model()
+    claim_run_folder(folder, config, overwrite)
     _check_data(run)
     run._seconds.setdefault("build", elapsed)
     run._write_record()
@@ -300,11 +347,21 @@ def open_run(
 
 def _check_data(run: Run) -> None:
     path = run.folder / RECORD
-    if path.is_file() and read_json(path).get("data_checksum") != run.dataset.checksum:
+    if path.is_file() and _read_record(run.folder)["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."
         )
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    record = read_json(folder / RECORD)
+    if not isinstance(record, dict) or not {"data_checksum", "seconds"} <= record.keys():
+        raise CheckpointError(
+            f"'{folder / RECORD}' must hold data_checksum and seconds, but it does not; start the "
+            f"run again with --overwrite."
+        )
+    return record
 
 
 def measure_peak_memory() -> dict[str, float]:
@@ -318,10 +375,10 @@ def measure_peak_memory() -> dict[str, float]:
     return peak
 
 
-def describe_device() -> dict[str, Any]:
-    """The processor and, if there is one, the GPU."""
+def describe_device(accelerator: str) -> dict[str, Any]:
+    """The processor and, if it is used, the GPU."""
     device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
-    if torch.cuda.is_available():
+    if choose_device(accelerator).type == "cuda":
         device["cuda"] = torch.cuda.get_device_name()
     return device
 

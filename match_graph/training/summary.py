@@ -9,7 +9,7 @@ import torch
 from match_graph.datasets.records import make_records
 from match_graph.training.classifier import load
 from match_graph.training.run import Run
-from match_graph.typing import MASKS
+from match_graph.typing import DOCUMENT, MASKS
 
 #: The files worth naming, in the order in which a reader wants them.
 _FILES = {
@@ -19,6 +19,8 @@ _FILES = {
     "config.yaml": "every setting",
     "model.safetensors": "weights",
     "vectors.safetensors": "pre-trained vectors",
+    "thresholds.parquet": "the least probability of each label",
+    "events": "the same as history.csv for TensorBoard",
     "tokens": "names of tokens and labels",
 }
 
@@ -43,14 +45,20 @@ class Example:
 
 
 def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
-    """Test documents with text and labels, drawn by the run's seed, and their predictions."""
+    """Test documents with text and labels, drawn by the run's seed, and their predictions.
+
+    None where the data set keeps no raw texts, or the encoder needs more than tokens.
+    """
+    if "text" not in run.dataset.table(DOCUMENT) or not run.needs <= {"tokens"}:
+        return []
     documents = run.dataset.documents(MASKS["test"])
     generator = torch.Generator().manual_seed(run.config.seed)
     drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
     records = make_records(run.dataset, drawn.tolist())
     records = [record for record in records if record["text"] and record["label"]][:number]
     model = run.config.model  # this run was started by whoever named them
-    classifier = load(run.folder, encoder=model.encoder, head=model.head)
+    device = run.config.train.accelerator
+    classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
     results = classifier.predict(records, top_k=top_k)
     return [_make_example(*pair) for pair in zip(records, results, strict=True)]
 

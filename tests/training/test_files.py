@@ -88,9 +88,12 @@ def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         files.claim_run_folder(tmp_path, load_config(), overwrite=True)
     assert str(caught.value) == (
-        f"A run must start in a new or empty folder, but '{tmp_path}' holds other files; "
-        f"choose another with --out."
+        f"A run must start in a new or empty folder, but '{tmp_path}' holds other files "
+        f"(thesis.tex); choose another with --out."
     )
+    files.write_beside(tmp_path / "config.yaml", lambda path: path.write_text("my: app"))
+    with pytest.raises(CheckpointError, match=r"holds other files \(thesis.tex\)"):
+        files.claim_run_folder(tmp_path, load_config(), overwrite=True)
     assert (tmp_path / "thesis.tex").exists()
     with pytest.raises(CheckpointError, match="is a file; choose another"):
         files.claim_run_folder(tmp_path / "thesis.tex", load_config(), overwrite=True)

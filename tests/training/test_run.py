@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from match_graph.errors import CheckpointError, CorpusError
-from match_graph.testing import write_match_folder
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import open_run, start_run
 from match_graph.training.files import METRICS, MODEL, RECORD, STATE, read_tensors
 
@@ -42,7 +42,7 @@ def test_the_line_writes_what_the_design_names(start) -> None:
     assert record["peak_memory_mib"]["host"] > 100
     for table, kept in zip(run.space.types, run.space.num_kept, strict=True):
         assert len(pd.read_parquet(run.folder / "tokens" / f"{table}.parquet")) == kept
-    assert not (run.folder / STATE).exists()
+    assert (run.folder / STATE).stat().st_size < 10_000  # it only says that training is over
     assert not list(run.folder.rglob("*.tmp"))
 
 
@@ -127,6 +127,80 @@ def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
         with pytest.raises(CheckpointError) as caught:
             attempt()
         assert str(caught.value) == expected
+
+
+def test_a_finished_run_is_not_trained_again(start) -> None:
+    """train after evaluate changes neither weights nor metrics."""
+    run = start("a")
+    run.train()
+    run.evaluate()
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+    start("a").train()
+    for name in (METRICS, MODEL, "thresholds.parquet", "history.csv"):
+        assert (run.folder / name).read_bytes() == before[name], name
+
+
+def test_an_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> None:
+    """Broken off after the first of two epochs: evaluate refuses and leaves the checkpoint."""
+    from match_graph.training import loop
+
+    run = start("a")
+    original = loop._train_epoch
+
+    def break_off(*args, **kwargs):
+        if args[-2] == 1:  # the epoch
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "_train_epoch", break_off)
+        run.train()
+    before = (run.folder / STATE).read_bytes()
+    with pytest.raises(CheckpointError) as caught:
+        run.evaluate()
+    assert str(caught.value) == (
+        f"A run is evaluated when its training is over, but that in '{run.folder}' was broken off "
+        f"after epoch 1 of 2; finish it with the command that started it."
+    )
+    assert (run.folder / STATE).read_bytes() == before
+    assert not (run.folder / METRICS).exists()
+    run.train()
+    assert len(pd.read_csv(run.folder / "history.csv")) == 2
+    assert run.evaluate()["test"]
+
+
+def test_a_wrong_model_is_found_before_a_run_is_overwritten(start) -> None:
+    """A typo in the encoder's name deletes nothing and leaves no folder."""
+    run = start("a", "model.init=random")
+    kept = (run.folder / "config.yaml").read_text()
+    for name, given in (("a", "model.encoder=foo"), ("b", "model.encoder_config={num_heads: 7}")):
+        with pytest.raises(ConfigError):
+            start(name, "model.init=random", given, overwrite=True)
+    assert (run.folder / "config.yaml").read_text() == kept
+    assert not (run.folder.parent / "b").exists()
+
+
+def test_a_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings) -> None:
+    """Nothing can be learned from it."""
+    folder = tmp_path / "toy"
+    documents = toy_documents()
+    for record in documents["train"]:
+        record["label"] = []
+    write_match_folder(folder, documents)
+    with pytest.raises(CorpusError) as caught:
+        start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    assert str(caught.value) == (
+        f"A run learns from labels, but no training document of '{folder}' has one; check the key "
+        f"'label' of its documents."
+    )
+
+
+def test_a_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
+    """record.json of another kind is named."""
+    run = start("a")
+    (run.folder / RECORD).write_text("[]")
+    with pytest.raises(CheckpointError, match="must hold data_checksum and seconds, but it does"):
+        open_run(run.folder, tmp_path / "root")
 
 
 def test_evaluation_needs_a_trained_model(start) -> None:

@@ -1,0 +1,29 @@
+"""Device and precision."""
+
+import pytest
+import torch
+
+from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError
+from match_graph.training.device import choose_device, choose_precision, make_fabric
+
+
+def test_precision_is_what_is_asked_for() -> None:
+    """`train.precision` forces it; auto is one of the two, and resolved the same way."""
+    for precision in ("32-true", "bf16-mixed"):
+        config = TrainConfig(precision=precision)
+        assert make_fabric(config)._precision.precision == choose_precision(config) == precision
+    assert choose_precision(TrainConfig(accelerator="cpu")) in ("32-true", "bf16-mixed")
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
+    """So is a device that nobody knows."""
+    wrong = ["tpu"] if torch.cuda.is_available() else ["tpu", "cuda"]
+    for device in wrong:
+        with pytest.raises(ConfigError) as caught:
+            choose_device(device)
+        assert str(caught.value) == (
+            f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "
+            f"found '{device}'."
+        )
+    assert choose_device("cpu") == torch.device("cpu")
