@@ -1,10 +1,10 @@
 """Settings of a run: strict, all faults of a file at once, each with its path."""
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from match_graph.errors import ConfigError, list_faults
 
@@ -45,7 +45,7 @@ class PretrainConfig(StrictModel):
     chunk_size: int = Field(1024, ge=1, description="positives per step")
     window: int = Field(5, ge=0)
     margin: float = Field(0.3, gt=0, description="the paper's gamma")
-    learning_rate: float = Field(0.2, gt=0, description="at the start; falls linearly to 0")
+    learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
     filter_positives: bool = False
     label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
     cited_documents: bool = Field(False, description="also (document, cited document) pairs")
@@ -90,11 +90,37 @@ class Config(StrictModel):
 
     format: int = FORMAT_VERSION
     dataset: str = ""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     data: DataConfig = Field(default_factory=DataConfig)
     pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
+
+    @model_validator(mode="after")
+    def _check_init(self) -> Self:
+        """Refuses what could only fail after pre-training, or be passed over."""
+        model, pretrain = self.model, self.pretrain
+        spherical = model.init in ("spherical", "spherical_text")
+        faults = []
+        if spherical and pretrain.channels != model.channels:
+            faults.append(
+                f"model.init={model.init} starts the embedding from pre-trained vectors, which "
+                f"must be as wide, found pretrain.channels={pretrain.channels} and "
+                f"model.channels={model.channels}; set both to one value."
+            )
+        if model.init == "word_vectors" and model.word_vectors is None:
+            faults.append(
+                "model.init=word_vectors needs a file, found none; set model.word_vectors to a "
+                "GloVe or word2vec text file."
+            )
+        if model.head_from_labels and not spherical:
+            faults.append(
+                f"model.head_from_labels needs pre-trained label vectors, found "
+                f"model.init={model.init}; set it to false, or model.init to spherical."
+            )
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
 
 
 M = TypeVar("M", bound=StrictModel)
@@ -144,7 +170,8 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
         summary: What must hold, for the message.
 
     Raises:
-        ConfigError: With every fault and its path.
+        ConfigError: With every fault and its path. A ValueError of a validator of the whole model
+            is taken as one fault a line, each a sentence that names its settings.
     """
     try:
         return cls.model_validate(content)
@@ -154,6 +181,8 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
             path = ".".join(map(str, fault["loc"]))
             if fault["type"] == "extra_forbidden":
                 faults.append(f"'{path}' is not a setting{_suggest(cls, fault['loc'])}.")
+            elif not path and "error" in fault.get("ctx", {}):
+                faults += str(fault["ctx"]["error"]).splitlines()
             else:
                 faults.append(f"'{path}': {fault['msg']}, found {fault['input']!r}.")
         raise ConfigError(list_faults(summary, faults)) from error

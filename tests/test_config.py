@@ -91,3 +91,66 @@ def test_a_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
         f"This version of match-graph reads configurations of format 1, found format 99 in "
         f"'{path}'; use the version that wrote it."
     )
+
+
+CONTRADICTIONS = {
+    "channels": (
+        ["pretrain.channels=16"],
+        "model.init=spherical starts the embedding from pre-trained vectors, which must be as "
+        "wide, found pretrain.channels=16 and model.channels=100; set both to one value.",
+    ),
+    "channels-of-text": (
+        ["model.init=spherical_text", "model.channels=8"],
+        "model.init=spherical_text starts the embedding from pre-trained vectors, which must be "
+        "as wide, found pretrain.channels=100 and model.channels=8; set both to one value.",
+    ),
+    "word-vectors": (
+        ["model.init=word_vectors"],
+        "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
+        "word2vec text file.",
+    ),
+    "head": (
+        ["model.init=random", "model.head_from_labels=true"],
+        "model.head_from_labels needs pre-trained label vectors, found model.init=random; set it "
+        "to false, or model.init to spherical.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_settings_that_do_not_go_together(name: str) -> None:
+    """What would fail only after pre-training is refused before it."""
+    settings, fault = CONTRADICTIONS[name]
+    assert message(None, settings) == f"The configuration must be valid: {fault}"
+
+
+def test_all_contradictions_come_at_once() -> None:
+    """Two contradictions are two faults of one message."""
+    lines = message(None, ["model.init=word_vectors", "model.head_from_labels=true"]).splitlines()
+    assert lines[0] == "The configuration must be valid, but 2 faults were found:"
+    assert [line.split()[0] for line in lines[1:]] == [
+        "model.init=word_vectors",
+        "model.head_from_labels",
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["model.init=random", "model.channels=8"],
+        ["model.init=word_vectors", "model.word_vectors=glove.txt", "model.channels=50"],
+        ["model.init=spherical_text", "model.head_from_labels=true"],
+    ],
+)
+def test_settings_that_go_together(settings: list[str]) -> None:
+    """Only pre-trained vectors must be as wide as the embedding."""
+    load_config(None, settings)
+
+
+def test_a_seed_is_below_two_to_the_32() -> None:
+    """NumPy takes no larger one."""
+    assert load_config(None, ["seed=4294967295"]).seed == 2**32 - 1
+    assert message(None, ["seed=4294967296"]) == (
+        "The configuration must be valid: 'seed': Input should be less than 4294967296, "
+        "found 4294967296."
+    )
