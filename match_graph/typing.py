@@ -16,6 +16,8 @@ DOCUMENT = "document"
 WORD = "word"
 LABEL = "label"
 RESERVED_TYPES = (DOCUMENT, WORD, LABEL)
+#: Not a node type, but the table of the words' context vectors beside those of the node types.
+CONTEXT = "context"
 
 CONTAINS: EdgeType = (DOCUMENT, "contains", WORD)
 CITES: EdgeType = (DOCUMENT, "cites", DOCUMENT)

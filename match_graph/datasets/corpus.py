@@ -8,7 +8,7 @@ import networkx as nx
 import pandas as pd
 
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import RESERVED_TYPES, SPLITS
+from match_graph.typing import CONTEXT, RESERVED_TYPES, SPLITS
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ def check_field_names(fields: Sequence[str]) -> list[str]:
     for name in fields:
         if name in RESERVED_TYPES:
             faults.append(f"a metadata field cannot be named '{name}': that node type is taken.")
+        elif name == CONTEXT:
+            faults.append(
+                f"a metadata field cannot be named '{name}': pre-training keeps the context "
+                f"vectors of words under that name; rename it."
+            )
         elif not name.isidentifier() or "__" in name:
             faults.append(
                 f"a metadata field must be named by letters, digits and single underscores, "

@@ -35,7 +35,8 @@ class MatchFolder(CorpusDataset):
 
     Args:
         folder: Holds the five files. Nothing is written into it.
-        fields: Metadata fields to read; None takes those of ``meta_dict.json``.
+        fields: Metadata fields to read, each on some document; None takes those of
+            ``meta_dict.json``, of which some may be on none.
         tokenizer: "regex" for raw text, "whitespace" for text that is tokenised already.
         hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label without a parent.
         **kwargs: As for `CorpusDataset`.
@@ -107,12 +108,20 @@ def read_match_folder(
         summary=f"The folder '{folder}' must be in the MATCH format",
     )
     names = [name for name in builder.fields if not builder.faults]
+    keys: set[str] = set()
     for split, file_name in SPLIT_FILES.items():
         with (folder / file_name).open("rb") as file:
             for place, record in read_json_lines(file, file_name, builder.fail):
                 if len(builder.faults) >= _MAX_FAULTS:
                     break
+                keys.update(record)
                 add_record(builder, record, split, names, tokenizer, place)
+    absent = sorted({*fields} - keys) if fields is not None else []
+    if absent and keys and not builder.faults:
+        builder.fail(
+            f"no document has the metadata fields {absent} that data.fields names; the documents "
+            f"have {sorted(keys - {'paper', 'text', 'label'})}, choose from these."
+        )
     edges = _read_taxonomy(folder / TAXONOMY, builder) if hierarchy == "use" else []
     label_names = {}
     if (folder / LABEL_NAMES).is_file():

@@ -81,6 +81,11 @@ def test_label_names_fall_back_to_ids() -> None:
             "a metadata field cannot be named 'label': that node type is taken.",
         ),
         (
+            ["context"],
+            "a metadata field cannot be named 'context': pre-training keeps the context vectors "
+            "of words under that name; rename it.",
+        ),
+        (
             ["author", "author"],
             "the metadata field 'author' is listed twice.",
         ),

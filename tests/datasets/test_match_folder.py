@@ -129,12 +129,28 @@ def test_a_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
 
 
 def test_fields_choose_and_replace_the_metadata_file(folder: Path) -> None:
-    """With fields given, no meta_dict.json is needed, and a field nobody has is empty."""
+    """With fields given, no meta_dict.json is needed."""
     (folder / "meta_dict.json").unlink()
-    corpus = read_match_folder(folder, fields=["author", "keyword"])
+    corpus = read_match_folder(folder, fields=["author"])
+    assert corpus.fields == ["author"]
+    assert len(corpus.edges["author"]) == 15
+
+
+def test_a_field_of_the_metadata_file_may_be_on_no_document(folder: Path) -> None:
+    """The file may serve several folders."""
+    write_match_folder(folder, fields=["author", "keyword"])
+    corpus = read_match_folder(folder)
     assert corpus.fields == ["author", "keyword"]
     assert len(corpus.edges["keyword"]) == 0
-    assert len(corpus.edges["author"]) == 15
+
+
+def test_fields_given_must_be_on_some_document(folder: Path) -> None:
+    """A misspelt field would train as an empty one."""
+    assert refusal(folder, fields=["author", "nope", "keyword"]) == (
+        f"{SUMMARY.format(folder=folder)}: no document has the metadata fields "
+        f"['keyword', 'nope'] that data.fields names; the documents have "
+        f"['author', 'reference', 'venue'], choose from these."
+    )
 
 
 def test_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
