@@ -1,15 +1,11 @@
 """The whole line for one run folder: open, pre-train, train, evaluate; each stage resumes."""
 
-import platform
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,6 +40,7 @@ from match_graph.training.files import (
 from match_graph.training.loop import Hierarchy, close_training, train_model
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.progress import Reporter
+from match_graph.training.record import describe_process, read_record
 from match_graph.training.thresholds import THRESHOLDS, write_thresholds
 from match_graph.training.vocabulary import write_vocabulary
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
@@ -232,7 +229,7 @@ class Run:
     @cached_property
     def _seconds(self) -> dict[str, float]:
         path = self.folder / RECORD
-        return dict(_read_record(self.folder)["seconds"]) if path.is_file() else {}
+        return dict(read_record(self.folder)["seconds"]) if path.is_file() else {}
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -244,23 +241,13 @@ class Run:
             self._write_record()
 
     def _write_record(self) -> None:
-        write_json(
-            self.folder / RECORD,
-            {
-                "dataset": self.dataset.name,
-                "data_checksum": self.dataset.checksum,
-                "seed": self.config.seed,
-                "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
-                "peak_memory_mib": measure_peak_memory(),
-                "device": describe_device(self.config.train.accelerator),
-                "versions": {name: version(name) for name in _PACKAGES},
-                "python": platform.python_version(),
-                "git": find_git_hash(),
-            },
-        )
-
-
-_PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")
+        content = {
+            "dataset": self.dataset.name,
+            "data_checksum": self.dataset.checksum,
+            "seed": self.config.seed,
+            "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
+        }
+        write_json(self.folder / RECORD, {**content, **describe_process(self.config.train)})
 
 
 def start_run(
@@ -347,53 +334,8 @@ def open_run(
 
 def _check_data(run: Run) -> None:
     path = run.folder / RECORD
-    if path.is_file() and _read_record(run.folder)["data_checksum"] != run.dataset.checksum:
+    if path.is_file() and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."
         )
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    record = read_json(folder / RECORD)
-    if not isinstance(record, dict) or not {"data_checksum", "seconds"} <= record.keys():
-        raise CheckpointError(
-            f"'{folder / RECORD}' must hold data_checksum and seconds, but it does not; start the "
-            f"run again with --overwrite."
-        )
-    return record
-
-
-def measure_peak_memory() -> dict[str, float]:
-    """Peak resident memory of this process, and of the GPU if one is used, in MiB."""
-    import resource
-
-    unit = 1024 if platform.system() == "Linux" else 1024**2
-    peak = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)}
-    if torch.cuda.is_available():
-        peak["cuda"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    return peak
-
-
-def describe_device(accelerator: str) -> dict[str, Any]:
-    """The processor and, if it is used, the GPU."""
-    device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
-    if choose_device(accelerator).type == "cuda":
-        device["cuda"] = torch.cuda.get_device_name()
-    return device
-
-
-def find_git_hash() -> str | None:
-    """The commit of the checkout that the package lies in; None outside one."""
-    try:
-        result = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return result.stdout.strip() or None
