@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from match_graph.errors import ConfigError, list_faults
 
 FORMAT_VERSION = 1
+#: Arguments of data set classes that say where and when to build, not what.
+_NO_OPTIONS = frozenset({"name", "folder", "root", "transform", "pre_transform", "force_reload"})
 
 
 class StrictModel(BaseModel):
@@ -28,6 +30,15 @@ class DataConfig(StrictModel):
     max_metadata: int = Field(64, ge=0, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, description="words per document")
     options: dict[str, Any] = Field(default_factory=dict, description="of the data set's class")
+
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Refuses arguments of the class that are for Python; the class checks the others."""
+        taken = sorted(options.keys() & _NO_OPTIONS)
+        if taken:
+            raise ValueError(f"{', '.join(taken)} cannot be set here, but only in Python")
+        return options
 
     def dataset_options(self) -> dict[str, Any]:
         """Arguments for the data set's class; None where it shall use its own default."""
@@ -184,7 +195,8 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
             elif not path and "error" in fault.get("ctx", {}):
                 faults += str(fault["ctx"]["error"]).splitlines()
             else:
-                faults.append(f"'{path}': {fault['msg']}, found {fault['input']!r}.")
+                reason = fault["msg"].removeprefix("Value error, ")
+                faults.append(f"'{path}': {reason}, found {fault['input']!r}.")
         raise ConfigError(list_faults(summary, faults)) from error
 
 

@@ -154,3 +154,11 @@ def test_a_seed_is_below_two_to_the_32() -> None:
         "The configuration must be valid: 'seed': Input should be less than 4294967296, "
         "found 4294967296."
     )
+
+
+def test_options_of_a_data_set_are_not_its_place() -> None:
+    """What only Python may give is no setting."""
+    assert message(None, ["data.options={transform: 5, root: x, seed: 1}"]) == (
+        "The configuration must be valid: 'data.options': root, transform cannot be set here, but "
+        "only in Python, found {'transform': 5, 'root': 'x', 'seed': 1}."
+    )

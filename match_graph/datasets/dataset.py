@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from filelock import FileLock
 from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
+from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
@@ -35,9 +36,10 @@ def default_root() -> Path:
 class CorpusDataset(InMemoryDataset):
     """A corpus as one `HeteroData`, built once per content and options, with targets and names.
 
-    A subclass gives `read`, `options` and PyG's `raw_file_names`, `raw_dir` and `download`. The
-    built files lie in a folder named by the SHA-256 of inputs and options: changed inputs build
-    anew. They are built beside and renamed, under a lock, so that two processes can build at once.
+    A subclass gives `Options`, `read`, `options` and PyG's `raw_file_names`, `raw_dir` and
+    `download`. The built files lie in a folder named by the SHA-256 of inputs and options: changed
+    inputs build anew. They are built beside and renamed, under a lock, so that two processes can
+    build at once.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
@@ -51,6 +53,9 @@ class CorpusDataset(InMemoryDataset):
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
     """
+
+    class Options(StrictModel):
+        """Arguments of the class that settings may give (``data.options``)."""
 
     #: How a text becomes words; a run keeps it, so that new documents are read in the same way.
     tokenizer: Tokenizer = "regex"
@@ -68,6 +73,18 @@ class CorpusDataset(InMemoryDataset):
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
         content = self._load_built("data.pt")
         self.data = HeteroData.from_dict(content)
+
+    @classmethod
+    def check_options(cls, given: Mapping[str, Any]) -> None:
+        """Checks arguments of the class by type and range.
+
+        Args:
+            given: Names and values of all but PyG's arguments; those left out are not checked.
+
+        Raises:
+            ConfigError: With every argument that `Options` refuses or does not have.
+        """
+        parse_settings(cls.Options, dict(given), f"The options of {cls.__name__} must be valid")
 
     def read(self) -> Corpus:
         """Reads the raw files."""

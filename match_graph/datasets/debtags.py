@@ -10,6 +10,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from match_graph.config import StrictModel
 from match_graph.datasets.builder import CorpusBuilder
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import CorpusDataset
@@ -53,9 +54,16 @@ class DebTags(CorpusDataset):
 
     Raises:
         CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
+        ConfigError: There is no such tokenizer.
     """
 
+    class Options(StrictModel):
+        """Arguments that settings may give."""
+
+        tokenizer: Tokenizer = "regex"
+
     def __init__(self, tokenizer: Tokenizer = "regex", **kwargs: Any) -> None:
+        self.check_options({"tokenizer": tokenizer})
         self.tokenizer = tokenizer
         super().__init__(name="debtags", **kwargs)
 

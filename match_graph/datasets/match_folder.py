@@ -8,8 +8,9 @@ Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the vali
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from match_graph.config import StrictModel
 from match_graph.datasets.builder import CorpusBuilder
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import CorpusDataset
@@ -29,6 +30,8 @@ SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "te
 TAXONOMY, FIELDS, LABEL_NAMES = "taxonomy.txt", "meta_dict.json", "id2label.txt"
 _MAX_FAULTS = 100
 
+Hierarchy: TypeAlias = Literal["use", "ignore"]
+
 
 class MatchFolder(CorpusDataset):
     """A folder in the MATCH format as a data set.
@@ -43,16 +46,25 @@ class MatchFolder(CorpusDataset):
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
+        ConfigError: There is no such tokenizer, or no such use of the hierarchy.
     """
+
+    class Options(StrictModel):
+        """Arguments that settings may give."""
+
+        fields: Sequence[str] | None = None
+        tokenizer: Tokenizer = "regex"
+        hierarchy: Hierarchy = "use"
 
     def __init__(
         self,
         folder: str | Path,
         fields: Sequence[str] | None = None,
         tokenizer: Tokenizer = "regex",
-        hierarchy: str = "use",
+        hierarchy: Hierarchy = "use",
         **kwargs: Any,
     ) -> None:
+        self.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
         self.folder = Path(folder)
         self.fields = None if fields is None else tuple(fields)
         self.tokenizer = tokenizer
@@ -90,9 +102,10 @@ def read_match_folder(
     folder: Path,
     fields: Sequence[str] | None = None,
     tokenizer: Tokenizer = "regex",
-    hierarchy: str = "use",
+    hierarchy: Hierarchy = "use",
 ) -> Corpus:
     """Reads a folder in the MATCH format; arguments and errors as for `MatchFolder`."""
+    MatchFolder.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
     required = list(SPLIT_FILES.values())
     required += [FIELDS] if fields is None else []
     required += [TAXONOMY] if hierarchy == "use" else []

@@ -1,17 +1,27 @@
 """Data sets by name: what DATASET on the command line and in a run's configuration means."""
 
-import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.match_folder import MatchFolder
 from match_graph.datasets.synthetic import Synthetic
-from match_graph.errors import ConfigError, CorpusError
+from match_graph.errors import CorpusError
 
 #: Registered data sets; any other name is a folder in the MATCH format.
 DATASETS: dict[str, type[CorpusDataset]] = {"debtags": DebTags, "synthetic": Synthetic}
+
+
+class _PygArguments(StrictModel):
+    """What every class takes in Python, but no setting gives."""
+
+    root: str | Path | None = None
+    transform: Callable[..., Any] | None = None
+    pre_transform: Callable[..., Any] | None = None
+    force_reload: bool = False
 
 
 def open_dataset(name: str, **options: Any) -> CorpusDataset:
@@ -19,29 +29,21 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
 
     Args:
         name: A registered name, else a path.
-        **options: Arguments of the data set's class; None stands for the default.
+        **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
+            force_reload) among them; None stands for the default.
 
     Raises:
         CorpusError: Nothing is there, or the files break their format.
-        ConfigError: The class has no such option.
+        ConfigError: With every option that the class does not have, or not with such a value.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    cls: type[CorpusDataset] = DATASETS.get(name, MatchFolder)
-    known = set(inspect.signature(cls).parameters) | set(
-        inspect.signature(CorpusDataset).parameters
-    )
-    known -= {"name", "folder", "kwargs"}
-    unknown = sorted(given.keys() - known)
-    if unknown:
-        raise ConfigError(
-            f"The data set '{name}' has the options {sorted(known)}, "
-            f"found {unknown}; remove or rename them."
-        )
-    if name in DATASETS:
-        return cls(**given)
-    if not Path(name).is_dir():
+    if name not in DATASETS and not Path(name).is_dir():
         raise CorpusError(
             f"A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
             f"but there is nothing of that kind at '{name}'; check the name."
         )
-    return MatchFolder(folder=name, **given)
+    cls: type[CorpusDataset] = DATASETS.get(name, MatchFolder)
+    of_pyg = {key: value for key, value in given.items() if key in _PygArguments.model_fields}
+    parse_settings(_PygArguments, of_pyg, f"The arguments of {cls.__name__} must be valid")
+    cls.check_options({key: value for key, value in given.items() if key not in of_pyg})
+    return cls(**given) if name in DATASETS else MatchFolder(folder=name, **given)

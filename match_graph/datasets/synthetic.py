@@ -1,14 +1,15 @@
 """A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
 
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
+from pydantic import Field, model_validator
 
+from match_graph.config import StrictModel
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.text import Tokenizer
-from match_graph.errors import ConfigError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,6 +45,27 @@ class Synthetic(CorpusDataset):
         ConfigError: A size is too small, or there are more layers than labels.
     """
 
+    class Options(StrictModel):
+        """Arguments that settings may give, which are all but PyG's."""
+
+        num_documents: int = Field(2000, ge=200)
+        num_labels: int = Field(60, ge=10)
+        num_layers: int = Field(4, ge=2)
+        num_words: int = Field(5000, ge=100)
+        words_per_document: float = Field(40.0, gt=0, le=10_000)
+        topic_share: float = Field(0.35, ge=0, le=1)
+        random_labels: bool = False
+        seed: int = Field(0, ge=0)
+
+        @model_validator(mode="after")
+        def _check_layers(self) -> Self:
+            if self.num_layers > self.num_labels:
+                raise ValueError(
+                    f"each layer needs a label, found num_labels={self.num_labels} and "
+                    f"num_layers={self.num_layers}; ask for fewer layers."
+                )
+            return self
+
     tokenizer: Tokenizer = "whitespace"
 
     def __init__(
@@ -58,17 +80,18 @@ class Synthetic(CorpusDataset):
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
-        if num_documents < 200 or num_labels < 10 or num_layers < 2 or num_words < 100:
-            raise ConfigError(
-                f"A synthetic corpus needs num_documents >= 200, num_labels >= 10, num_layers >= 2 "
-                f"and num_words >= 100, found {num_documents}, {num_labels}, {num_layers} and "
-                f"{num_words}; ask for more."
-            )
-        if num_layers > num_labels:
-            raise ConfigError(
-                f"A synthetic corpus needs a label for each layer, found num_labels={num_labels} "
-                f"and num_layers={num_layers}; ask for fewer layers."
-            )
+        self.check_options(
+            {
+                "num_documents": num_documents,
+                "num_labels": num_labels,
+                "num_layers": num_layers,
+                "num_words": num_words,
+                "words_per_document": words_per_document,
+                "topic_share": topic_share,
+                "random_labels": random_labels,
+                "seed": seed,
+            }
+        )
         self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
         self.num_words, self.words_per_document = num_words, words_per_document
         self.topic_share, self.random_labels, self.seed = topic_share, random_labels, seed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from match_graph.datasets import Corpus, MatchFolder, read_match_folder
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
 from match_graph.testing import toy_documents, write_match_folder
 
@@ -219,6 +219,19 @@ def test_an_empty_training_split(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the training split must hold a document, found none."
     )
+
+
+def test_a_word_that_is_no_choice(folder: Path) -> None:
+    """Class and function refuse what they would take for a default; all faults at once."""
+    for read in (read_match_folder, MatchFolder):
+        with pytest.raises(ConfigError) as caught:
+            read(folder, fields="author", tokenizer="bpe", hierarchy="foo")
+        assert str(caught.value).splitlines() == [
+            "The options of MatchFolder must be valid, but 3 faults were found:",
+            "  'fields': 'str' instances are not allowed as a Sequence value, found 'author'.",
+            "  'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'.",
+            "  'hierarchy': Input should be 'use' or 'ignore', found 'foo'.",
+        ]
 
 
 LINE_FAULTS = {

@@ -211,19 +211,37 @@ def test_two_hundred_documents_are_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"num_documents": 199}, {"num_labels": 9}, {"num_layers": 1}, {"num_words": 99}],
+    ("name", "bound"),
+    [("num_documents", 200), ("num_labels", 10), ("num_layers", 2), ("num_words", 100)],
 )
-def test_too_small_is_refused(given: dict[str, int]) -> None:
-    """One below any bound gives the sentence with all bounds and values."""
-    values = {"num_documents": 2000, "num_labels": 60, "num_layers": 4, "num_words": 5000, **given}
+def test_too_small_is_refused(name: str, bound: int) -> None:
+    """One below any bound gives the sentence with bound and value."""
     with pytest.raises(ConfigError) as caught:
-        Synthetic(**given)
-    found = list(values.values())
+        Synthetic(**{name: bound - 1})
     assert str(caught.value) == (
-        f"A synthetic corpus needs num_documents >= 200, num_labels >= 10, num_layers >= 2 and "
-        f"num_words >= 100, found {found[0]}, {found[1]}, {found[2]} and {found[3]}; ask for more."
+        f"The options of Synthetic must be valid: '{name}': Input should be greater than or equal "
+        f"to {bound}, found {bound - 1}."
     )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"num_documents": 200.0},
+        {"words_per_document": 0},
+        {"words_per_document": float("inf")},
+        {"topic_share": float("nan")},
+        {"topic_share": -0.1},
+        {"random_labels": "yes"},
+        {"seed": -1},
+    ],
+)
+def test_impossible_values_are_refused(given: dict[str, Any]) -> None:
+    """Whatever NumPy would stumble over is one sentence with the name."""
+    with pytest.raises(
+        ConfigError, match=f"^The options of Synthetic must be valid: '{next(iter(given))}'"
+    ):
+        Synthetic(**given)
 
 
 def test_more_layers_than_labels_are_refused() -> None:
@@ -231,6 +249,6 @@ def test_more_layers_than_labels_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         Synthetic(num_labels=10, num_layers=11)
     assert str(caught.value) == (
-        "A synthetic corpus needs a label for each layer, found num_labels=10 and num_layers=11; "
-        "ask for fewer layers."
+        "The options of Synthetic must be valid: each layer needs a label, found num_labels=10 and "
+        "num_layers=11; ask for fewer layers."
     )

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pandas as pd
@@ -178,10 +180,17 @@ def test_word_vectors_start_the_words_and_print_their_coverage(
     assert not (run.folder / VECTORS).exists()
 
 
+def change_model(run: Run, **changes: Any) -> module.Pretraining:
+    """The stage with settings that `load_config` refuses."""
+    model = run.config.model.model_copy(update=changes)
+    return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
+
+
 def test_word_vectors_need_a_file(start) -> None:
-    run = start("model.init=word_vectors")
+    run = start()
+    stage = change_model(run, init="word_vectors")
     with pytest.raises(ConfigError) as caught:
-        run.pretraining.initialise(run.make_model())
+        stage.initialise(run.make_model())
     assert str(caught.value) == (
         "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
         "word2vec text file."
@@ -200,7 +209,8 @@ def test_the_prediction_layer_can_start_from_labels(start) -> None:
 
 
 def test_the_prediction_layer_needs_label_vectors(start) -> None:
-    run = start("model.head_from_labels=true", "model.init=random")
+    run = start()
+    stage = change_model(run, head_from_labels=True, init="random")
     with pytest.raises(ConfigError, match="needs pre-trained label vectors"):
-        run.pretraining.initialise(run.make_model())
+        stage.initialise(run.make_model())
     shutil.rmtree(run.folder)
