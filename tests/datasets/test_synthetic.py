@@ -14,6 +14,7 @@ from sklearn.naive_bayes import MultinomialNB
 from match_graph.datasets import Synthetic
 from match_graph.datasets.synthetic import close_upwards, draw_hierarchy
 from match_graph.errors import ConfigError
+from match_graph.graph import describe_graph
 
 
 def gold_sets(dataset: Synthetic) -> list[set[int]]:
@@ -252,3 +253,20 @@ def test_more_layers_than_labels_are_refused() -> None:
         "The options of Synthetic must be valid: each layer needs a label, found num_labels=10 and "
         "num_layers=11; ask for fewer layers."
     )
+
+
+def test_the_card_has_the_counts(default: Synthetic) -> None:
+    """What the data set's card promises is what the defaults draw."""
+    card = (Path(__file__).parents[2] / "datasets" / "synthetic.md").read_text(encoding="utf-8")
+    rows = describe_graph(default[0], default.targets)
+
+    def show(*names: str) -> str:
+        return ", ".join(f"{rows[name]:,}" for name in names)
+
+    fields = ("venue", "author", "reference")
+    assert f"| {rows['words / document']:.1f}, {show('vocabulary')} |" in card
+    assert f"| {show(*(f'{name} nodes' for name in fields))} |" in card
+    assert f"| {show(*(f'document-{name} edges' for name in fields))} |" in card
+    assert f"| {show('document cites document edges')} |" in card
+    labels = f"{rows['labels']} ({rows['labels / document']:.2f})"
+    assert f"| {labels}, {show('hierarchy edges')} |" in card
