@@ -9,7 +9,7 @@ from match_graph.pretrain.evaluation import (
 )
 from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents, margin_violations
-from match_graph.pretrain.pairs import CONTEXT, Relation, find_relations
+from match_graph.pretrain.pairs import Relation, find_relations
 from match_graph.pretrain.sphere import (
     random_unit_rows,
     retract_rows_,
@@ -23,6 +23,7 @@ from match_graph.pretrain.vectors import (
     spread_label_vectors,
     write_word2vec,
 )
+from match_graph.typing import CONTEXT
 
 __all__ = [
     "CONTEXT",

@@ -8,12 +8,9 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.typing import DOCUMENT, MASKS, EdgeType
+from match_graph.typing import CONTEXT, DOCUMENT, MASKS, EdgeType
 
-#: The table of context vectors, beside the centre vectors of the node type.
-CONTEXT = "context"
 NEGATIVE_POWER = 0.75
-
 
 #: Edges are counted in pieces of this size, so that temporaries stay small.
 _PIECE = 1 << 20

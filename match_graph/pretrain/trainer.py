@@ -14,9 +14,9 @@ from match_graph.config import PretrainConfig
 from match_graph.errors import CheckpointError, GraphError
 from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
-from match_graph.pretrain.pairs import CONTEXT, Relation, find_relations
+from match_graph.pretrain.pairs import Relation, find_relations
 from match_graph.pretrain.sphere import random_unit_rows, retract_rows_, riemannian_gradient
-from match_graph.typing import CITES, IS_A, EdgeType
+from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 
 #: Reports are called every so many chunks.
 _REPORT_EVERY = 100
