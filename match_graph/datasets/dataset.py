@@ -192,17 +192,17 @@ class CorpusDataset(InMemoryDataset):
 
         return TokenSpace.from_data(self[0], min_count, min_word_count)
 
-    def table(self, node_type: str) -> pd.DataFrame:
+    def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
         """One row per node: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
         path = Path(self.processed_dir) / "names" / f"{node_type}.parquet"
         if not path.is_file():
             known = sorted(file.stem for file in path.parent.glob("*.parquet"))
             raise CorpusError(f"A node type must be one of {known}, found '{node_type}'.")
-        return pd.read_parquet(path)
+        return pd.read_parquet(path, columns=columns)
 
     def names(self, node_type: str) -> pd.Series:
         """The ids of the nodes of a type, in the order of the graph."""
-        return self.table(node_type)["id"]
+        return self.table(node_type, ["id"])["id"]
 
     def documents(self, mask: str) -> Tensor:
         """Indices of the documents of a split's mask, int64."""

@@ -156,7 +156,7 @@ class Run:
         """Trains the model; the best weights on validation are ``model.safetensors``."""
         config = self.config
         model = self.make_model()
-        if config.model.init.startswith("spherical"):
+        if config.model.init.startswith("spherical") and not self.pretraining.is_done():
             self.pretrain()
         self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
@@ -205,7 +205,6 @@ class Run:
             if len(self.dataset.documents(MASKS["test"])):
                 f1 = F1Meter(thresholds.value)
                 metrics["test"] = {**measure("test", f1.update), **f1.compute()}
-        self._write_record()
         write_json(self.folder / METRICS, metrics)
         return metrics
 
@@ -299,7 +298,7 @@ def start_run(
     run._seconds.setdefault("build", elapsed)
     run._write_record()
     write_vocabulary(run.folder, dataset, run.space, run.label_dag)
-    reporter.line(f"build: {len(dataset.names('document')):,} documents in {elapsed:.1f} s")
+    reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
     return run
 
 
