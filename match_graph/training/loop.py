@@ -1,6 +1,7 @@
 """The training loop, on Lightning Fabric: it reads from top to bottom."""
 
 import math
+from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from match_graph.training.progress import Reporter
 
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"
+#: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
+RECENT = 100
 
 
 @dataclass
@@ -167,12 +170,17 @@ def _train_epoch(
     epoch: int,
     reporter: Reporter,
 ) -> dict[str, float]:
-    """One pass over the training documents; mean losses per document."""
+    """One pass over the training documents; mean losses per document.
+
+    ``loss_recent`` is the mean over the last `RECENT` batches, which is what the paper's figure with
+    and without pre-training shows.
+    """
     loader.batch_sampler.set_epoch(epoch)
     loader.node_sampler.set_epoch(epoch)
     wrapped.train()
     assert config.epochs is not None
     sums = torch.zeros(4, device=fabric.device)
+    recent: deque[Tensor] = deque(maxlen=RECENT)
     total = len(loader.batch_sampler.lengths)
     done = 0
     with reporter.track(f"train: epoch {epoch + 1}", total, "documents") as advance:
@@ -197,11 +205,13 @@ def _train_epoch(
             total_loss = losses.total.detach()
             terms = torch.stack([total_loss, losses.bce, losses.parameter, losses.output])
             sums += terms * batch.num_documents
+            recent.append(total_loss)
             done += batch.num_documents
             if number % 20 == 0:
                 advance(done, f"loss {float(total_loss):.3f}")
     names = ("loss", "loss_bce", "loss_parameter", "loss_output")
     means = dict(zip(names, (sums / max(done, 1)).tolist(), strict=True))
+    means["loss_recent"] = float(torch.stack(list(recent)).mean()) if recent else 0.0
     if not math.isfinite(means["loss"]):
         raise ConfigError(
             f"The training loss must stay finite, but it did not in epoch {epoch + 1}; lower "

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
-from match_graph.training import Run, start_run
+from match_graph.training import Run, loop, start_run
 from match_graph.training import loop as loop_module
 from match_graph.training.files import HISTORY, MODEL, STATE, read_tensors
 from match_graph.training.loop import (
@@ -51,8 +51,9 @@ def test_weight_decay_leaves_embeddings_biases_and_norms_alone(make_run) -> None
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
 
 
-def test_training_learns_and_keeps_the_best_epoch(make_run) -> None:
+def test_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
     """The loss falls, the history has a row per epoch, and model.safetensors is the best one."""
+    monkeypatch.setattr(loop, "RECENT", 2)
     run = make_run("a")
     run.train()
     history = pd.read_csv(run.folder / HISTORY)
@@ -60,6 +61,7 @@ def test_training_learns_and_keeps_the_best_epoch(make_run) -> None:
     assert history["loss"].is_monotonic_decreasing
     assert history["loss"].iloc[-1] < 0.92 * history["loss"].iloc[0]
     assert history["loss_bce"].iloc[-1] < history["loss"].iloc[-1]
+    assert history["loss_recent"].iloc[0] < history["loss"].iloc[0]  # the end of the epoch only
     metrics = run.evaluate()
     assert metrics["valid"]["NDCG@5"] == pytest.approx(history["NDCG@5"].max(), abs=1e-12)
     events = EventAccumulator(str(run.folder / "events")).Reload()
