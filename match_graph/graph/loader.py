@@ -12,6 +12,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import HeteroSamplerOutput
 
+from match_graph.errors import GraphError
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.targets import Targets
 from match_graph.graph.tokens import TokenSpace
@@ -70,6 +71,9 @@ class EgoLoader(NodeLoader):
         texts: Raw texts by document, to be added.
         transform: Maps the sampled subgraph, once nothing but what was drawn is in it.
         **kwargs: As for `torch.utils.data.DataLoader`.
+
+    Raises:
+        GraphError: Workers would outlive the epoch whose draws they make.
     """
 
     def __init__(
@@ -86,6 +90,11 @@ class EgoLoader(NodeLoader):
     ) -> None:
         self.token_space, self.targets = token_space, targets
         self.with_graph, self.texts, self.graph_transform = with_graph, texts, transform
+        if node_sampler.random and kwargs.get("persistent_workers"):
+            raise GraphError(
+                "Workers of a loader that draws by chance must start anew every epoch to learn its "
+                "number, found persistent_workers=True; leave it out."
+            )
         seeds = (node_sampler.seed_type, input_nodes)
         super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
 

@@ -53,7 +53,9 @@ class EgoSampler(BaseSampler):
         data: A graph whose edges point away from the seeds; plain PyPI packages are enough.
         max_metadata: Budget of metadata neighbours per seed.
         max_words: Budget of sequence neighbours per seed.
-        random: Whether to draw anew every time; otherwise a type's first edges are taken.
+        random: Whether to draw anew every epoch; otherwise a type's first edges are taken. A seed's
+            draw is a function of (seed, epoch, seed node, edge type): it is the same in whatever
+            batch, process or worker, and after a break nothing has to be restored.
         seed: Of the random draws; `set_epoch` changes it.
         seed_type: The node type of the seeds.
         edge_types: Which edge types to draw; None takes all from ``seed_type`` that do not touch
@@ -81,8 +83,7 @@ class EgoSampler(BaseSampler):
             )
         self.max_metadata, self.max_words = max_metadata, max_words
         self.random, self.seed, self.seed_type = random, seed, seed_type
-        self.generator = torch.Generator()
-        self.set_epoch(0)
+        self.epoch = 0
         if edge_types is None:
             edge_types = _drawable(data, seed_type)
         _check_edge_types(data, edge_types, seed_type)
@@ -109,8 +110,8 @@ class EgoSampler(BaseSampler):
         return self._permutation
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the random draws depend on (seed, epoch) alone."""
-        self.generator.manual_seed(self.seed * 1_000_003 + epoch)
+        """Chooses the random draws of the next iteration."""
+        self.epoch = epoch
 
     def lengths(self, seed: Tensor) -> Tensor:
         """How many neighbours a draw of each seed holds, [B], int64."""
@@ -130,7 +131,8 @@ class EgoSampler(BaseSampler):
             rank = place - torch.repeat_interleave(start[:, number], count)
             offset = rank
             if self.random and number < self.num_sets:
-                offset = self._systematic(rank, degree[:, number], count)
+                shift = draw_uniform(seed, self.seed, self.epoch, number)
+                offset = _systematic(rank, degree[:, number], count, shift)
             chosen = torch.repeat_interleave(ptr[seed], count) + offset
             node[place] = col[chosen].to(torch.int64)
             kind[place], edge[place] = number, chosen
@@ -195,15 +197,49 @@ class EgoSampler(BaseSampler):
             dim=1,
         )
 
-    def _systematic(self, rank: Tensor, degree: Tensor, count: Tensor) -> Tensor:
-        """floor((rank + u) * degree / count), u uniform in [0, 1) per seed; [draws], int64."""
-        shift = torch.rand(count.numel(), generator=self.generator, dtype=torch.float64)
-        step = degree.to(torch.float64) / count.clamp(min=1)
-        offset = (rank + torch.repeat_interleave(shift, count)) * torch.repeat_interleave(
-            step, count
-        )
-        last = torch.repeat_interleave(degree, count) - 1
-        return torch.minimum(offset.to(torch.int64), last)
+
+def draw_uniform(node: Tensor, *key: int) -> Tensor:
+    """A uniform number in [0, 1) for each node, a function of the node and the key alone.
+
+    Source: the finaliser of SplitMix64, Steele et al. 2014, https://doi.org/10.1145/2660193.2660195,
+    over the key and then the nodes, in arithmetic modulo 2^64.
+
+    Args:
+        node: [B], int64.
+        key: What else the draw depends on.
+
+    Returns:
+        [B], float64, multiples of 2^-53.
+    """
+    state = torch.zeros((), dtype=torch.int64)
+    for part in (*key, node):
+        state = _mix(state + _GOLDEN + part)
+    return _shift_right(state, 11).to(torch.float64) * 2.0**-53
+
+
+#: 2^64 / golden ratio, and the factors of SplitMix64, as signed numbers.
+_GOLDEN, _FIRST, _SECOND = (
+    factor - 2**64 for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+
+
+def _mix(state: Tensor) -> Tensor:
+    state = (state ^ _shift_right(state, 30)) * _FIRST
+    state = (state ^ _shift_right(state, 27)) * _SECOND
+    return state ^ _shift_right(state, 31)
+
+
+def _shift_right(state: Tensor, bits: int) -> Tensor:
+    """Without the sign, which torch's shift would draw in."""
+    return (state >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _systematic(rank: Tensor, degree: Tensor, count: Tensor, shift: Tensor) -> Tensor:
+    """floor((rank + shift) * degree / count), shift [B] in [0, 1); [draws], int64."""
+    step = degree.to(torch.float64) / count.clamp(min=1)
+    offset = (rank + torch.repeat_interleave(shift, count)) * torch.repeat_interleave(step, count)
+    last = torch.repeat_interleave(degree, count) - 1
+    return torch.minimum(offset.to(torch.int64), last)
 
 
 def share_budget(count: Tensor, budget: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.transforms import ToUndirected
 
 from match_graph.datasets import Corpus, Synthetic
+from match_graph.errors import GraphError
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
@@ -256,13 +257,40 @@ def test_it_is_a_node_loader_and_callable(toy_graph: BuiltGraph) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("with_graph", [False, True])
-def test_a_worker_gives_the_same_batches(toy_graph: BuiltGraph, with_graph: bool) -> None:
-    """Batches come ready from another process."""
-    here = make_loader(toy_graph, with_graph=with_graph)
-    there = make_loader(toy_graph, with_graph=with_graph, num_workers=1)
-    for left, right in zip(here, there, strict=True):
-        assert rows_of(left) == rows_of(right)
-        assert (left.graph is None) == (right.graph is None) == (not with_graph)
+def test_workers_give_the_same_batches(toy_graph: BuiltGraph, with_graph: bool) -> None:
+    """Batches come ready from other processes; random draws are those of one process too."""
+
+    def make(num_workers: int) -> EgoLoader:
+        sampler = EgoSampler(toy_graph.data, 2, 3, random=True, seed=4)
+        return EgoLoader(
+            toy_graph.data, sampler, TokenSpace.from_data(toy_graph.data, 1, 1), torch.arange(12),
+            with_graph=with_graph, batch_size=2, num_workers=num_workers,
+        )  # fmt: skip
+
+    here, there = make(0), make(2)
+    seen = []
+    for epoch in range(2):
+        here.node_sampler.set_epoch(epoch)
+        there.node_sampler.set_epoch(epoch)
+        for left, right in zip(here, there, strict=True):
+            assert rows_of(left) == rows_of(right)
+            assert (left.graph is None) == (right.graph is None) == (not with_graph)
+            seen.append(rows_of(left))
+    assert seen[:6] != seen[6:]
+
+
+def test_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGraph) -> None:
+    """They would never hear of the next epoch; where nothing is drawn by chance they may stay."""
+    sampler = EgoSampler(toy_graph.data, random=True)
+    space = TokenSpace.from_data(toy_graph.data)
+    kept = {"num_workers": 1, "persistent_workers": True}
+    with pytest.raises(GraphError) as caught:
+        EgoLoader(toy_graph.data, sampler, space, torch.arange(12), **kept)
+    assert str(caught.value) == (
+        "Workers of a loader that draws by chance must start anew every epoch to learn its number, "
+        "found persistent_workers=True; leave it out."
+    )
+    assert make_loader(toy_graph, **kept).persistent_workers
 
 
 # Batches of similar length -------------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch_geometric.loader import NodeLoader
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph, EgoDraw, EgoSampler
-from match_graph.graph.sampler import share_budget
+from match_graph.graph.sampler import draw_uniform, share_budget
 from match_graph.typing import CONTAINS, TAGGED, EdgeType
 
 FIELDS = ("venue", "author", "reference")
@@ -171,43 +171,76 @@ def test_random_draws_are_true_neighbours_in_order(synthetic: Synthetic, budget:
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 9))
 def test_systematic_draws_never_repeat_an_edge(degree: int, budget: int, seed: int) -> None:
     """min(degree, budget) different edges for every seed, also where the step is no integer."""
-    data = star(degree)
+    data = stars(20, degree)
     sampler = EgoSampler(data, budget, random=True, seed=seed, seed_type="hub")
-    for drawn in unpack(sampler.draw(torch.zeros(20, dtype=torch.int64))):
+    for drawn in unpack(sampler.draw(torch.arange(20))):
         (part,) = drawn.values()
         assert len(part) == len(set(part)) == min(degree, budget)
         assert part == sorted(part)
 
 
-def star(degree: int) -> HeteroData:
-    """One hub with ``degree`` leaves."""
+def stars(number: int, degree: int) -> HeteroData:
+    """Hubs that share ``degree`` leaves."""
     data = HeteroData()
-    data["hub"].num_nodes = 1
+    data["hub"].num_nodes = number
     data["leaf"].num_nodes = degree
     data["hub", "to", "leaf"].edge_index = torch.stack(
-        [torch.zeros(degree, dtype=torch.int64), torch.arange(degree)]
+        [torch.arange(number).repeat_interleave(degree), torch.arange(degree).repeat(number)]
     )
     return data
 
 
+@pytest.mark.parametrize("by", ["hub", "epoch", "seed"])
 @pytest.mark.parametrize(("degree", "budget"), [(10, 3), (7, 5), (40, 1), (9, 8)])
-def test_every_edge_has_the_same_chance(degree: int, budget: int) -> None:
-    """Over 4,000 draws each edge is drawn budget / degree of the time, within 5 deviations."""
-    num_draws = 4000
-    sampler = EgoSampler(star(degree), budget, random=True, seed=7, seed_type="hub")
-    node = sampler.draw(torch.zeros(num_draws, dtype=torch.int64)).node
+def test_every_edge_has_the_same_chance(degree: int, budget: int, by: str) -> None:
+    """Over 4,000 draws each edge is drawn budget / degree of the time, within 5 deviations.
+
+    So it is over the seeds of one epoch, and over epochs or seeds of the sampler at one place.
+    """
+    num_hubs = {"hub": 4000}.get(by, 20)
+    data = stars(num_hubs, degree)
+    parts = []
+    for number in range(4000 // num_hubs):
+        seed = number if by == "seed" else 7
+        sampler = EgoSampler(data, budget, random=True, seed=seed, seed_type="hub")
+        sampler.set_epoch(number if by == "epoch" else 3)
+        parts.append(sampler.draw(torch.arange(num_hubs)).node)
+    node = torch.cat(parts)
     share = budget / degree
-    bound = 5 * math.sqrt(num_draws * share * (1 - share))
+    bound = 5 * math.sqrt(4000 * share * (1 - share))
     counts = torch.bincount(node, minlength=degree)
-    assert counts.sum() == num_draws * budget
-    assert (counts - num_draws * share).abs().max() <= bound
+    assert counts.sum() == 4000 * budget
+    assert (counts - 4000 * share).abs().max() <= bound
+
+
+def test_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
+    """To the bit, with Python's integers; uniform by a chi-square test, for every key."""
+    mask = 2**64 - 1
+
+    def mix(state: int) -> int:
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+        return state ^ (state >> 31)
+
+    def slow(*parts: int) -> float:
+        state = 0
+        for part in parts:
+            state = mix((state + 0x9E3779B97F4A7C15 + part) & mask)
+        return (state >> 11) * 2.0**-53
+
+    nodes = torch.tensor([0, 1, 2, 77, 2**31, 2**40])
+    for key in ((0, 0, 0), (3, 1, 2), (2**32 - 1, 5, 0)):
+        assert draw_uniform(nodes, *key).tolist() == [slow(*key, node) for node in nodes.tolist()]
+        values = draw_uniform(torch.arange(20_000), *key)
+        counts = torch.histc(values, bins=50, min=0, max=1)
+        assert float(((counts - 400) ** 2 / 400).sum()) < 95  # 49 degrees, p = 1e-4
 
 
 # Reproducibility -----------------------------------------------------------------------------
 
 
 def test_an_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> None:
-    """Draws depend on (seed, epoch) alone, and change with either and from draw to draw."""
+    """Draws depend on (seed, epoch) alone, and change with either."""
     documents = torch.arange(400)
 
     def nodes(seed: int, epoch: int) -> Tensor:
@@ -219,12 +252,22 @@ def test_an_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> Non
     assert torch.equal(nodes(0, 3), nodes(0, 3))
     assert not torch.equal(nodes(0, 3), nodes(0, 4))
     assert not torch.equal(nodes(0, 3), nodes(1, 3))
-    sampler = EgoSampler(synthetic[0], 2, 0, random=True)
-    assert not torch.equal(sampler.draw(documents).node, sampler.draw(documents).node)
+
+
+def test_a_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
+    """Alone, in another order, or in another batch; edge types draw independently."""
+    sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
+    whole = unpack(sampler.draw(torch.arange(400)))
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
+    for part in order.split(33):
+        for document, drawn in zip(part.tolist(), unpack(sampler.draw(part)), strict=True):
+            assert drawn == whole[document]
+    documents = torch.arange(400)
+    assert not torch.equal(draw_uniform(documents, 5, 0, 0), draw_uniform(documents, 5, 0, 1))
 
 
 def test_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
-    """A sampler has a generator of its own."""
+    """A sampler draws by itself."""
     state = torch.get_rng_state()
     EgoSampler(synthetic[0], 2, random=True).draw(torch.arange(50))
     assert torch.equal(torch.get_rng_state(), state)
