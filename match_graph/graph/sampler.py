@@ -212,8 +212,9 @@ def draw_uniform(node: Tensor, *key: int) -> Tensor:
         [B], float64, multiples of 2^-53.
     """
     state = torch.zeros((), dtype=torch.int64)
-    for part in (*key, node):
+    for part in key:
         state = _mix(state + _GOLDEN + part)
+    state = _mix(state + _GOLDEN + node)
     return _shift_right(state, 11).to(torch.float64) * 2.0**-53
 
 
