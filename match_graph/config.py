@@ -72,6 +72,9 @@ class ModelConfig(StrictModel):
     channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"
     word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")
+    wide: bool | None = Field(
+        None, description="a linear term from tokens to labels beside the encoder; none: by size"
+    )
     head_from_labels: bool = Field(False, description="labels' vectors start the prediction layer")
     embedding_dropout: float = Field(0.3, ge=0, lt=1)
     token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
@@ -84,6 +87,7 @@ class TrainConfig(StrictModel):
     batch_size: int | None = Field(None, ge=1, description="none: by corpus size")
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0)
+    wide_learning_rate: float = Field(0.05, gt=0, description="of model.wide, by Adagrad")
     weight_decay: float = Field(0.01, ge=0)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     clip_norm: float = Field(5.0, gt=0)

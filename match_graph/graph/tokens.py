@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.typing import RESERVED_TYPES, WORD
+from match_graph.typing import DOCUMENT, RESERVED_TYPES, WORD
 
 PAD_ID = 0
 
@@ -90,3 +90,22 @@ class TokenSpace:
         index = index.to(torch.int64)
         kept = self.num_kept[self.field_index(node_type)]
         return torch.where(index < kept, index + self.offset(node_type), self.unk_id(node_type))
+
+    def document_count(self, data: HeteroData, documents: Tensor) -> Tensor:
+        """How many of some documents carry each token, [num_tokens], int64.
+
+        Args:
+            data: The graph whose token space this is.
+            documents: [B], int64, without repetition.
+        """
+        chosen = torch.zeros(int(data[DOCUMENT].num_nodes), dtype=torch.bool)
+        chosen[documents] = True
+        count = torch.zeros(self.num_tokens, dtype=torch.int64)
+        for name in self.types:
+            for kind in data.edge_types:
+                if kind[0] != DOCUMENT or kind[2] != name:
+                    continue
+                row, col = data[kind].edge_index[:, chosen[data[kind].edge_index[0].long()]]
+                pair = torch.unique(row.long() * self.num_tokens + self.encode(name, col))
+                count += torch.bincount(pair % self.num_tokens, minlength=self.num_tokens)
+        return count

@@ -6,6 +6,7 @@ from match_graph.nn.heads import HEADS, Head, LinearHead
 from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.nn.loss import Losses, match_loss, sparse_bce
 from match_graph.nn.model import MatchModel
+from match_graph.nn.wide import WideTerm
 
 __all__ = [
     "ENCODERS",
@@ -18,6 +19,7 @@ __all__ = [
     "MatchEncoder",
     "MatchModel",
     "TokenEmbedding",
+    "WideTerm",
     "hypernymy_output_penalty",
     "hypernymy_parameter_penalty",
     "match_loss",

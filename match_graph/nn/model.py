@@ -12,6 +12,7 @@ from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder
 from match_graph.nn.heads import HEADS, Head
+from match_graph.nn.wide import WideTerm
 
 T = TypeVar("T")
 
@@ -54,17 +55,20 @@ class MatchModel(nn.Module):
             num_labels,
             parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid"),
         )
+        self.wide = WideTerm(space.num_tokens, num_labels) if config.wide else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encoder(batch))
-        return logits
+        return logits if self.wide is None else logits + self.wide(batch)
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
         self.embedding.reset_parameters()
         self.encoder.reset_parameters()
         self.head.reset_parameters()
+        if self.wide is not None:
+            self.wide.reset_parameters()
 
 
 def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind: str) -> type[T]:

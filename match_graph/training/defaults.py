@@ -1,31 +1,38 @@
 """Settings that depend on the corpus, where one number cannot serve 1,000 documents and 700,000."""
 
-from torch_geometric.data import HeteroData
-
 from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
 from match_graph.training.device import choose_precision
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
+#: Weights of a wide term at most: 256 MiB, and as much again for its optimizer.
+MAX_WIDE = 2**26
 
-def resolve_config(config: Config, data: HeteroData) -> Config:
+
+def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     """Fills in what was left to the corpus, so that the run's file holds every number.
 
     Args:
-        config: ``pretrain.samples``, ``train.epochs`` and ``train.batch_size`` may be None,
-            ``train.precision`` "auto".
-        data: The built graph.
+        config: ``pretrain.samples``, ``model.wide``, ``train.epochs`` and ``train.batch_size`` may
+            be None, ``train.precision`` "auto".
+        dataset: Built.
     """
+    data = dataset[0]
     num_train = int(data[DOCUMENT][MASKS["train"]].sum())
     num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
-    pretrain, train = config.pretrain, config.train
+    pretrain, model, train = config.pretrain, config.model, config.train
     train = train.model_copy(update={"precision": choose_precision(train)})
     if pretrain.samples is None:
         pretrain = pretrain.model_copy(update={"samples": derive_samples(num_words)})
+    if model.wide is None:
+        space = dataset.token_space(config.data.min_count, config.data.min_word_count)
+        wide = space.num_tokens * dataset.num_labels <= MAX_WIDE
+        model = model.model_copy(update={"wide": wide})
     if train.batch_size is None:
         train = train.model_copy(update={"batch_size": derive_batch_size(num_train)})
     if train.epochs is None:
         train = train.model_copy(update={"epochs": derive_epochs(num_train)})
-    return config.model_copy(update={"pretrain": pretrain, "train": train})
+    return config.model_copy(update={"pretrain": pretrain, "model": model, "train": train})
 
 
 def derive_samples(num_words: int) -> int:

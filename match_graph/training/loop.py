@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
@@ -28,6 +29,7 @@ from match_graph.training.files import (
     write_state,
     write_tensors,
 )
+from match_graph.training.optimizers import make_average, make_optimizers, set_progress
 from match_graph.training.progress import Reporter
 
 #: The validation measure that chooses the checkpoint and stops the training.
@@ -93,14 +95,12 @@ def train_model(
     if checkpoint is not None and TrainState(**checkpoint["train"]).is_over(config):
         return TrainState(**checkpoint["train"])
     fabric = make_fabric(config)
-    optimizer = make_optimizer(model, config)
-    wrapped, wrapped_optimizer = fabric.setup(model, optimizer)
-    average = None
-    if config.average:
-        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
+    optimizers = make_optimizers(model, config)
+    wrapped, *wrapped_optimizers = fabric.setup(model, *optimizers)
+    average = make_average(model, config.average) if config.average else None
     state, history = TrainState(), pd.DataFrame()
     if checkpoint is not None:
-        state, history = _resume(checkpoint, model, average, optimizer)
+        state, history = _resume(checkpoint, model, average, optimizers)
         reporter.line(f"train: resumed after epoch {state.epoch}")
     edges = hierarchy.to(fabric.device)
     scored = model if average is None else average
@@ -109,7 +109,7 @@ def train_model(
         while not state.is_over(config):
             torch.manual_seed(seed * 1_000_003 + state.epoch)
             losses = _train_epoch(
-                fabric, model, wrapped, wrapped_optimizer, average, train_loader, edges, config,
+                fabric, model, wrapped, wrapped_optimizers, average, train_loader, edges, config,
                 state.epoch, reporter,
             )  # fmt: skip
             with fabric.autocast():
@@ -122,7 +122,7 @@ def train_model(
             for name, value in row.items():
                 writer.add_scalar(name, value, state.epoch)
             history = pd.concat([history, pd.DataFrame([row])], ignore_index=True)
-            _save(folder, model, average, optimizer, state, history)
+            _save(folder, model, average, optimizers, state, history)
             reporter.line(
                 f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
@@ -131,38 +131,11 @@ def train_model(
     return state
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW; weight decay on matrices only, not on embeddings, biases and norms."""
-    plain: list[nn.Parameter] = []
-    decayed: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
-        (decayed if is_matrix else plain).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return optimizer(groups, lr=config.learning_rate, fused=True)
-
-
-def schedule(progress: float, warmup: float) -> float:
-    """Factor of the learning rate: linear warm-up, then linear decay to 0.
-
-    Args:
-        progress: Share of all steps done, in 0..1.
-        warmup: Share of all steps.
-    """
-    if progress < warmup:
-        return progress / warmup
-    return max(0.0, (1 - progress) / max(1 - warmup, 1e-9))
-
-
 def _train_epoch(
     fabric: Fabric,
     model: MatchModel,
     wrapped: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizers: list[Optimizer],
     average: AveragedModel | None,
     loader: EgoLoader,
     hierarchy: Hierarchy,
@@ -172,8 +145,8 @@ def _train_epoch(
 ) -> dict[str, float]:
     """One pass over the training documents; mean losses per document.
 
-    ``loss_recent`` is the mean over the last `RECENT` batches, which is what the paper's figure with
-    and without pre-training shows.
+    ``loss_recent`` is the mean over the last `RECENT` batches, which the paper's figure with and
+    without pre-training shows.
     """
     loader.batch_sampler.set_epoch(epoch)
     loader.node_sampler.set_epoch(epoch)
@@ -187,19 +160,20 @@ def _train_epoch(
         for number, cpu_batch in enumerate(loader):
             batch = cpu_batch.to(fabric.device, non_blocking=True)
             progress = (epoch + (number + 1) / len(loader.batch_sampler)) / config.epochs
-            for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate * schedule(progress, config.warmup)
+            for optimizer in optimizers:
+                set_progress(optimizer, progress, config.warmup)
+                optimizer.zero_grad()
             losses = match_loss(
                 wrapped(batch), batch.label_ptr, batch.label_index,
                 model.head.label_weight, hierarchy.edge_index, hierarchy.edge_weight,
                 config.lambda_parameter, config.lambda_output,
             )  # fmt: skip
-            optimizer.zero_grad()
             fabric.backward(losses.total)
             fabric.clip_gradients(
-                wrapped, optimizer, max_norm=config.clip_norm, error_if_nonfinite=False
+                wrapped, optimizers[0], max_norm=config.clip_norm, error_if_nonfinite=False
             )
-            optimizer.step()
+            for optimizer in optimizers:
+                optimizer.step()
             if average is not None:
                 average.update_parameters(model)
             total_loss = losses.total.detach()
@@ -228,7 +202,7 @@ def _save(
     folder: Path,
     model: nn.Module,
     average: AveragedModel | None,
-    optimizer: torch.optim.Optimizer,
+    optimizers: list[Optimizer],
     state: TrainState,
     history: pd.DataFrame,
 ) -> None:
@@ -237,7 +211,7 @@ def _save(
         "train": asdict(state),
         "model": model.state_dict(),
         "average": None if average is None else average.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "history": history.to_dict("list"),
     }
     write_state(folder / STATE, content)
@@ -247,18 +221,19 @@ def _resume(
     checkpoint: dict[str, Any],
     model: nn.Module,
     average: AveragedModel | None,
-    optimizer: torch.optim.Optimizer,
+    optimizers: list[Optimizer],
 ) -> tuple[TrainState, pd.DataFrame]:
-    """Loads a checkpoint; model and optimizer are on their device already."""
+    """Loads a checkpoint; model and optimizers are on their device already."""
     model.load_state_dict(checkpoint["model"])
     if average is not None:
         average.load_state_dict(checkpoint["average"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
+    for optimizer, saved in zip(optimizers, checkpoint["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
     return TrainState(**checkpoint["train"]), pd.DataFrame(checkpoint["history"])
 
 
 def close_training(folder: Path, config: TrainConfig) -> None:
-    """Drops weights and optimizer from the checkpoint of a training that is over.
+    """Drops weights and optimizers from the checkpoint of a training that is over.
 
     What stays says that it is over, so that no later command trains on or again.
 

@@ -163,6 +163,9 @@ class Run:
         if isinstance(model.head, LinearHead):
             count = self.dataset.targets.count(train_documents)
             model.head.set_prior(count, len(train_documents))
+        if model.wide is not None:
+            count = self.space.document_count(self.dataset[0], train_documents)
+            model.wide.set_frequencies(count, len(train_documents))
         if not (self.folder / STATE).is_file():  # a new training: older results are not its own
             for name in (METRICS, THRESHOLDS):
                 (self.folder / name).unlink(missing_ok=True)
@@ -286,7 +289,7 @@ def start_run(
             f"check the key 'label' of its documents."
         )
     where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
-    config = resolve_config(config, dataset[0]).model_copy(update={"dataset": where})
+    config = resolve_config(config, dataset).model_copy(update={"dataset": where})
     if folder is None:
         name = f"{dataset.name}-{config.model.encoder.replace(':', '.')}-seed{config.seed}"
         folder = Path("runs") / name

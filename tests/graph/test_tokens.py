@@ -10,6 +10,7 @@ from torch_geometric.datasets import FakeHeteroDataset
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph, TokenSpace
 from match_graph.graph.tokens import PAD_ID
+from match_graph.typing import DOCUMENT, WORD
 
 spaces = st.lists(st.integers(0, 5), min_size=1, max_size=5).map(
     lambda kept: TokenSpace(tuple(f"type{number}" for number in range(len(kept))), tuple(kept))
@@ -88,3 +89,19 @@ def test_types_and_counts_must_match(types: tuple[str, ...], num_kept: tuple[int
         f"A token space needs one count for each of its distinct types, found types {types} with "
         f"counts {num_kept}."
     )
+
+
+def test_document_counts_equal_a_loop(toy_graph: BuiltGraph) -> None:
+    """Documents with each token, once each however often it occurs; rare nodes count as [UNK]."""
+    data = toy_graph.data
+    space = TokenSpace.from_data(data, min_count=2, min_word_count=3)
+    documents = data[DOCUMENT].train_mask.nonzero().view(-1)
+    seen: dict[int, set[int]] = {token: set() for token in range(space.num_tokens)}
+    for name in space.types:
+        store = data[DOCUMENT, "contains" if name == WORD else "has", name]
+        for row, col in store.edge_index.t().tolist():
+            if row in documents.tolist():
+                seen[int(space.encode(name, torch.tensor(col)))].add(row)
+    expected = [len(seen[token]) for token in range(space.num_tokens)]
+    assert space.document_count(data, documents).tolist() == expected
+    assert max(expected) > 3

@@ -14,7 +14,7 @@ from match_graph.training.defaults import (
 
 def test_what_is_given_stays_and_what_is_not_is_filled_in(synthetic: Synthetic) -> None:
     """Given epochs stay; samples and batch size are numbers afterwards."""
-    config = resolve_config(load_config(None, ["train.epochs=3"]), synthetic[0])
+    config = resolve_config(load_config(None, ["train.epochs=3"]), synthetic)
     assert config.train.epochs == 3
     assert config.pretrain.samples == 1_000_000
     assert config.train.batch_size == derive_batch_size(320)

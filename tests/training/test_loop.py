@@ -1,4 +1,4 @@
-"""The loop: schedule, groups of parameters, resuming, stopping, choosing the best."""
+"""The loop: resuming, stopping, choosing the best."""
 
 from pathlib import Path
 
@@ -10,13 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.training import Run, loop, start_run
-from match_graph.training import loop as loop_module
 from match_graph.training.files import HISTORY, MODEL, STATE, read_tensors
-from match_graph.training.loop import (
-    TrainState,
-    make_optimizer,
-    schedule,
-)
+from match_graph.training.loop import TrainState
 
 
 @pytest.fixture
@@ -28,27 +23,6 @@ def make_run(tmp_path: Path, small_settings):
         return start_run("synthetic", config, tmp_path / name, tmp_path / "root")
 
     return make
-
-
-def test_schedule_warms_up_then_falls_to_zero() -> None:
-    """Linear from 0 to 1 over the warm-up, linear to 0 at the end; never negative."""
-    assert [schedule(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0, 1.1)] == pytest.approx(
-        [0, 0.5, 1, 0.5, 0, 0]
-    )
-    assert schedule(0.0, 0.0) == 1.0
-
-
-def test_weight_decay_leaves_embeddings_biases_and_norms_alone(make_run) -> None:
-    """Every parameter is in one group, and only matrices outside the embedding decay."""
-    model = make_run("a").make_model()
-    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.1))
-    decayed = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}
-    for name, parameter in model.named_parameters():
-        expected = parameter.dim() > 1 and name != "embedding.weight"
-        assert (id(parameter) in decayed) == expected, name
-    total = sum(len(group["params"]) for group in optimizer.param_groups)
-    assert total == len(list(model.parameters()))
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
 
 
 def test_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
@@ -76,18 +50,18 @@ def test_a_killed_training_equals_an_uninterrupted_one(
     whole = make_run("whole", *extra)
     whole.train()
     killed = make_run("killed", *extra)
-    original = loop_module._train_epoch
+    original = loop._train_epoch
 
     def break_off(*args, **kwargs):
         if args[-2] == 1:  # the epoch
             raise KeyboardInterrupt
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(loop_module, "_train_epoch", break_off)
+    monkeypatch.setattr(loop, "_train_epoch", break_off)
     with pytest.raises(KeyboardInterrupt):
         killed.train()
     assert (killed.folder / STATE).is_file()
-    monkeypatch.setattr(loop_module, "_train_epoch", original)
+    monkeypatch.setattr(loop, "_train_epoch", original)
     again = make_run("killed", *extra)
     again.train()
     left, right = (read_tensors(run.folder / MODEL) for run in (whole, again))
@@ -101,9 +75,7 @@ def test_training_stops_when_validation_no_longer_improves(
     """With a measure that only falls, patience 2 ends after three of ten epochs."""
     run = make_run("a", "train.epochs=10", "train.patience=2")
     values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
-    monkeypatch.setattr(
-        loop_module, "evaluate_model", lambda *_: {"P@1": 0.5, "NDCG@5": next(values)}
-    )
+    monkeypatch.setattr(loop, "evaluate_model", lambda *_: {"P@1": 0.5, "NDCG@5": next(values)})
     run.train()
     assert len(pd.read_csv(run.folder / HISTORY)) == 3
 

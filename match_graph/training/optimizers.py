@@ -1,0 +1,85 @@
+"""What moves the weights: optimizers, the learning rate over time, the moving average."""
+
+import torch
+from torch import Tensor, nn, optim
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from match_graph.config import TrainConfig
+from match_graph.nn import MatchModel
+
+
+def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimizer]:
+    """Adam or AdamW for the network, Adagrad for the wide term if there is one.
+
+    Weight decay acts on matrices only, not on embeddings, biases and norms. The wide term's
+    gradients are sparse in rows, which Adam refuses; Adagrad (Duchi et al. 2011) is the usual
+    choice for such weights and moves the rows of the batch alone. Clipping leaves them out.
+
+    Args:
+        model: Its parameters are each in one group.
+        config: Rates and weight decay.
+    """
+    plain: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
+    wide: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
+        is_wide = name.startswith("wide.")
+        (wide if is_wide else decayed if is_matrix else plain).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    dense = optim.AdamW if config.optimizer == "adamw" else optim.Adam
+    optimizers: list[optim.Optimizer] = [dense(groups, lr=config.learning_rate, fused=True)]
+    if wide:
+        torch.sparse.check_sparse_tensor_invariants.disable()  # torch's default; silent if stated
+        optimizers.append(optim.Adagrad(wide, lr=config.wide_learning_rate))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_lr"] = group["lr"]
+    return optimizers
+
+
+def set_progress(optimizer: optim.Optimizer, progress: float, warmup: float) -> None:
+    """Sets the learning rate of every group for a share of all steps done, in 0..1."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * schedule(progress, warmup)
+
+
+def schedule(progress: float, warmup: float) -> float:
+    """Factor of the learning rate: linear warm-up, then linear decay to 0.
+
+    Args:
+        progress: Share of all steps done, in 0..1.
+        warmup: Share of all steps.
+    """
+    if progress < warmup:
+        return progress / warmup
+    return max(0.0, (1 - progress) / max(1 - warmup, 1e-9))
+
+
+def make_average(model: MatchModel, decay: float) -> AveragedModel:
+    """An exponential moving average of the weights, which shares those of the wide term.
+
+    Averaging them would touch every row at every step, where the step itself touches the batch's.
+
+    Args:
+        model: On its device.
+        decay: Of the average.
+    """
+    average = AveragedModel(model, multi_avg_fn=_skip_shared(get_ema_multi_avg_fn(decay)))
+    if model.wide is not None:
+        average.module.wide = model.wide
+    return average
+
+
+def _skip_shared(update):  # type: ignore[no-untyped-def]  # torch gives its functions no type
+    def update_others(averaged: list[Tensor], current: list[Tensor], number: Tensor | int) -> None:
+        pairs = [
+            pair for pair in zip(averaged, current, strict=True)
+            if pair[0].data_ptr() != pair[1].data_ptr()
+        ]  # fmt: skip
+        update([old for old, _ in pairs], [new for _, new in pairs], number)
+
+    return update_others

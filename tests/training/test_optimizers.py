@@ -1,0 +1,71 @@
+"""Optimizers: groups of parameters, the schedule, the average that shares the wide term."""
+
+import pytest
+import torch
+
+from match_graph.config import ModelConfig, TrainConfig
+from match_graph.graph import TokenSpace
+from match_graph.nn import MatchModel
+from match_graph.training.optimizers import make_average, make_optimizers, schedule, set_progress
+
+SPACE = TokenSpace(("venue", "word"), (3, 4))
+
+
+def make_model(wide: bool = True) -> MatchModel:
+    config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
+    return MatchModel(SPACE, 5, ModelConfig(channels=8, encoder_config=config, wide=wide))
+
+
+def test_schedule_warms_up_then_falls_to_zero() -> None:
+    """Linear from 0 to 1 over the warm-up, linear to 0 at the end; never negative."""
+    assert [schedule(p, 0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0, 1.1)] == pytest.approx(
+        [0, 0.5, 1, 0.5, 0, 0]
+    )
+    assert schedule(0.0, 0.0) == 1.0
+
+
+def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
+    """Half of the way down, each group has half of its rate."""
+    optimizers = make_optimizers(
+        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.4)
+    )
+    for optimizer, rate in zip(optimizers, (0.002, 0.4), strict=True):
+        set_progress(optimizer, 0.6, 0.2)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
+            [rate / 2] * len(optimizer.param_groups)
+        )
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_weight_decay_leaves_embeddings_biases_and_norms_alone(wide: bool) -> None:
+    """Every parameter is in one group; only matrices outside embedding and wide term decay."""
+    model = make_model(wide)
+    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    decayed = {id(parameter) for parameter in groups[0]["params"]}
+    for name, parameter in model.named_parameters():
+        expected = parameter.dim() > 1 and name not in ("embedding.weight", "wide.weight")
+        assert (id(parameter) in decayed) == expected, name
+    total = sum(len(group["params"]) for group in groups)
+    assert total == len(list(model.parameters()))
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0] + [0] * wide
+    if wide:
+        assert model.wide is not None
+        assert groups[2]["params"] == [model.wide.weight]
+
+
+def test_the_average_moves_all_but_the_wide_term_which_it_shares() -> None:
+    """Two updates by hand: the head's weights are averaged, the wide term's are the model's own."""
+    model = make_model()
+    assert model.wide is not None
+    average = make_average(model, 0.9)
+    average.update_parameters(model)  # the first update copies
+    start = model.head.label_weight.detach().clone()
+    with torch.no_grad():
+        model.head.label_weight.add_(1.0)
+        model.wide.weight.add_(1.0)
+    average.update_parameters(model)
+    assert torch.allclose(average.module.head.label_weight, start + 0.1)
+    assert torch.equal(average.module.wide.weight, model.wide.weight)
+    state = average.state_dict()
+    assert torch.equal(state["module.wide.weight"], torch.ones(SPACE.num_tokens, 5))
