@@ -1,6 +1,7 @@
 """A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
 
-from typing import Any, Self, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from pydantic import Field, model_validator
 from match_graph.config import StrictModel
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
 from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, draw_corpus
 from match_graph.datasets.text import Tokenizer
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -38,11 +40,16 @@ class Synthetic(CorpusDataset):
         topic_share: Share of words that come from topics; the rest is background.
         random_labels: Draws the labels independently of everything else, so that nothing but
             a leak can predict them (for tests).
+        like: Takes all sizes from a data set of the paper's Table 1 instead, every count exactly;
+            what is drawn then stands in `paper_size.draw_corpus`, and is not dirty.
+        scale: With ``like``, factor of the documents and of all that grows with them.
+        label_scale: With ``like``, factor of labels and hierarchy edges.
         seed: Same seed, same corpus.
         **kwargs: As for `CorpusDataset`.
 
     Raises:
-        ConfigError: A size is too small, or there are more layers than labels.
+        ConfigError: A size is too small, there are more layers than labels, or a size is given
+            beside ``like``.
     """
 
     class Options(StrictModel):
@@ -55,7 +62,35 @@ class Synthetic(CorpusDataset):
         words_per_document: float = Field(40.0, gt=0, le=10_000)
         topic_share: float = Field(0.35, ge=0, le=1)
         random_labels: bool = False
+        like: Literal["mag-cs", "pubmed"] | None = None
+        scale: float = Field(1.0, gt=0, le=64)
+        label_scale: float = Field(1.0, gt=0, le=64)
         seed: int = Field(0, ge=0)
+
+        @model_validator(mode="after")
+        def _check_size(self) -> Self:
+            sizes = self.model_fields_set - {"like", "scale", "label_scale", "seed"}
+            fields = type(self).model_fields
+            given = sorted(name for name in sizes if getattr(self, name) != fields[name].default)
+            if self.like is not None and given:
+                raise ValueError(
+                    f"like takes all sizes from the paper, found {', '.join(given)} beside "
+                    f"like={self.like}; use scale and label_scale."
+                )
+            if self.like is None and (self.scale, self.label_scale) != (1.0, 1.0):
+                raise ValueError(
+                    "scale and label_scale are factors of a size of the paper, found like=None; "
+                    f"set like to one of {sorted(PAPER_SIZES)}."
+                )
+            fault = None if self.like is None else self.size().find_fault()
+            if fault is not None:
+                raise ValueError(fault)
+            return self
+
+        def size(self) -> PaperSize:
+            """The counts that ``like`` and the factors ask for."""
+            assert self.like is not None
+            return PAPER_SIZES[self.like].scale(self.scale, self.label_scale)
 
         @model_validator(mode="after")
         def _check_layers(self) -> Self:
@@ -77,9 +112,13 @@ class Synthetic(CorpusDataset):
         words_per_document: float = 40.0,
         topic_share: float = 0.35,
         random_labels: bool = False,
+        like: str | None = None,
+        scale: float = 1.0,
+        label_scale: float = 1.0,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
+        of_paper = {"like": like, "scale": scale, "label_scale": label_scale, "seed": seed}
         self.check_options(
             {
                 "num_documents": num_documents,
@@ -89,13 +128,14 @@ class Synthetic(CorpusDataset):
                 "words_per_document": words_per_document,
                 "topic_share": topic_share,
                 "random_labels": random_labels,
-                "seed": seed,
+                **of_paper,
             }
         )
+        self._of_paper = None if like is None else self.Options.model_validate(of_paper)
         self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
         self.num_words, self.words_per_document = num_words, words_per_document
         self.topic_share, self.random_labels, self.seed = topic_share, random_labels, seed
-        super().__init__(name="synthetic", **kwargs)
+        super().__init__(name="synthetic" if like is None else f"synthetic-{like}", **kwargs)
 
     @property
     def raw_file_names(self) -> list[str]:
@@ -103,11 +143,15 @@ class Synthetic(CorpusDataset):
 
     @property
     def options(self) -> dict[str, Any]:
+        if self._of_paper is not None:
+            return {"generator": _GENERATOR, **self._of_paper.model_dump(exclude_unset=True)}
         names = ["num_documents", "num_topics", "num_layers", "num_words", "words_per_document"]
         names += ["topic_share", "random_labels", "seed"]
         return {"generator": _GENERATOR, **{name: getattr(self, name) for name in names}}
 
     def read(self) -> Corpus:
+        if self._of_paper is not None:
+            return _with_texts(draw_corpus(self.name, self._of_paper.size(), self.seed))
         rng = np.random.default_rng(self.seed)
         child, parent, layer = draw_hierarchy(rng, self.num_topics, self.num_layers)
         closure = close_upwards(child, parent, self.num_topics)
@@ -141,13 +185,14 @@ class Synthetic(CorpusDataset):
         instances, compact = {}, {}
         for name, table in edges.items():
             instances[name], compact[name] = _compact(table, prefixes[name])
-        return Corpus(
+        corpus = Corpus(
             name=self.name,
-            documents=self._documents(rng, instances["word"], compact["word"]),
+            documents=self._documents(rng),
             instances=instances,
             edges=compact,
             hierarchy=_hierarchy(child, parent),
         )
+        return _with_texts(corpus)
 
     def _draw_words(self, rng: np.random.Generator, gold: tuple[Array, Array]) -> pd.DataFrame:
         num_documents = self.num_documents
@@ -165,21 +210,25 @@ class Synthetic(CorpusDataset):
         word[topical] = (label * 7919 + rank * 104729) % self.num_words
         return pd.DataFrame({"document": document, "instance": word})
 
-    def _documents(
-        self, rng: np.random.Generator, words: pd.DataFrame, edges: pd.DataFrame
-    ) -> pd.DataFrame:
+    def _documents(self, rng: np.random.Generator) -> pd.DataFrame:
         split = np.full(self.num_documents, "train", dtype=object)
         order = rng.permutation(self.num_documents)
         split[order[: self.num_documents // 10]] = "valid"
         split[order[-(self.num_documents // 10) :]] = "test"
         ids = [f"d{number}" for number in range(self.num_documents)]
-        documents = pd.DataFrame({"id": ids, "split": split}, dtype=str)
-        if self.num_documents <= _MAX_TEXTS:
-            names = words["id"].to_numpy(dtype=object)[edges["instance"]]
-            bounds = np.searchsorted(edges["document"], np.arange(1, self.num_documents))
-            texts = [" ".join(part) for part in np.split(names, bounds)]
-            documents["text"] = pd.Series(texts, dtype=str)
-        return documents
+        return pd.DataFrame({"id": ids, "split": split}, dtype=str)
+
+
+def _with_texts(corpus: Corpus) -> Corpus:
+    """Adds the words of each document as its text, unless there are too many documents."""
+    if corpus.num_documents > _MAX_TEXTS:
+        return corpus
+    edges = corpus.edges["word"]
+    names = corpus.instances["word"]["id"].to_numpy(dtype=object)[edges["instance"]]
+    bounds = np.searchsorted(edges["document"], np.arange(1, corpus.num_documents))
+    texts = [" ".join(part) for part in np.split(names, bounds)]
+    documents = corpus.documents.assign(text=pd.Series(texts, dtype=str))
+    return replace(corpus, documents=documents)
 
 
 def draw_hierarchy(
