@@ -67,9 +67,12 @@ class PaperSize:
                 and hierarchy.
             labels: Factor of labels and hierarchy edges.
         """
-        growing = ("train", "valid", "test", "label_pairs", "words", "tokens", "authors")
-        growing += ("author_edges", "citations")
-        changed = {name: round(getattr(self, name) * documents) for name in growing}
+        splits, growing = ("train", "valid", "test"), ("label_pairs", "words", "tokens")
+        growing_too = ("authors", "author_edges", "citations")
+        changed = {
+            name: round(getattr(self, name) * documents)
+            for name in (*splits, *growing, *growing_too)
+        }
         changed |= {
             name: round(getattr(self, name) * labels) for name in ("labels", "hierarchy_edges")
         }

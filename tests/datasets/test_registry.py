@@ -56,8 +56,8 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
     """Options of another data set are refused; PyG's arguments are not offered."""
     assert refusal("synthetic", tokenizer="regex") == (
         "The options of Synthetic must be valid: 'tokenizer' is not a setting; choose from "
-        "['num_documents', 'num_labels', 'num_layers', 'num_words', 'random_labels', 'seed', "
-        "'topic_share', 'words_per_document']."
+        "['label_scale', 'like', 'num_documents', 'num_labels', 'num_layers', 'num_words', "
+        "'random_labels', 'scale', 'seed', 'topic_share', 'words_per_document']."
     )
 
 
@@ -79,8 +79,9 @@ def test_every_wrong_option_is_named() -> None:
         "  'topic_share': Input should be less than or equal to 1, found 1.5.",
         "  'random_labels': Input should be a valid boolean, found 1.",
         "  'seed': Input should be greater than or equal to 0, found -1.",
-        "  'cls' is not a setting; choose from ['num_documents', 'num_labels', 'num_layers', "
-        "'num_words', 'random_labels', 'seed', 'topic_share', 'words_per_document'].",
+        "  'cls' is not a setting; choose from ['label_scale', 'like', 'num_documents', "
+        "'num_labels', 'num_layers', 'num_words', 'random_labels', 'scale', 'seed', "
+        "'topic_share', 'words_per_document'].",
     ]
 
 
