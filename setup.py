@@ -12,6 +12,7 @@ VERSION = re.search(
 if VERSION is None:
     raise RuntimeError('match_graph/__init__.py must hold a line __version__ = "...".')
 
+PEERS = ["omikuji>=0.5"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DEV = [
     "pytest>=8",
@@ -61,7 +62,8 @@ setup(
     extras_require={
         "scatter": ["torch-scatter>=2.1"],
         "report": REPORT,
-        "dev": DEV + REPORT,
+        "peers": PEERS,
+        "dev": DEV + REPORT + PEERS,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[

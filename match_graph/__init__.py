@@ -5,6 +5,7 @@ The line from raw files to predictions is `open_dataset` (or `build_graph` of a 
 alone. More names stand in the sub-packages.
 """
 
+from match_graph.baselines import BASELINES, Baseline, LabelPrior, OmikujiTrees, TfidfLinear
 from match_graph.config import Config, PretrainConfig, load_config
 from match_graph.datasets import (
     DATASETS,
@@ -73,9 +74,11 @@ from match_graph.training import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "BASELINES",
     "DATASETS",
     "ENCODERS",
     "HEADS",
+    "Baseline",
     "BuiltGraph",
     "CalibrationMeter",
     "CheckpointError",
@@ -97,12 +100,14 @@ __all__ = [
     "GraphError",
     "Head",
     "LabelDAG",
+    "LabelPrior",
     "LengthBucketSampler",
     "LinearHead",
     "MatchEncoder",
     "MatchFolder",
     "MatchGraphError",
     "MatchModel",
+    "OmikujiTrees",
     "PretrainConfig",
     "RankingMeter",
     "Reporter",
@@ -110,6 +115,7 @@ __all__ = [
     "SphericalTrainer",
     "Synthetic",
     "Targets",
+    "TfidfLinear",
     "ThresholdSearch",
     "TokenEmbedding",
     "TokenSpace",

@@ -50,9 +50,10 @@ def test_the_top_level_exports_what_it_imports() -> None:
 
 
 def test_what_is_registered_and_every_error_is_exported() -> None:
-    """Data sets, encoders, heads and errors can be named without knowing their files."""
+    """Data sets, encoders, heads, baselines and errors can be named without knowing their files."""
     registered = {
-        *match_graph.DATASETS.values(), *match_graph.ENCODERS.values(), *match_graph.HEADS.values()
+        *match_graph.DATASETS.values(), *match_graph.ENCODERS.values(),
+        *match_graph.HEADS.values(), *match_graph.BASELINES.values(),
     }  # fmt: skip
     raised = {
         value for value in vars(errors).values()

@@ -14,6 +14,7 @@ RANK = {
     "graph": 1,
     "pretrain": 2,
     "nn": 3,
+    "baselines": 3,
     "metrics": 4,
     "training": 5,
     "export": 6,

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -71,7 +71,12 @@ class MatchModel(nn.Module):
             self.wide.reset_parameters()
 
 
-def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind: str) -> type[T]:
+def find_class(
+    name: str,
+    registered: Mapping[str, type[T]],
+    base: type[T] | tuple[type[Any], ...],
+    kind: str,
+) -> type[T]:
     """A registered class, or the one that ``package.module:Class`` names.
 
     Raises:
@@ -88,8 +93,9 @@ def find_class(name: str, registered: Mapping[str, type[T]], base: type[T], kind
         except Exception as error:  # whatever the code of others raises when it is imported
             cause = f" ({error})"
     if not (isinstance(found, type) and issubclass(found, base)):
+        bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
         raise ConfigError(
             f"The {kind} must be one of {sorted(registered)} or package.module:Class naming a "
-            f"subclass of {base.__name__}, found '{name}'{cause}; check the name."
+            f"subclass of {bases}, found '{name}'{cause}; check the name."
         )
     return found

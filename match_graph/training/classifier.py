@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from match_graph.config import Config
 from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
@@ -18,6 +18,7 @@ from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
+from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
 from match_graph.training.thresholds import read_thresholds
 from match_graph.training.vocabulary import Record, Vocabulary, read_vocabulary
 
@@ -41,7 +42,7 @@ class Classifier:
     def __init__(
         self,
         vocabulary: Vocabulary,
-        model: MatchModel,
+        model: nn.Module,
         config: Config,
         fabric: Fabric,
         thresholds: Tensor | None = None,
@@ -222,14 +223,24 @@ def load(
     check_own_code(folder, config, encoder, head)
     choose_device(device)
     vocabulary = read_vocabulary(folder)
-    with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
-        model = MatchModel(vocabulary.space, len(vocabulary.labels), config.model)
-    if not model.encoder.needs <= {"tokens"}:
+    needs = find_encoder(config.model.encoder).needs
+    if not needs <= {"tokens"}:
         raise CheckpointError(
             f"Prediction serves encoders that need tokens only, but '{config.model.encoder}' needs "
-            f"{sorted(model.encoder.needs)}; predict with a run of another encoder."
+            f"{sorted(needs)}; predict with a run of another encoder."
         )
-    load_weights(model, folder, config.dataset)
+    model = _load_model(folder, config, vocabulary)
     fabric = make_fabric(config.train.model_copy(update={"accelerator": device}))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     return Classifier(vocabulary, model, config, fabric, thresholds)
+
+
+def _load_model(folder: Path, config: Config, vocabulary: Vocabulary) -> nn.Module:
+    """The trained model or the fitted baseline of a run folder."""
+    space, num_labels = vocabulary.space, len(vocabulary.labels)
+    if is_baseline(config.model):
+        return load_baseline(space, num_labels, config, folder)
+    with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
+        model = MatchModel(space, num_labels, config.model)
+    load_weights(model, folder, config.dataset)
+    return model

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from match_graph.config import Config
 from match_graph.datasets import DATASETS, CorpusDataset, open_dataset
@@ -21,12 +21,12 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
-from match_graph.nn import ENCODERS, Encoder, LinearHead, MatchModel
-from match_graph.nn.model import find_class
+from match_graph.nn import LinearHead, MatchModel
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
+    FITTED,
     METRICS,
     RECORD,
     STATE,
@@ -36,6 +36,13 @@ from match_graph.training.files import (
     open_run_folder,
     read_json,
     write_json,
+)
+from match_graph.training.fitting import (
+    find_encoder,
+    fit_baseline,
+    is_baseline,
+    load_baseline,
+    make_baseline,
 )
 from match_graph.training.loop import Hierarchy, close_training, train_model
 from match_graph.training.pretraining import Pretraining
@@ -99,7 +106,7 @@ class Run:
     @cached_property
     def needs(self) -> frozenset[str]:
         """What the encoder needs of a batch."""
-        return find_class(self.config.model.encoder, ENCODERS, Encoder, "encoder").needs
+        return find_encoder(self.config.model.encoder).needs
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -118,7 +125,10 @@ class Run:
             ConfigError: As `MatchModel`.
         """
         none_kept = TokenSpace(self.space.types, (0,) * len(self.space.types))
-        MatchModel(none_kept, 1, self.config.model)
+        if is_baseline(self.config.model):
+            make_baseline(none_kept, 1, self.config)
+        else:
+            MatchModel(none_kept, 1, self.config.model)
         choose_device(self.config.train.accelerator)
 
     def make_model(self) -> MatchModel:
@@ -126,12 +136,15 @@ class Run:
         torch.manual_seed(self.config.seed)
         return MatchModel(self.space, self.dataset.num_labels, self.config.model)
 
-    def load_model(self) -> MatchModel:
-        """The trained model.
+    def load_model(self) -> nn.Module:
+        """The trained model, or the fitted baseline.
 
         Raises:
             CheckpointError: There is none, or it is of another configuration.
         """
+        if is_baseline(self.config.model):
+            num_labels = self.dataset.num_labels
+            return load_baseline(self.space, num_labels, self.config, self.folder)
         model = self.make_model()
         load_weights(model, self.folder, self.config.dataset)
         return model
@@ -153,8 +166,14 @@ class Run:
         return vectors
 
     def train(self) -> None:
-        """Trains the model; the best weights on validation are ``model.safetensors``."""
+        """Trains the model; the best weights on validation are ``model.safetensors``.
+
+        A baseline is fitted instead; nothing is pre-trained for it.
+        """
         config = self.config
+        if is_baseline(config.model):
+            self._fit_baseline()
+            return
         model = self.make_model()
         if config.model.init.startswith("spherical") and not self.pretraining.is_done():
             self.pretrain()
@@ -180,6 +199,16 @@ class Run:
                 config.seed,
                 self.reporter,
             )
+
+    def _fit_baseline(self) -> None:
+        if (self.folder / FITTED).is_dir():
+            return
+        baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
+        with self._timed("train"):
+            fit_baseline(baseline, self.loader("train"), self.folder, self.reporter)
+        self.reporter.line(
+            f"train: {self.config.model.encoder} fitted in {self._seconds['train']:.1f} s"
+        )
 
     def evaluate(self) -> dict[str, dict[str, float]]:
         """Measures of the trained model on valid and test; written as ``metrics.json``.

@@ -18,6 +18,7 @@ _FILES = {
     "record.json": "seed, seconds, memory, versions, checksum of the data",
     "config.yaml": "every setting",
     "model.safetensors": "weights",
+    "baseline": "what the baseline learned",
     "vectors.safetensors": "pre-trained vectors",
     "thresholds.parquet": "the least probability of each label",
     "events": "the same as history.csv for TensorBoard",

@@ -1,0 +1,64 @@
+"""The contract of baselines: fitted to batches with gold labels, they score labels of others."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+from torch import Tensor
+
+from match_graph.config import StrictModel
+from match_graph.graph import EgoBatch, TokenSpace
+
+#: Called with how many labels are done.
+Advance: TypeAlias = Callable[[int], None]
+
+
+class Baseline:
+    """Token sets -> label scores, without gradients.
+
+    It stands in the place of embedding, encoder and head: ``model.encoder`` names it, and it sees
+    the tokens that an encoder would see, within the same budgets.
+
+    Args:
+        space: The token space.
+        num_labels: L.
+        config: Settings.
+        seed: Of everything random.
+    """
+
+    class Config(StrictModel):
+        """Settings of the baseline."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
+    paper: ClassVar[str] = ""
+
+    def __init__(
+        self, space: TokenSpace, num_labels: int, config: StrictModel, seed: int = 0
+    ) -> None:
+        self.space, self.num_labels, self.seed = space, num_labels, seed
+        self.config = config
+
+    def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
+        """Learns from the training documents.
+
+        Args:
+            batches: With gold labels.
+            advance: Called as labels are done.
+        """
+        raise NotImplementedError
+
+    def predict(self, batch: EgoBatch) -> Tensor:
+        """Log-odds of every label, [B, L], float32; sigmoid makes probabilities of them."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Writes what `fit` learned into an empty folder; nothing pickled."""
+        raise NotImplementedError
+
+    def load(self, folder: Path) -> None:
+        """Reads what `save` wrote.
+
+        Raises:
+            CheckpointError: Files are missing, broken, or of other tokens or labels.
+        """
+        raise NotImplementedError

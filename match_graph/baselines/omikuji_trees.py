@@ -1,0 +1,167 @@
+"""Label trees by omikuji: logarithmic in the number of labels."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from sklearn.datasets import dump_svmlight_file
+from torch import Tensor
+
+from match_graph.baselines.base import Advance, Baseline
+from match_graph.baselines.tensors import read_table, write_table
+from match_graph.baselines.tfidf import Rows, TfidfFeatures, stack_labels
+from match_graph.config import StrictModel
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.graph import EgoBatch, TokenSpace
+
+TREES = "trees"
+#: Probability of the labels that the beam does not reach.
+_FLOOR = 1e-6
+
+
+class OmikujiTrees(Baseline):
+    """Parabel's balanced label trees over TF-IDF of words and metadata.
+
+    Source: Prabhu et al. 2018, https://doi.org/10.1145/3178876.3185998, by
+    https://github.com/tomtung/omikuji. A document's probability of a label is the mean over trees
+    of the product along its path; labels off the beam get 1e-6.
+
+    omikuji draws the starts of its clustering by itself: two fits differ a little, whatever the
+    seed.
+
+    Args:
+        space: The token space.
+        num_labels: L.
+        config: Settings.
+        seed: Not used.
+
+    Raises:
+        ConfigError: The package omikuji is not installed.
+    """
+
+    class Config(StrictModel):
+        """Settings; the defaults are omikuji's, which are Parabel's."""
+
+        num_trees: int = Field(3, ge=1)
+        min_branch_size: int = Field(100, ge=2, description="labels below which a node is a leaf")
+        cost: float = Field(1.0, gt=0, description="C of the nodes' linear classifiers")
+        prune: float = Field(0.1, ge=0, description="weights closer to 0 are dropped")
+        sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
+        beam_size: int = Field(10, ge=1)
+        num_threads: int = Field(0, ge=0, description="0: one per core")
+
+    paper: ClassVar[str] = "https://doi.org/10.1145/3178876.3185998"
+    config: Config
+
+    def __init__(self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0) -> None:
+        super().__init__(space, num_labels, config, seed)
+        self._omikuji = import_omikuji()
+        self.features = TfidfFeatures(space, config.sublinear)
+        self.trees: Any = None
+
+    def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
+        """Fits the trees; omikuji reads a text file, which is written for it and removed."""
+        batches = list(batches)
+        rows = self.features.fit(self.features.count(batches))
+        gold = stack_labels(batches, self.num_labels)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "documents.txt"
+            write_documents(path, rows, gold)
+            with _hush():
+                self.trees = self._omikuji.Model.train_on_data(
+                    str(path), self._hyper_parameters(), self.config.num_threads or None
+                )
+        advance(self.num_labels)
+
+    def _hyper_parameters(self) -> Any:
+        chosen = self._omikuji.Model.default_hyper_param()
+        chosen.n_trees = self.config.num_trees
+        chosen.min_branch_size = self.config.min_branch_size
+        chosen.linear_c = self.config.cost
+        chosen.linear_weight_threshold = self.config.prune
+        return chosen
+
+    def predict(self, batch: EgoBatch) -> Tensor:
+        rows = self.features.transform(self.features.count([batch]))
+        probability = np.full((batch.num_documents, self.num_labels), _FLOOR, dtype=np.float32)
+        for document in range(batch.num_documents):  # omikuji takes one at a time
+            place = slice(rows.indptr[document], rows.indptr[document + 1])
+            pairs = zip(rows.indices[place].tolist(), rows.data[place].tolist(), strict=True)
+            found = self.trees.predict(list(pairs), self.config.beam_size, self.num_labels)
+            for label, value in found:
+                probability[document, label] = value
+        return torch.logit(torch.from_numpy(probability), eps=_FLOOR)
+
+    def save(self, folder: Path) -> None:
+        with _hush():
+            self.trees.save(str(folder / TREES))
+        write_table(folder, {"idf": self.features.idf})
+
+    def load(self, folder: Path) -> None:
+        self.features.idf = read_table(folder, {"idf": [self.features.num_features]})["idf"]
+        path = folder / TREES
+        try:
+            with _hush():
+                self.trees = self._omikuji.Model.load(str(path))
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"Fitted trees must be a folder that omikuji wrote, but '{path}' cannot be read; "
+                f"fit the baseline again."
+            ) from error
+
+
+def write_documents(path: Path, rows: Rows, gold: Rows) -> None:
+    """Writes the data file of the extreme classification repository: a header, then documents.
+
+    Args:
+        path: Of the file.
+        rows: Features, [D, num_features].
+        gold: Labels, [D, L].
+    """
+    with path.open("wb") as file:
+        file.write(f"{rows.shape[0]} {rows.shape[1]} {gold.shape[1]}\n".encode())
+        dump_svmlight_file(rows, gold, file, zero_based=True, multilabel=True)
+
+
+def import_omikuji() -> Any:
+    """The package omikuji.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import omikuji
+    except ImportError as error:
+        raise ConfigError(
+            "The baseline 'omikuji' needs the package omikuji, which is not installed; "
+            "run: pip install 'match-graph[peers]'"
+        ) from error
+    return omikuji
+
+
+@contextmanager
+def _hush() -> Iterator[None]:
+    """Sends what omikuji prints to nowhere: it writes to the file descriptors 1 and 2 directly.
+
+    Predictions go to standard output, so that no line of a log may.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number, _ in kept:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        os.close(nowhere)
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)

@@ -1,0 +1,126 @@
+"""TF-IDF and one linear classifier per label: what a network must beat."""
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from torch import Tensor
+
+from match_graph.baselines.base import Advance, Baseline
+from match_graph.baselines.tensors import read_table, write_table
+from match_graph.baselines.tfidf import Rows, TfidfFeatures, stack_labels
+from match_graph.config import StrictModel
+from match_graph.graph import EgoBatch, TokenSpace
+
+
+class TfidfLinear(Baseline):
+    """One linear classifier per label over TF-IDF of words and metadata.
+
+    Source: one-vs-rest as in DiSMEC (Babbar and Schoelkopf 2017, https://arxiv.org/abs/1609.02521),
+    which also drops small weights; the solver is LIBLINEAR's Newton method in the primal, by
+    scikit-learn, which draws nothing at random.
+
+    A squared hinge gives margins and no probabilities: ``slope`` turns them into log-odds. It is
+    one number for all labels and leaves the ranking as it is.
+
+    Args:
+        space: The token space.
+        num_labels: L.
+        config: Settings.
+        seed: Not used.
+    """
+
+    class Config(StrictModel):
+        """Settings."""
+
+        loss: Literal["squared_hinge", "log"] = "squared_hinge"
+        cost: float = Field(1.0, gt=0, description="LIBLINEAR's C: larger fits closer")
+        sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
+        prune: float = Field(0.01, ge=0, description="weights closer to 0 are dropped")
+        slope: float = Field(3.0, gt=0, description="log-odds per unit of margin; hinge only")
+        num_threads: int = Field(0, ge=0, description="0: one per core")
+
+    paper: ClassVar[str] = "https://arxiv.org/abs/1609.02521"
+    config: Config
+
+    def __init__(self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0) -> None:
+        super().__init__(space, num_labels, config, seed)
+        self.features = TfidfFeatures(space, config.sublinear)
+        self.weight: Rows = None
+        self.bias = np.zeros(num_labels, dtype=np.float32)
+
+    def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
+        """Fits a classifier for each label that some training documents carry and some do not."""
+        batches = list(batches)
+        rows = self.features.fit(self.features.count(batches))
+        rows = rows.astype(np.float64)  # what LIBLINEAR computes in: otherwise each label copies
+        gold = stack_labels(batches, self.num_labels).tocsc()
+        number = self.config.num_threads or os.cpu_count() or 1
+        weights, biases = [], np.empty(self.num_labels, dtype=np.float32)
+        with ThreadPoolExecutor(number) as pool:  # LIBLINEAR runs without Python's lock
+            fitted = pool.map(lambda label: self._fit_label(rows, gold, label), self._labels)
+            for label, (weight, bias) in enumerate(fitted):
+                weights.append(weight)
+                biases[label] = bias
+                advance(label + 1)
+        self.weight = sparse.vstack(weights, format="csr").T.tocsr()  # [num_features, L]
+        self.bias = biases
+
+    @property
+    def _labels(self) -> range:
+        return range(self.num_labels)
+
+    def _fit_label(self, rows: Rows, gold: Rows, label: int) -> tuple[Rows, float]:
+        """Weights [1, num_features] and bias of one label."""
+        is_gold = np.zeros(rows.shape[0], dtype=bool)
+        is_gold[gold.indices[gold.indptr[label] : gold.indptr[label + 1]]] = True
+        count = int(is_gold.sum())
+        if count in (0, len(is_gold)):  # nothing to tell apart: the prior's log-odds
+            share = (count + 0.5) / (len(is_gold) + 1.0)
+            bias = float(np.log(share / (1 - share))) / self._slope
+            return sparse.csr_matrix(np.zeros((1, rows.shape[1]), dtype=np.float32)), bias
+        model = self._make_classifier().fit(rows, is_gold)
+        weight = model.coef_.astype(np.float32)
+        weight[np.abs(weight) < self.config.prune] = 0
+        return sparse.csr_matrix(weight), float(model.intercept_[0])
+
+    def _make_classifier(self) -> Any:
+        cost = self.config.cost
+        if self.config.loss == "log":
+            return LogisticRegression(C=cost, solver="liblinear", max_iter=1000)
+        return LinearSVC(C=cost, dual=False, max_iter=1000)
+
+    @property
+    def _slope(self) -> float:
+        return self.config.slope if self.config.loss == "squared_hinge" else 1.0
+
+    def predict(self, batch: EgoBatch) -> Tensor:
+        rows = self.features.transform(self.features.count([batch]))
+        margin = (rows @ self.weight).toarray() + self.bias
+        return torch.from_numpy((self._slope * margin).astype(np.float32))
+
+    def save(self, folder: Path) -> None:
+        tensors = {
+            "idf": self.features.idf,
+            "bias": torch.from_numpy(self.bias),
+            "weight_ptr": torch.from_numpy(self.weight.indptr),
+            "weight_index": torch.from_numpy(self.weight.indices),
+            "weight_value": torch.from_numpy(self.weight.data),
+        }
+        write_table(folder, tensors)
+
+    def load(self, folder: Path) -> None:
+        size = self.features.num_features
+        shapes = {"idf": [size], "bias": [self.num_labels], "weight_ptr": [size + 1]}
+        tensors = read_table(folder, {**shapes, "weight_index": None, "weight_value": None})
+        self.features.idf, self.bias = tensors["idf"], tensors["bias"].numpy()
+        parts = [tensors[f"weight_{name}"].numpy() for name in ("value", "index", "ptr")]
+        self.weight = sparse.csr_matrix(tuple(parts), shape=(size, self.num_labels))

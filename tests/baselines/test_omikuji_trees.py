@@ -1,0 +1,90 @@
+"""omikuji: its file, its silence, its absence."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.datasets import load_svmlight_file
+
+from match_graph.baselines import OmikujiTrees
+from match_graph.baselines.omikuji_trees import TREES, write_documents
+from match_graph.datasets import Synthetic
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.graph import TokenSpace
+
+
+def test_without_the_package_one_sentence_says_what_to_install(monkeypatch) -> None:
+    """The extra is named."""
+    monkeypatch.setitem(sys.modules, "omikuji", None)
+    with pytest.raises(ConfigError) as caught:
+        OmikujiTrees(TokenSpace(("word",), (3,)), 2, OmikujiTrees.Config())
+    assert str(caught.value) == (
+        "The baseline 'omikuji' needs the package omikuji, which is not installed; "
+        "run: pip install 'match-graph[peers]'"
+    )
+
+
+def test_the_documents_file_has_a_header_and_every_document(tmp_path: Path) -> None:
+    """Sizes first; a document without labels or features keeps its line."""
+    rows = sparse.csr_matrix(np.array([[0, 0.5, 0.25], [0, 0, 0], [1, 0, 0]], dtype=np.float32))
+    gold = sparse.csr_matrix(np.array([[1, 1], [0, 1], [0, 0]], dtype=np.float32))
+    path = tmp_path / "x.txt"
+    write_documents(path, rows, gold)
+    header, *lines = path.read_text().splitlines()
+    assert header == "3 3 2"
+    assert len(lines) == 3
+    (tmp_path / "y.txt").write_text("\n".join(lines) + "\n")
+    found, labels = load_svmlight_file(
+        str(tmp_path / "y.txt"), n_features=3, multilabel=True, zero_based=True
+    )
+    np.testing.assert_array_equal(found.toarray(), rows.toarray())
+    assert [sorted(map(int, some)) for some in labels] == [[0, 1], [1], []]
+
+
+@pytest.fixture
+def fitted(synthetic: Synthetic, batches) -> OmikujiTrees:
+    pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
+    config = OmikujiTrees.Config(num_threads=1)
+    trees = OmikujiTrees(synthetic.token_space(), synthetic.num_labels, config)
+    trees.fit(batches("train"))
+    return trees
+
+
+def test_nothing_is_printed(fitted: OmikujiTrees, synthetic, batches, tmp_path, capfd) -> None:
+    """omikuji logs to the standard output, which belongs to predictions."""
+    capfd.readouterr()
+    fitted.fit(batches("train"))
+    fitted.save(tmp_path)
+    other = OmikujiTrees(fitted.space, fitted.num_labels, fitted.config)
+    other.load(tmp_path)
+    other.predict(batches("test")[0])
+    print("seen")  # noqa: T201
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("seen\n", "")
+
+
+def test_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> None:
+    """The sigmoid of the scores gives them back; the labels off the beam are near 0."""
+    batch = batches("test", batch_size=1)[0]
+    rows = fitted.features.transform(fitted.features.count([batch]))
+    pairs = list(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
+    expected = torch.full((fitted.num_labels,), 1e-6)
+    for label, value in fitted.trees.predict(pairs, 10, fitted.num_labels):
+        expected[label] = value
+    found = torch.sigmoid(fitted.predict(batch))[0]
+    assert torch.allclose(found, expected.clamp(1e-6, 1 - 1e-6), atol=1e-6)
+
+
+def test_missing_trees_are_one_sentence(fitted: OmikujiTrees, tmp_path: Path, capfd) -> None:
+    """The folder is named."""
+    fitted.save(tmp_path)
+    (tmp_path / TREES / "settings.json").write_text("{")
+    with pytest.raises(CheckpointError) as caught:
+        fitted.load(tmp_path)
+    assert str(caught.value) == (
+        f"Fitted trees must be a folder that omikuji wrote, but '{tmp_path / TREES}' cannot be "
+        f"read; fit the baseline again."
+    )

@@ -1,0 +1,41 @@
+"""Tensors of a baseline: read back as written, refused otherwise."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.baselines.tensors import TENSORS, read_table, write_table
+from match_graph.errors import CheckpointError
+
+TABLE = {"a": torch.arange(6).view(2, 3), "b": torch.ones(0)}
+
+
+def test_tensors_read_back(tmp_path: Path) -> None:
+    """Also where any shape will do, and of a view."""
+    write_table(tmp_path, {**TABLE, "a": TABLE["a"].t()})
+    found = read_table(tmp_path, {"a": [3, 2], "b": None})
+    assert torch.equal(found["a"], TABLE["a"].t())
+    assert found["b"].numel() == 0
+
+
+def test_a_missing_broken_or_pickled_file_is_one_sentence(tmp_path: Path) -> None:
+    """Nothing is unpickled."""
+    for content in (None, b"", pickle.dumps(TABLE)):
+        if content is not None:
+            (tmp_path / TENSORS).write_bytes(content)
+        with pytest.raises(CheckpointError) as caught:
+            read_table(tmp_path, {"a": None})
+        text = str(caught.value)
+        start = f"A fitted baseline must be a safetensors file, but '{tmp_path / TENSORS}' cannot"
+        assert text.startswith(f"{start} be read (")
+        assert text.endswith("); fit the baseline again.")
+
+
+def test_other_names_and_shapes_are_refused(tmp_path: Path) -> None:
+    """Too few, too many, of another shape."""
+    write_table(tmp_path, TABLE)
+    for shapes in ({"a": None}, {"a": None, "b": None, "c": None}, {"a": [3, 2], "b": None}):
+        with pytest.raises(CheckpointError, match="must hold the tensors"):
+            read_table(tmp_path, shapes)

@@ -1,0 +1,95 @@
+"""One-vs-rest against scikit-learn's own, and what it does where nothing can be told apart."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
+
+from match_graph.baselines import TfidfLinear
+from match_graph.baselines.tfidf import stack_labels
+from match_graph.datasets import Synthetic
+from match_graph.errors import CheckpointError
+
+
+def make(synthetic: Synthetic, **settings) -> TfidfLinear:
+    config = TfidfLinear.Config(**settings)
+    return TfidfLinear(synthetic.token_space(), synthetic.num_labels, config)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reference"),
+    [
+        ("squared_hinge", LinearSVC(C=2.0, dual=False)),
+        ("log", LogisticRegression(C=2.0, solver="liblinear")),
+    ],
+)
+def test_scores_equal_scikit_learns_one_vs_rest(
+    synthetic: Synthetic, batches, loss: str, reference
+) -> None:
+    """Without pruning and with slope 1, for the labels that some documents have and some lack."""
+    baseline = make(synthetic, loss=loss, cost=2.0, prune=0.0, slope=1.0)
+    baseline.fit(batches("train"))
+    train, test = batches("train"), batches("test")
+    features = baseline.features
+    gold = stack_labels(train, synthetic.num_labels).toarray()
+    usual = (gold.sum(0) > 0) & (gold.sum(0) < len(gold))
+    rows = features.transform(features.count(train)).astype(np.float64)
+    model = OneVsRestClassifier(reference).fit(rows, gold[:, usual])
+    expected = model.decision_function(features.transform(features.count(test)))
+    found = torch.cat([baseline.predict(batch) for batch in test])[:, torch.from_numpy(usual)]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
+
+
+def test_threads_do_not_change_the_result(synthetic: Synthetic, batches) -> None:
+    """The solver draws nothing: one thread and three give the same bits."""
+    results = []
+    for number in (1, 3):
+        baseline = make(synthetic, num_threads=number)
+        baseline.fit(batches("train"))
+        results.append(torch.cat([baseline.predict(batch) for batch in batches("test")]))
+    assert torch.equal(*results)
+
+
+def test_labels_on_no_or_every_document_get_the_prior(synthetic: Synthetic, batches) -> None:
+    """Label 0 on every training document, label 1 on none."""
+    train = []
+    for batch in batches("train", batch_size=1):
+        others = [label for label in batch.label_index.tolist() if label not in (0, 1)]
+        index = torch.tensor([0, *others])
+        train.append(replace(batch, label_ptr=torch.tensor([0, len(index)]), label_index=index))
+    for loss in ("squared_hinge", "log"):
+        baseline = make(synthetic, loss=loss)
+        baseline.fit(train)
+        probability = torch.sigmoid(baseline.predict(batches("test")[0]))
+        share = 0.5 / (len(train) + 1)
+        assert torch.allclose(probability[:, 0], torch.tensor(1 - share))
+        assert torch.allclose(probability[:, 1], torch.tensor(share))
+
+
+def test_pruning_drops_small_weights_and_little_quality(synthetic: Synthetic, batches) -> None:
+    """Fewer weights; the ranking of most documents stays."""
+    whole, pruned = make(synthetic, prune=0.0), make(synthetic, prune=0.05)
+    best = []
+    for baseline in (whole, pruned):
+        baseline.fit(batches("train"))
+        logits = torch.cat([baseline.predict(batch) for batch in batches("test")])
+        best.append(logits.argmax(dim=1))
+    assert pruned.weight.nnz < 0.9 * whole.weight.nnz
+    assert np.abs(pruned.weight.data).min() >= 0.05
+    assert (best[0] == best[1]).float().mean() > 0.9
+
+
+def test_a_model_of_other_tokens_is_refused(synthetic: Synthetic, batches, tmp_path: Path) -> None:
+    """Another minimum count is another token space."""
+    baseline = make(synthetic)
+    baseline.fit(batches("train"))
+    baseline.save(tmp_path)
+    space = synthetic.token_space(min_count=1)
+    other = TfidfLinear(space, synthetic.num_labels, TfidfLinear.Config())
+    with pytest.raises(CheckpointError, match="of this run's tokens and labels, found"):
+        other.load(tmp_path)
