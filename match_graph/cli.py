@@ -13,9 +13,9 @@ from rich.text import Text
 
 from match_graph import __version__
 from match_graph.config import Config, load_config
-from match_graph.datasets import open_dataset
+from match_graph.datasets import list_datasets, open_dataset
 from match_graph.errors import MatchGraphError
-from match_graph.graph import describe_graph
+from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, Run, load, open_run, start_run
 from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
@@ -84,17 +84,20 @@ def build(
     config: ConfigOption = None,
     settings: SetOption = None,
     root: RootOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
     options = load_config(config, settings).data.dataset_options()
-    built = open_dataset(dataset, root=root, **options)
-    table = Table("", built.name, title_justify="left")
-    table.columns[1].justify = "right"
+    built = open_dataset(dataset, root=root, track=Reporter(quiet).track, **options)
     rows = {**describe_graph(built[0], built.targets), **built.notes}
+    published = compare_counts(rows, built.published)
+    table = Table("", built.name, *(["published", "difference"] if published else []))
+    for column in table.columns[1:]:
+        column.justify = "right"
     for name, value in rows.items():
-        table.add_row(
-            name.replace("_", " "), f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
-        )
+        shown = [value, *published.get(name, ())]
+        cells = [f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in shown]
+        table.add_row(name.replace("_", " "), *cells)
     Console().print(table)
 
 
@@ -208,6 +211,24 @@ def predict(
     """Predict the labels of new documents, with the run folder alone."""
     classifier = load(folder, device, encoder, head)
     predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))
+
+
+@app.command("datasets")
+def show_datasets(
+    root: RootOption = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List the registered data sets with licence, size and state."""
+    rows = list_datasets(root)
+    if json_lines:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    columns = ("name", "state", "size", "licence", "needs")
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(Text(row[column]) for column in columns))
+    Console().print(table)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,7 +10,9 @@ from match_graph.errors import ConfigError, list_faults
 
 FORMAT_VERSION = 1
 #: Arguments of data set classes that say where and when to build, not what.
-_NO_OPTIONS = frozenset({"name", "folder", "root", "transform", "pre_transform", "force_reload"})
+_NO_OPTIONS = frozenset(
+    {"name", "folder", "root", "transform", "pre_transform", "force_reload", "track"}
+)
 
 
 class StrictModel(BaseModel):

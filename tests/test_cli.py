@@ -9,7 +9,8 @@ import pytest
 
 from match_graph import __version__
 from match_graph.cli import main
-from match_graph.testing import toy_documents, write_match_folder
+from match_graph.datasets import DATASETS
+from match_graph.testing import toy_documents, write_match_folder, write_release_folder
 
 SMALL = [
     "--set", "pretrain.samples=20000",
@@ -82,6 +83,25 @@ def test_build_prints_table_1(call, toy: Path) -> None:
         assert part in printed
 
 
+def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
+    """Where a paper gave counts, they stand beside, with the difference."""
+    write_release_folder(tmp_path / "raw" / "MAG")
+    code, printed, _ = call("build", "mag-cs", "--root", tmp_path, "--quiet")
+    assert code == 0
+    assert all(part in printed for part in ("published", "difference", "564,340", "-564,332"))
+
+
+def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:
+    """A table for people, JSON lines for programs."""
+    code, printed, _ = call("datasets", "--root", tmp_path)
+    assert code == 0
+    assert all(part in printed for part in ("mag-cs", "needs", "licence"))
+    code, printed, _ = call("datasets", "--root", tmp_path, "--json")
+    rows = {row["name"]: row for row in map(json.loads, printed.splitlines())}
+    assert rows["mag-cs"]["state"] == "needs files"
+    assert rows["synthetic"]["licence"] == "match-graph's own"
+
+
 def test_version_and_wrong_usage(call) -> None:
     """--version prints it; an unknown option is wrong usage, code 2."""
     assert call("--version")[:2] == (0, f"{__version__}\n")
@@ -149,9 +169,8 @@ def test_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
     code, _, error = call("run", tmp_path / "none", "--out", tmp_path / "run")
     assert (code, error) == (
         1,
-        "Error: A data set must be a folder in the MATCH format or one of ['debtags', "
-        f"'synthetic'], but there is nothing of that kind at '{tmp_path / 'none'}'; check the "
-        "name.\n",
+        f"Error: A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
+        f"but there is nothing of that kind at '{tmp_path / 'none'}'; check the name.\n",
     )
     code, _, error = call("evaluate", tmp_path)
     assert code == 1

@@ -1,13 +1,16 @@
 """Documents one by one -> `Corpus`: what every reader of files calls."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from match_graph.datasets.corpus import Corpus, check_field_names, hierarchy_frame
 from match_graph.errors import CorpusError, list_faults
+
+#: Faults after which a reader may stop: a file of another kind has one in every line.
+MAX_FAULTS = 100
 
 
 class Interner:
@@ -54,7 +57,17 @@ class CorpusBuilder:
         self._documents: dict[str, list[str]] = {"id": [], "split": [], "text": []}
         self._place: dict[str, str] = {}
         self._types = {name: Interner() for name in (*fields, "word", "label")}
+        self._names: dict[str, dict[int, str]] = {}
+        self._depths: dict[int, int] = {}
         self._num_repeated = 0
+
+    def __contains__(self, document: str) -> bool:
+        return document in self._place
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether there are so many faults that the rest need not be read."""
+        return len(self.faults) >= MAX_FAULTS
 
     def add(
         self,
@@ -82,6 +95,18 @@ class CorpusBuilder:
             self._num_repeated += len(values) - len(unique)
             self._types[name].append(unique)
 
+    def set_name(self, node_type: str, instance: str, name: str) -> None:
+        """Names an instance of a type for people; one that no document has is passed over."""
+        code = self._types[node_type].code.get(instance)
+        if code is not None:
+            self._names.setdefault(node_type, {})[code] = name
+
+    def set_depth(self, label: str, depth: int) -> None:
+        """Notes the depth that a source gives a label; likewise."""
+        code = self._types["label"].code.get(label)
+        if code is not None:
+            self._depths[code] = depth
+
     def fail(self, fault: str) -> None:
         """Notes a fault; `build` raises them all."""
         self.faults.append(fault)
@@ -89,7 +114,7 @@ class CorpusBuilder:
     def build(
         self,
         hierarchy: Sequence[tuple[str, str, str]],
-        label_names: dict[str, str] | None = None,
+        label_names: Mapping[str, str] | None = None,
     ) -> Corpus:
         """The corpus.
 
@@ -103,9 +128,16 @@ class CorpusBuilder:
         if self.faults:
             raise CorpusError(list_faults(self.summary, self.faults))
         instances = {name: interner.instances() for name, interner in self._types.items()}
-        if label_names:
-            labels = instances["label"]
-            labels["name"] = labels["id"].map(label_names).fillna(labels["id"]).astype(str)
+        for label, name in (label_names or {}).items():
+            self.set_name("label", label, name)
+        for node_type, names in self._names.items():
+            values = list(self._types[node_type].code)
+            for code, name in names.items():
+                values[code] = name
+            instances[node_type]["name"] = pd.Series(values, dtype=str)
+        if self._depths:
+            depths = [self._depths.get(code) for code in range(len(instances["label"]))]
+            instances["label"]["depth"] = pd.array(depths, dtype="Int16")
         return Corpus(
             name=self.name,
             documents=pd.DataFrame(self._documents, dtype=str),

@@ -19,8 +19,9 @@ class Corpus:
     test) and, where there is raw text, ``text``. Documents are numbered by row, everything below
     refers to them by that number.
 
-    ``instances[type]``: one row per instance of a type, column ``id`` (unique, str), for labels
-    optionally ``name``. The types are the metadata fields, ``word`` and ``label``.
+    ``instances[type]``: one row per instance of a type, column ``id`` (unique, str), optionally
+    ``name`` for people, for labels optionally ``depth`` as their source gives it. The types are
+    the metadata fields, ``word`` and ``label``.
 
     ``edges[type]``: integer columns ``document`` and ``instance``, sorted by document, then in
     the document's own order: its authors as listed, its words as written.

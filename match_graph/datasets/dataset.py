@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pandas as pd
 import platformdirs
@@ -18,6 +18,7 @@ from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.source import Track
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
 from match_graph.typing import DOCUMENT, LABEL
@@ -31,6 +32,22 @@ FORMAT_VERSION = 1
 def default_root() -> Path:
     """Where built data go: $MATCH_GRAPH_HOME, else the user's cache folder."""
     return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
+
+
+class Card(NamedTuple):
+    """What `match-graph datasets` says of a data set; more stands in its card.
+
+    Args:
+        name: Its card is ``datasets/NAME.md``.
+        licence: Of the documents.
+        size: Documents and bytes, as published.
+        needs: What it is made from.
+    """
+
+    name: str
+    licence: str
+    size: str
+    needs: str
 
 
 class CorpusDataset(InMemoryDataset):
@@ -49,6 +66,7 @@ class CorpusDataset(InMemoryDataset):
         transform: Maps the `HeteroData` at every access.
         pre_transform: Maps the `HeteroData` once, before it is saved; its repr is part of the key.
         force_reload: Builds again even if the built files are there.
+        track: Shows the progress of reading, such as ``Reporter().track``; None shows none.
 
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
@@ -57,6 +75,11 @@ class CorpusDataset(InMemoryDataset):
     class Options(StrictModel):
         """Arguments of the class that settings may give (``data.options``)."""
 
+    card: ClassVar[Card | None] = None
+    #: Published counts by the row of `describe_graph`, for a comparison.
+    published: ClassVar[Mapping[str, float]] = {}
+    #: Options that are paths; a run keeps them as absolute ones.
+    path_options: ClassVar[tuple[str, ...]] = ()
     #: How a text becomes words; a run keeps it, so that new documents are read in the same way.
     tokenizer: Tokenizer = "regex"
 
@@ -67,10 +90,12 @@ class CorpusDataset(InMemoryDataset):
         transform: Callable[[HeteroData], HeteroData] | None = None,
         pre_transform: Callable[[HeteroData], HeteroData] | None = None,
         force_reload: bool = False,
+        track: Track | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.track = name, track
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
+        self.track = None  # so that a data set can go to other processes
         content = self._load_built("data.pt")
         self.data = HeteroData.from_dict(content)
 
@@ -85,6 +110,11 @@ class CorpusDataset(InMemoryDataset):
             ConfigError: With every argument that `Options` refuses or does not have.
         """
         parse_settings(cls.Options, dict(given), f"The options of {cls.__name__} must be valid")
+
+    @classmethod
+    def has_raw(cls, root: Path) -> bool:
+        """Whether raw files lie where the data set looks for them without options."""
+        return False
 
     def read(self) -> Corpus:
         """Reads the raw files."""

@@ -2,7 +2,9 @@
 
 Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the validation split) and
 ``test.json`` with one JSON object a line, ``taxonomy.txt`` with a parent and its children a line,
-``meta_dict.json`` with the metadata fields; ``id2label.txt`` (id, tab, name) may stand beside them.
+``meta_dict.json`` with the metadata fields. Beside them may stand ``id2label.txt`` and likewise
+``id2author.txt`` or that of any field (id, tab, name), and ``vocabulary.txt`` (number, tab, word)
+where the texts are numbers of words.
 """
 
 import json
@@ -22,13 +24,13 @@ from match_graph.datasets.json_lines import (
     read_metadata,
     read_text,
 )
+from match_graph.datasets.source import Sources, Track, open_sources
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.errors import CorpusError
 from match_graph.typing import Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
-TAXONOMY, FIELDS, LABEL_NAMES = "taxonomy.txt", "meta_dict.json", "id2label.txt"
-_MAX_FAULTS = 100
+TAXONOMY, FIELDS, VOCABULARY = "taxonomy.txt", "meta_dict.json", "vocabulary.txt"
 
 Hierarchy: TypeAlias = Literal["use", "ignore"]
 
@@ -37,7 +39,7 @@ class MatchFolder(CorpusDataset):
     """A folder in the MATCH format as a data set.
 
     Args:
-        folder: Holds the five files. Nothing is written into it.
+        folder: Holds the files. Nothing is written into it.
         fields: Metadata fields to read, each on some document; None takes those of
             ``meta_dict.json``, of which some may be on none.
         tokenizer: "regex" for raw text, "whitespace" for text that is tokenised already.
@@ -82,8 +84,7 @@ class MatchFolder(CorpusDataset):
 
     @property
     def raw_file_names(self) -> list[str]:
-        names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, LABEL_NAMES]
-        return [name for name in names if (self.folder / name).is_file()]
+        return match_files(self.folder)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -95,7 +96,16 @@ class MatchFolder(CorpusDataset):
         }
 
     def read(self) -> Corpus:
-        return read_match_folder(self.folder, self.fields, self.tokenizer, self.hierarchy_mode)
+        return read_match_folder(
+            self.folder, self.fields, self.tokenizer, self.hierarchy_mode, track=self.track
+        )
+
+
+def match_files(folder: Path) -> list[str]:
+    """The names of the files that are there and would be read."""
+    names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, VOCABULARY]
+    names += sorted(path.name for path in folder.glob("id2*.txt"))
+    return [name for name in names if (folder / name).is_file()]
 
 
 def read_match_folder(
@@ -103,8 +113,19 @@ def read_match_folder(
     fields: Sequence[str] | None = None,
     tokenizer: Tokenizer = "regex",
     hierarchy: Hierarchy = "use",
+    name: str | None = None,
+    track: Track | None = None,
 ) -> Corpus:
-    """Reads a folder in the MATCH format; arguments and errors as for `MatchFolder`."""
+    """Reads a folder in the MATCH format.
+
+    Args:
+        folder: As for `MatchFolder`, as are fields, tokenizer, hierarchy and the errors.
+        fields: See there.
+        tokenizer: See there.
+        hierarchy: See there.
+        name: Of the corpus; None takes the folder's.
+        track: Shows progress.
+    """
     MatchFolder.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
     required = list(SPLIT_FILES.values())
     required += [FIELDS] if fields is None else []
@@ -116,31 +137,48 @@ def read_match_folder(
             f"{' and no '.join(missing)}; add what is missing, or check the path."
         )
     builder = CorpusBuilder(
-        name=folder.resolve().name,
+        name=name or folder.resolve().name,
         fields=_read_fields(folder / FIELDS) if fields is None else fields,
         summary=f"The folder '{folder}' must be in the MATCH format",
     )
-    names = [name for name in builder.fields if not builder.faults]
+    paths = [folder / name for name in match_files(folder)]
+    with open_sources(paths, builder.name, track) as sources:
+        keys, num_unknown = _read_documents(folder, builder, sources, tokenizer)
+        absent = sorted({*fields} - keys) if fields is not None else []
+        if absent and keys and not builder.faults:
+            builder.fail(
+                f"no document has the metadata fields {absent} that data.fields names; the "
+                f"documents have {sorted(keys - {'paper', 'text', 'label'})}, choose from these."
+            )
+        edges = _read_taxonomy(folder / TAXONOMY, builder, sources) if hierarchy == "use" else []
+        for node_type in ("label", *builder.fields):
+            _read_names(folder / f"id2{node_type}.txt", node_type, builder, sources)
+    corpus = builder.build(edges)
+    if (folder / VOCABULARY).is_file():
+        corpus.notes["words_not_in_vocabulary"] = num_unknown
+    return corpus
+
+
+def _read_documents(
+    folder: Path, builder: CorpusBuilder, sources: Sources, tokenizer: Tokenizer
+) -> tuple[set[str], int]:
+    """Adds every document; returns the keys seen and how many words have no number."""
+    fields = [name for name in builder.fields if not builder.faults]
+    vocabulary = _read_vocabulary(folder / VOCABULARY, builder, sources)
     keys: set[str] = set()
+    num_unknown = 0
     for split, file_name in SPLIT_FILES.items():
-        with (folder / file_name).open("rb") as file:
-            for place, record in read_json_lines(file, file_name, builder.fail):
-                if len(builder.faults) >= _MAX_FAULTS:
-                    break
-                keys.update(record)
-                add_record(builder, record, split, names, tokenizer, place)
-    absent = sorted({*fields} - keys) if fields is not None else []
-    if absent and keys and not builder.faults:
-        builder.fail(
-            f"no document has the metadata fields {absent} that data.fields names; the documents "
-            f"have {sorted(keys - {'paper', 'text', 'label'})}, choose from these."
-        )
-    edges = _read_taxonomy(folder / TAXONOMY, builder) if hierarchy == "use" else []
-    label_names = {}
-    if (folder / LABEL_NAMES).is_file():
-        pairs = (line.split("\t", 1) for _, line in _read_lines(folder / LABEL_NAMES, builder))
-        label_names = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
-    return builder.build(edges, label_names)
+        lines = sources.lines(folder / file_name)
+        for place, record in read_json_lines(lines, file_name, builder.fail):
+            if builder.is_hopeless:
+                break
+            keys.update(record)
+            if vocabulary is not None and isinstance(record.get("text"), str):
+                words = record["text"].split()
+                num_unknown += sum(word not in vocabulary for word in words)
+                record["text"] = " ".join([vocabulary.get(word, word) for word in words])
+            add_record(builder, record, split, fields, tokenizer, place)
+    return keys, num_unknown
 
 
 def add_record(
@@ -171,11 +209,6 @@ def add_record(
         builder.add(document, split, text, words, metadata, kept, place)
 
 
-def _read_lines(path: Path, builder: CorpusBuilder) -> Iterator[tuple[str, str]]:
-    with path.open("rb") as file:
-        yield from read_lines(file, path.name, builder.fail)
-
-
 def _read_fields(path: Path) -> list[str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -190,9 +223,29 @@ def _read_fields(path: Path) -> list[str]:
     return fields
 
 
-def _read_taxonomy(path: Path, builder: CorpusBuilder) -> list[tuple[str, str, str]]:
+def _read_taxonomy(
+    path: Path, builder: CorpusBuilder, sources: Sources
+) -> list[tuple[str, str, str]]:
     edges = []
-    for place, line in _read_lines(path, builder):
+    for place, line in read_lines(sources.lines(path), path.name, builder.fail):
         parent, *children = line.split()
         edges += [(child, parent, place) for child in children]
     return edges
+
+
+def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterator[tuple[str, str]]:
+    """The two columns of a file, by tab or else by the first blank, as the release has both."""
+    for _, line in read_lines(sources.lines(path), path.name, builder.fail):
+        pair = line.split("\t", 1) if "\t" in line else line.split(" ", 1)
+        if len(pair) == 2:
+            yield pair[0], pair[1].strip()
+
+
+def _read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sources) -> None:
+    if path.is_file():
+        for instance, name in _read_pairs(path, builder, sources):
+            builder.set_name(node_type, instance, name)
+
+
+def _read_vocabulary(path: Path, builder: CorpusBuilder, sources: Sources) -> dict[str, str] | None:
+    return dict(_read_pairs(path, builder, sources)) if path.is_file() else None

@@ -8,11 +8,17 @@ from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.match_folder import MatchFolder
+from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
 from match_graph.errors import CorpusError
 
 #: Registered data sets; any other name is a folder in the MATCH format.
-DATASETS: dict[str, type[CorpusDataset]] = {"debtags": DebTags, "synthetic": Synthetic}
+DATASETS: dict[str, type[CorpusDataset]] = {
+    "debtags": DebTags,
+    "mag-cs": MagCs,
+    "pubmed": PubMed,
+    "synthetic": Synthetic,
+}
 
 
 class _PygArguments(StrictModel):
@@ -22,6 +28,7 @@ class _PygArguments(StrictModel):
     transform: Callable[..., Any] | None = None
     pre_transform: Callable[..., Any] | None = None
     force_reload: bool = False
+    track: Callable[..., Any] | None = None
 
 
 def open_dataset(name: str, **options: Any) -> CorpusDataset:
@@ -30,7 +37,7 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
     Args:
         name: A registered name, else a path.
         **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
-            force_reload) among them; None stands for the default.
+            force_reload) and ``track`` among them; None stands for the default.
 
     Raises:
         CorpusError: Nothing is there, or the files break their format.
@@ -47,3 +54,10 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
     parse_settings(_PygArguments, of_pyg, f"The arguments of {cls.__name__} must be valid")
     cls.check_options({key: value for key, value in given.items() if key not in of_pyg})
     return cls(**given) if name in DATASETS else MatchFolder(folder=name, **given)
+
+
+def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a data set with absolute paths, so that they hold in any working folder."""
+    keys = DATASETS[name].path_options if name in DATASETS else ()
+    absolute = {key: str(Path(options[key]).resolve()) for key in keys if options.get(key)}
+    return {**options, **absolute}

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
-from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, draw_corpus
 from match_graph.datasets.text import Tokenizer
 
@@ -101,6 +101,7 @@ class Synthetic(CorpusDataset):
                 )
             return self
 
+    card = Card("synthetic", "match-graph's own", "2,000 documents, or as many as asked", "nothing")
     tokenizer: Tokenizer = "whitespace"
 
     def __init__(

@@ -4,7 +4,7 @@ from match_graph.graph.build import BuiltGraph, build_graph
 from match_graph.graph.label_dag import LabelDAG
 from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
-from match_graph.graph.statistics import describe_graph
+from match_graph.graph.statistics import compare_counts, describe_graph
 from match_graph.graph.targets import Targets
 from match_graph.graph.tokens import TokenSpace
 
@@ -19,5 +19,6 @@ __all__ = [
     "Targets",
     "TokenSpace",
     "build_graph",
+    "compare_counts",
     "describe_graph",
 ]

@@ -1,5 +1,7 @@
 """The paper's Table 1 for a built graph, with edges per type and P(parent | child)."""
 
+from collections.abc import Mapping
+
 from torch_geometric.data import HeteroData
 
 from match_graph.graph.label_dag import LabelDAG
@@ -44,3 +46,22 @@ def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]
     both = dag.parent_given_child(targets, train).nan_to_num() * child_count
     rows["P(parent | child) in training"] = float(both.sum() / child_count.sum())
     return rows
+
+
+def compare_counts(
+    found: Mapping[str, float], published: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """Published counts beside those of a graph.
+
+    Args:
+        found: Rows of `describe_graph` and of the data set's notes.
+        published: Counts by row; a fraction is rounded as it was published, to two decimals.
+
+    Returns:
+        Row -> (published, found - published), for the rows of both.
+    """
+    pairs = {name: (found[name], count) for name, count in published.items() if name in found}
+    return {
+        name: (count, round(value - count, 2) if isinstance(count, float) else value - count)
+        for name, (value, count) in pairs.items()
+    }

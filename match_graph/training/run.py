@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.config import Config
-from match_graph.datasets import DATASETS, CorpusDataset, open_dataset
+from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import (
     EgoLoader,
@@ -305,7 +305,12 @@ def start_run(
     """
     reporter = reporter or Reporter(quiet=True)
     start = time.monotonic()
-    dataset = open_dataset(dataset_name, root=root, **config.data.dataset_options())
+    options = resolve_paths(dataset_name, config.data.options)
+    data = config.data.model_copy(update={"options": options})
+    config = config.model_copy(update={"data": data})
+    dataset = open_dataset(
+        dataset_name, root=root, track=reporter.track, **config.data.dataset_options()
+    )
     elapsed = time.monotonic() - start
     if not len(dataset.documents(MASKS["valid"])):
         raise CorpusError(
@@ -357,8 +362,11 @@ def open_run(
     folder = Path(folder)
     config = open_run_folder(folder)
     check_own_code(folder, config, encoder, head)
-    dataset = open_dataset(config.dataset, root=root, **config.data.dataset_options())
-    run = Run(folder, config, dataset, reporter or Reporter(quiet=True))
+    reporter = reporter or Reporter(quiet=True)
+    dataset = open_dataset(
+        config.dataset, root=root, track=reporter.track, **config.data.dataset_options()
+    )
+    run = Run(folder, config, dataset, reporter)
     _check_data(run)
     return run
 

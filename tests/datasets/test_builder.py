@@ -73,6 +73,33 @@ def test_label_names_fall_back_to_ids() -> None:
     assert labels["name"].tolist() == ["l1", "Second"]
 
 
+def test_names_and_depths_stand_beside_the_ids_that_documents_have() -> None:
+    """Others are passed over; an instance without a name is named by its id."""
+    builder = make_builder()
+    builder.add("d", "train", "", [], {"author": ["a1", "a2"]}, ["l1", "l2"], "f:1")
+    builder.set_name("author", "a2", "Bo")
+    builder.set_name("author", "a3", "Nobody")
+    builder.set_depth("l1", 3)
+    builder.set_depth("l9", 1)
+    instances = builder.build([]).instances
+    assert instances["author"]["name"].tolist() == ["a1", "Bo"]
+    assert instances["label"]["depth"].isna().tolist() == [False, True]
+    assert instances["label"]["depth"][0] == 3
+    assert instances["label"].columns.tolist() == ["id", "depth"]
+
+
+def test_a_builder_knows_its_documents_and_when_to_give_up() -> None:
+    """Readers ask both."""
+    builder = make_builder()
+    builder.add("d", "train", "", [], {"author": []}, [], "f:1")
+    assert "d" in builder
+    assert "e" not in builder
+    for number in range(100):
+        assert not builder.is_hopeless
+        builder.fail(f"f:{number}: wrong.")
+    assert builder.is_hopeless
+
+
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [

@@ -7,7 +7,7 @@ import torch
 
 from match_graph.datasets import Corpus
 from match_graph.datasets.corpus import hierarchy_frame
-from match_graph.graph import BuiltGraph, build_graph, describe_graph
+from match_graph.graph import BuiltGraph, build_graph, compare_counts, describe_graph
 
 
 def test_rows_of_the_toy_graph_are_counted_by_hand(toy: Corpus, toy_graph: BuiltGraph) -> None:
@@ -71,3 +71,10 @@ def test_values_are_plain_numbers(toy_graph: BuiltGraph) -> None:
     for key, value in describe_graph(toy_graph.data, toy_graph.targets).items():
         assert type(value) in (int, float), key
         assert not isinstance(value, torch.Tensor)
+
+
+def test_published_counts_are_compared_row_by_row() -> None:
+    """Means by the two decimals of a paper, counts exactly; rows of one side only are left out."""
+    found = {"labels": 7, "words / document": 126.334, "venue nodes": 3}
+    published = {"labels": 9, "words / document": 126.33, "author nodes": 5}
+    assert compare_counts(found, published) == {"labels": (9, -2), "words / document": (126.33, 0)}
