@@ -48,6 +48,17 @@ class EgoBatch:
     def num_documents(self) -> int:
         return self.document.numel()
 
+    def select_tokens(self, kept: Tensor) -> "EgoBatch":
+        """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""
+        ptr = torch.cat([self.ptr.new_zeros(1), kept.cumsum(0)])[self.ptr]
+        return replace(
+            self,
+            token_id=self.token_id[kept],
+            field=self.field[kept],
+            position=self.position[kept],
+            ptr=ptr,
+        )
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "EgoBatch":
         """The batch with every tensor, and the graph, on a device."""
         moved = {
@@ -131,7 +142,6 @@ def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None)
     """The token sets of a draw, with gold labels where targets are given."""
     token_id = torch.zeros_like(draw.node)
     field = torch.zeros_like(draw.node)
-    position = draw.position
     known = torch.zeros_like(draw.node, dtype=torch.bool)
     for number, kind in enumerate(draw.edge_types):
         if kind[2] not in space.types:
@@ -140,12 +150,9 @@ def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None)
         token_id[mask] = space.encode(kind[2], draw.node[mask])
         field[mask] = space.field_index(kind[2])
         known |= mask
-    ptr = draw.ptr
-    if not bool(known.all()):
-        token_id, field, position = token_id[known], field[known], position[known]
-        ptr = torch.cat([ptr.new_zeros(1), known.cumsum(0)])[ptr]
     label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
-    return EgoBatch(draw.seed, token_id, field, position, ptr, label_ptr, label_index)
+    batch = EgoBatch(draw.seed, token_id, field, draw.position, draw.ptr, label_ptr, label_index)
+    return batch if bool(known.all()) else batch.select_tokens(known)
 
 
 class LengthBucketSampler(Sampler[list[int]]):

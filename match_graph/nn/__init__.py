@@ -1,7 +1,18 @@
 """Encoders, heads, hypernymy, loss, and the model that wires them."""
 
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput, MatchEncoder
+from match_graph.nn.encoders import (
+    ENCODERS,
+    BertXmlEncoder,
+    Encoder,
+    EncoderOutput,
+    MatchEncoder,
+    MeshProbeNetEncoder,
+    StarTransformerEncoder,
+    TextEncoder,
+    TransformerEncoder,
+    XmlCnnEncoder,
+)
 from match_graph.nn.heads import HEADS, Head, LinearHead
 from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.nn.loss import Losses, match_loss, sparse_bce
@@ -11,6 +22,7 @@ from match_graph.nn.wide import WideTerm
 __all__ = [
     "ENCODERS",
     "HEADS",
+    "BertXmlEncoder",
     "Encoder",
     "EncoderOutput",
     "Head",
@@ -18,8 +30,13 @@ __all__ = [
     "Losses",
     "MatchEncoder",
     "MatchModel",
+    "MeshProbeNetEncoder",
+    "StarTransformerEncoder",
+    "TextEncoder",
     "TokenEmbedding",
+    "TransformerEncoder",
     "WideTerm",
+    "XmlCnnEncoder",
     "hypernymy_output_penalty",
     "hypernymy_parameter_penalty",
     "match_loss",

@@ -22,7 +22,7 @@ class RaggedLayout:
         slot_valid: Which slots are not padding, [S], bool.
         token_slot: Slot of every packed token, [N], int64.
         shapes: Documents and slots per document of each block.
-        order: The documents in the order of the blocks, [B], int64.
+        order: The documents that have tokens, in the order of the blocks, [B'], int64.
         is_full: Whether each block is without padding.
     """
 
@@ -35,11 +35,12 @@ class RaggedLayout:
 
     @classmethod
     def from_ptr(cls, ptr: Tensor, num_groups: int | None = None) -> "RaggedLayout":
-        """The layout of packed documents with offsets [B + 1], each with at least one token."""
+        """The layout of packed documents with offsets [B + 1]; one of them has a token at least."""
         lengths = ptr.diff()
         if num_groups is None:
             num_groups = min(_MAX_GROUPS, max(1, lengths.numel() // _DOCUMENTS_PER_GROUP))
         order = torch.argsort(lengths, stable=True)
+        order = order[lengths[order] > 0]
         tokens, valids, shapes, is_full = [], [], [], []
         for rows in order.tensor_split(num_groups):
             if not rows.numel():

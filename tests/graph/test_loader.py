@@ -169,6 +169,20 @@ def test_types_outside_the_token_space_are_left_out(toy: Corpus, toy_graph: Buil
         assert words == list(range(len(words)))
 
 
+def test_some_tokens_are_selected_of_each_document(toy: Corpus, toy_graph: BuiltGraph) -> None:
+    """Those of one type, in their order; a document may keep none; gold labels stay."""
+    (batch,) = make_loader(toy_graph, batch_size=12, targets=toy_graph.targets)
+    word = FIELDS.index("reference") + 1
+    selected = batch.select_tokens(batch.field == word)
+    expected = [[row for row in rows if row[1] == word] for rows in rows_of(batch)]
+    assert rows_of(selected) == expected
+    assert [] in expected
+    assert torch.equal(selected.document, batch.document)
+    assert torch.equal(selected.label_index, batch.label_index)
+    none = batch.select_tokens(torch.zeros_like(batch.field, dtype=torch.bool))
+    assert rows_of(none) == [[]] * 12
+
+
 def test_the_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -> None:
     """Types that were not drawn are gone, labels above all, even if test gold is planted."""
     planted = toy_graph.data.clone()

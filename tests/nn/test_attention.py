@@ -93,6 +93,18 @@ def test_blocks_hold_each_document_in_a_row(lengths: list[int], num_groups: int)
     assert next(rows, None) is None
 
 
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any), st.integers(1, 4))
+def test_documents_without_tokens_are_in_no_block(lengths: list[int], num_groups: int) -> None:
+    """The layout is that of the others, by their own numbers."""
+    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    filled = [document for document, length in enumerate(lengths) if length]
+    others = RaggedLayout.from_ptr(ptr_of([lengths[document] for document in filled]), num_groups)
+    assert layout.order.tolist() == [filled[document] for document in others.order.tolist()]
+    assert layout.shapes == others.shapes
+    assert torch.equal(layout.slot_token, others.slot_token)
+    assert torch.equal(layout.token_slot, others.token_slot)
+
+
 @pytest.mark.parametrize(("num_documents", "num_groups"), [(1, 1), (32, 1), (64, 2), (500, 4)])
 def test_groups_grow_with_the_documents(num_documents: int, num_groups: int) -> None:
     """One group for 32 documents, four at most."""

@@ -1,9 +1,33 @@
 """Encoders by name; a new one is one file with one class and its `Config`."""
 
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
+from match_graph.nn.encoders.bert_xml import BertXmlEncoder
 from match_graph.nn.encoders.match import MatchEncoder
+from match_graph.nn.encoders.mesh_probe_net import MeshProbeNetEncoder
+from match_graph.nn.encoders.star_transformer import StarTransformerEncoder
+from match_graph.nn.encoders.text import TextEncoder
+from match_graph.nn.encoders.transformer import TransformerEncoder
+from match_graph.nn.encoders.xml_cnn import XmlCnnEncoder
 
 #: Registered encoders; ``package.module:Class`` names one of your own.
-ENCODERS: dict[str, type[Encoder]] = {"match": MatchEncoder}
+ENCODERS: dict[str, type[Encoder]] = {
+    "bert_xml": BertXmlEncoder,
+    "match": MatchEncoder,
+    "mesh_probe_net": MeshProbeNetEncoder,
+    "star_transformer": StarTransformerEncoder,
+    "transformer": TransformerEncoder,
+    "xml_cnn": XmlCnnEncoder,
+}
 
-__all__ = ["ENCODERS", "Encoder", "EncoderOutput", "MatchEncoder"]
+__all__ = [
+    "ENCODERS",
+    "BertXmlEncoder",
+    "Encoder",
+    "EncoderOutput",
+    "MatchEncoder",
+    "MeshProbeNetEncoder",
+    "StarTransformerEncoder",
+    "TextEncoder",
+    "TransformerEncoder",
+    "XmlCnnEncoder",
+]

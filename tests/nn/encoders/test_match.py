@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import MatchEncoder, TokenEmbedding
-from match_graph.nn.attention import RaggedLayout
-from match_graph.nn.encoders.match import TransformerLayer, sinusoids
+from match_graph.nn.transformer import TransformerLayer
 
 CHANNELS, CODE = 6, 4
 
@@ -146,61 +145,13 @@ def test_the_input_is_cls_then_metadata_then_words(space: TokenSpace, batch: Ego
         assert torch.allclose(part, expected, rtol=1e-12, atol=1e-14)
 
 
-def copy_layer(layer: TransformerLayer) -> nn.TransformerEncoderLayer:
-    """torch's own layer with the same weights."""
-    channels = layer.attention.channels
-    copied = nn.TransformerEncoderLayer(
-        channels,
-        layer.attention.num_heads,
-        layer.linear1.out_features,
-        dropout=0.0,
-        activation="relu",
-        batch_first=True,
-        norm_first=False,
-    )
-    state = layer.state_dict()
-    copied.load_state_dict(
-        {
-            "self_attn.in_proj_weight": state.pop("attention.project.weight"),
-            "self_attn.in_proj_bias": state.pop("attention.project.bias"),
-            "self_attn.out_proj.weight": state.pop("attention.out.weight"),
-            "self_attn.out_proj.bias": state.pop("attention.out.bias"),
-            **state,
-        }
-    )
-    return copied
-
-
-def test_one_layer_equals_torchs_own(space: TokenSpace, batch: EgoBatch) -> None:
-    """nn.TransformerEncoderLayer(norm_first=False, relu): states, and gradients of the input."""
-    encoder = make_encoder(space, num_layers=1)
-    (layer,) = encoder.layers
-    copied = copy_layer(layer)
-    tokens, ptr = encoder.join(batch)
-    lengths = ptr.diff().tolist()
-    ours = tokens.detach().clone().requires_grad_()
-    theirs = tokens.detach().clone().requires_grad_()
-    found = layer(ours, RaggedLayout.from_ptr(ptr, 3))
-    expected = torch.cat([copied(part.unsqueeze(0))[0] for part in theirs.split(lengths)])
-    assert torch.allclose(found, expected, rtol=1e-10, atol=1e-12)
-    outgoing = torch.randn_like(found)
-    found.backward(outgoing)
-    expected.backward(outgoing)
-    assert torch.allclose(ours.grad, theirs.grad, rtol=1e-9, atol=1e-11)
-    for name, parameter in layer.named_parameters():
-        torchs = name.replace("attention.project.", "self_attn.in_proj_")
-        other = copied.get_parameter(torchs.replace("attention.out", "self_attn.out_proj"))
-        assert torch.allclose(parameter.grad, other.grad, rtol=1e-9, atol=1e-10), name
-
-
 @torch.no_grad()
 def test_an_encoder_of_one_layer_joins_torchs_cls_states(
-    space: TokenSpace, batch: EgoBatch
+    space: TokenSpace, batch: EgoBatch, copy_layer
 ) -> None:
     """The last layer is computed for [CLS] tokens only; the result is the same."""
     encoder = make_encoder(space, num_layers=1, num_cls=3)
     copied = copy_layer(encoder.layers[0])
-    copied.train()  # torch's fast path for evaluation is not what is compared; dropout is 0
     tokens, ptr = encoder.join(batch)
     expected = [
         copied(part.unsqueeze(0))[0, :3].flatten() for part in tokens.split(ptr.diff().tolist())
@@ -248,21 +199,6 @@ def test_metadata_are_a_set_and_words_a_sequence(space: TokenSpace, batch: EgoBa
     assert torch.allclose(metadata.document, before, rtol=1e-10, atol=1e-12)
     words = encoder(reorder(batch, 0, words=True)).document
     assert float((words[0] - before[0]).abs().max()) > 1e-3
-
-
-@pytest.mark.parametrize("channels", [2, 4, 7, 28])
-def test_sinusoids_equal_the_formula(channels: int) -> None:
-    """Sines in even channels, cosines in odd ones, for the first and for late positions."""
-    position = torch.tensor([0, 1, 2, 3, 77, 499, 32766])
-    expected = [naive_code(place, channels) for place in position.tolist()]
-    found = sinusoids(position, channels)
-    assert torch.allclose(found, torch.tensor(expected), rtol=1e-9, atol=1e-10)
-
-
-def test_sinusoids_follow_the_default_precision() -> None:
-    """float32 in a float32 program."""
-    torch.set_default_dtype(torch.float32)
-    assert sinusoids(torch.arange(3), 4).dtype == torch.float32
 
 
 def test_defaults_are_the_papers() -> None:

@@ -9,9 +9,29 @@ from match_graph.testing import assert_encoder
 
 #: Arguments of `assert_encoder` for each registered encoder, small to be fast.
 CASES: dict[str, list[dict[str, Any]]] = {
+    "bert_xml": [
+        {"config": {"num_cls": 2, "num_layers": 1, "hidden_channels": 8, "max_positions": 3}},
+        {"config": {"num_cls": 1, "num_heads": 1, "metadata": True}, "channels": 7},
+    ],
     "match": [
         {"config": {"num_cls": 2, "num_layers": 2, "position_channels": 4}},
         {"config": {"num_cls": 1, "num_layers": 1, "num_heads": 1}, "channels": 7},
+    ],
+    "mesh_probe_net": [
+        {"config": {"rnn": "gru", "hidden_channels": 5, "num_probes": 2, "num_layers": 2}},
+        {"config": {"hidden_channels": 4, "num_probes": 1, "metadata": True}, "channels": 7},
+    ],
+    "star_transformer": [
+        {"config": {"num_cycles": 1, "num_heads": 3}},
+        {"config": {"num_cycles": 3, "num_heads": 1, "metadata": True}, "channels": 7},
+    ],
+    "transformer": [
+        {"config": {"num_layers": 1, "num_heads": 3, "hidden_channels": 5}},
+        {"config": {"num_heads": 1, "metadata": True}, "channels": 7},
+    ],
+    "xml_cnn": [
+        {"config": {"widths": [1, 3], "num_filters": 4, "num_chunks": 2, "bottleneck": 6}},
+        {"config": {"widths": [5], "num_chunks": 3, "metadata": True}, "channels": 7},
     ],
 }
 

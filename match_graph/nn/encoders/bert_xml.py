@@ -1,0 +1,106 @@
+"""BertXML: a Transformer over several [CLS] tokens and the words, from scratch."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from match_graph.graph import EgoBatch
+from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.transformer import TransformerStack, check_heads, prepend
+
+
+class BertXmlEncoder(TextEncoder):
+    """[CLS] tokens and words attend to each other; the final [CLS] states pass a pooling layer.
+
+    Source: BertXML as in CorNet (Xun et al., KDD 2020), https://doi.org/10.1145/3394486.3403151,
+    which MATCH compares itself to; BERT-XML of Zhang et al. 2020
+    (https://aclanthology.org/2020.clinicalnlp-1.3) is another network of that name, with one
+    attention per label. Positions are learned, ELU stands before and after the pooling layer.
+    LayerNorm is real here, while the release's does nothing. With ``metadata``, metadata tokens
+    have no position. Nothing is pre-trained but the words' vectors.
+
+    Args:
+        embedding: Embeds tokens.
+        config: Settings.
+    """
+
+    class Config(TextEncoder.Config):
+        """Settings; the defaults are CorNet's."""
+
+        num_cls: int = Field(5, ge=1, description="[CLS] tokens")
+        num_layers: int = Field(3, ge=1)
+        num_heads: int = Field(2, ge=1)
+        hidden_channels: int = Field(600, ge=1, description="of the feed-forward network")
+        max_positions: int = Field(500, ge=1, description="words further on share the last one")
+        dropout: float = Field(0.1, ge=0, lt=1)
+
+    paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # CorNet's (https://github.com/XunGuangxu/CorNet); averaging stands for its averaged weights
+        "paper": {
+            **COMPARED,
+            "model.embedding_dropout": 0.1,
+            "model.encoder_config": {
+                "num_cls": 5,
+                "num_layers": 3,
+                "num_heads": 2,
+                "hidden_channels": 600,
+                "dropout": 0.1,
+            },
+        },
+        # the same with its word vectors of 300 channels and its batches
+        "own": {
+            **COMPARED,
+            "pretrain.channels": 300,
+            "model.channels": 300,
+            "model.embedding_dropout": 0.1,
+            "model.encoder_config": {
+                "num_cls": 5,
+                "num_layers": 3,
+                "num_heads": 2,
+                "hidden_channels": 600,
+                "dropout": 0.1,
+            },
+            "train.batch_size": 200,
+        },
+    }
+
+    def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
+        super().__init__(embedding, config)
+        channels, self.num_cls = embedding.channels, config.num_cls
+        check_heads(channels, config.num_heads, "model.channels")
+        self.out_channels = channels * config.num_cls
+        self.cls = nn.Parameter(torch.empty(config.num_cls, channels))
+        self.position = nn.Parameter(torch.empty(config.max_positions, channels))
+        self.layers = TransformerStack(
+            config.num_layers, channels, config.num_heads, config.hidden_channels, config.dropout
+        )
+        self.pooler = nn.Linear(self.out_channels, self.out_channels)
+        self.dropout = ByteDropout(config.dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew."""
+        nn.init.normal_(self.cls)
+        nn.init.normal_(self.position, std=0.1)
+        self.layers.reset_parameters()
+        nn.init.xavier_uniform_(self.pooler.weight)
+        nn.init.zeros_(self.pooler.bias)
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        """Document states [B, num_cls * delta]."""
+        batch, tokens = self.embed(batch)
+        place = batch.position.clamp(max=self.position.size(0) - 1)
+        is_word = (batch.field == self.word_field).unsqueeze(1)
+        code = nn.functional.embedding(place, self.position) * is_word
+        cls = self.dropout(self.cls).expand(batch.num_documents, -1, -1)
+        joined, ptr = prepend(cls, tokens + code.to(tokens.dtype), batch.ptr)
+        states = nn.functional.elu(self.layers.forward_first(joined, ptr, self.num_cls))
+        document = nn.functional.elu(self.pooler(states))
+        return EncoderOutput(document, None, ptr)

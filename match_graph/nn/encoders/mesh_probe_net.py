@@ -1,0 +1,114 @@
+"""MeSHProbeNet: a bidirectional recurrent network whose states several probes attend to."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from match_graph.graph import EgoBatch
+from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.recurrent import run_recurrent
+
+_NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class MeshProbeNetEncoder(TextEncoder):
+    """Each probe, a learned vector, gives a weighted mean of a document's states; all are joined.
+
+    Source: MeSHProbeNet (Xun et al., Bioinformatics 2019),
+    https://doi.org/10.1093/bioinformatics/btz142. Its embedding of the journal beside the probes
+    is left out: a journal is metadata, which ``metadata`` puts before the words. A document
+    without tokens has the state zero.
+
+    Args:
+        embedding: Embeds tokens.
+        config: Settings.
+    """
+
+    class Config(TextEncoder.Config):
+        """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
+
+        rnn: Literal["lstm", "gru"] = "lstm"
+        hidden_channels: int = Field(128, ge=1, description="of each direction")
+        num_layers: int = Field(1, ge=1)
+        num_probes: int = Field(5, ge=1)
+        dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
+
+    paper: ClassVar[str] = (
+        "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"
+    )
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # CorNet's (https://github.com/XunGuangxu/CorNet); averaging stands for its averaged weights
+        "paper": {
+            **COMPARED,
+            "model.embedding_dropout": 0.2,
+            "model.encoder_config": {
+                "rnn": "lstm",
+                "hidden_channels": 300,
+                "num_layers": 2,
+                "num_probes": 5,
+                "dropout": 0.5,
+            },
+        },
+        # its authors' release (https://github.com/XunGuangxu/MeSHProbeNet)
+        "own": {
+            **COMPARED,
+            "pretrain.channels": 355,
+            "model.channels": 355,
+            "model.encoder_config": {
+                "rnn": "lstm",
+                "hidden_channels": 355,
+                "num_layers": 2,
+                "num_probes": 5,
+                "dropout": 0.0,
+            },
+            "train.batch_size": 340,
+            "train.learning_rate": 0.0025,
+            "train.epochs": 5,
+            "train.warmup": 0.2,
+            "train.clip_norm": 1.0,
+            "train.average": 0.0,
+        },
+    }
+
+    def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
+        super().__init__(embedding, config)
+        self.rnn = _NETWORKS[config.rnn](
+            embedding.channels, config.hidden_channels, config.num_layers, bidirectional=True
+        )
+        self.probes = nn.Parameter(torch.empty(config.num_probes, 2 * config.hidden_channels))
+        self.out_channels = self.probes.numel()
+        self.dropout = ByteDropout(config.dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew: the network as torch does, probes Xavier uniform."""
+        self.rnn.reset_parameters()
+        nn.init.xavier_uniform_(self.probes)
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        """Document states [B, num_probes * 2 * hidden_channels]."""
+        batch, tokens = self.embed(batch)
+        states = self.dropout(run_recurrent(self.rnn, tokens, batch.ptr))
+        return EncoderOutput(self.probe(states, batch.ptr), None, batch.ptr)
+
+    def probe(self, states: Tensor, ptr: Tensor) -> Tensor:
+        """Means of packed states [N, C] by the weights of each probe, [B, num_probes * C]."""
+        document = states.new_zeros(ptr.numel() - 1, self.out_channels)
+        if not states.size(0):
+            return document
+        layout = RaggedLayout.from_ptr(ptr)
+        means = []
+        for block, valid in layout.pad(states):
+            scores = nn.functional.linear(block, self.probes)  # [B_g, T_g, num_probes]
+            if valid is not None:
+                scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
+            weight = torch.softmax(scores, dim=1).to(block.dtype)
+            means.append(torch.bmm(weight.transpose(1, 2), block).flatten(1))
+        return document.index_copy(0, layout.order, torch.cat(means).to(document.dtype))

@@ -1,0 +1,94 @@
+"""A Transformer over the words; a document's state is the mean of its tokens' states."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+from torch_geometric.utils import segment
+
+from match_graph.graph import EgoBatch
+from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.transformer import TransformerStack, add_positions, check_heads
+
+
+class TransformerEncoder(TextEncoder):
+    """The encoder of Vaswani et al. 2017, averaged over the tokens of each document.
+
+    Source: section 3 of https://arxiv.org/abs/1706.03762; the mean as compared in MATCH, after
+    NeuralClassifier. Sinusoidal position codes are added to the words, none to metadata. Dropout
+    acts on the residual branches and on embeddings (``model.embedding_dropout``), not on attention
+    weights. A document without tokens has the state zero.
+
+    Args:
+        embedding: Embeds tokens.
+        config: Settings.
+    """
+
+    class Config(TextEncoder.Config):
+        """Settings; the defaults are those of the encoder of MATCH, for comparison."""
+
+        num_layers: int = Field(3, ge=1)
+        num_heads: int = Field(2, ge=1)
+        hidden_channels: int = Field(400, ge=1, description="of the feed-forward network")
+        dropout: float = Field(0.2, ge=0, lt=1)
+
+    paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # NeuralClassifier's (https://github.com/Tencent/NeuralNLP-NeuralClassifier), but heads of
+        # 25 channels, where it has 32, and no dropout on the scores of labels
+        "paper": {
+            **COMPARED,
+            "model.encoder_config": {
+                "num_layers": 1,
+                "num_heads": 4,
+                "hidden_channels": 128,
+                "dropout": 0.1,
+            },
+            "train.learning_rate": 0.008,
+            "train.average": 0.0,
+        },
+        # the base model of Vaswani et al.; the peak of their learning rates
+        "own": {
+            **COMPARED,
+            "pretrain.channels": 512,
+            "model.channels": 512,
+            "model.embedding_dropout": 0.1,
+            "model.encoder_config": {
+                "num_layers": 6,
+                "num_heads": 8,
+                "hidden_channels": 2048,
+                "dropout": 0.1,
+            },
+            "train.learning_rate": 0.0007,
+            "train.warmup": 0.04,
+            "train.average": 0.0,
+        },
+    }
+
+    def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
+        super().__init__(embedding, config)
+        self.channels = self.out_channels = embedding.channels
+        check_heads(self.channels, config.num_heads, "model.channels")
+        self.layers = TransformerStack(
+            config.num_layers,
+            self.channels,
+            config.num_heads,
+            config.hidden_channels,
+            config.dropout,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew."""
+        self.layers.reset_parameters()
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        """Document states [B, delta]."""
+        batch, tokens = self.embed(batch)
+        tokens = add_positions(tokens, batch.position, batch.field == self.word_field)
+        if tokens.size(0):
+            tokens = self.layers(tokens, RaggedLayout.from_ptr(batch.ptr))
+        return EncoderOutput(segment(tokens, batch.ptr, "mean"), None, batch.ptr)

@@ -1,0 +1,57 @@
+"""Recurrent networks over packed documents against one document after the other."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+from match_graph.nn.recurrent import run_recurrent, time_order
+
+
+@given(st.lists(st.integers(0, 5), max_size=8))
+def test_the_order_is_that_of_torch(lengths: list[int]) -> None:
+    """Step by step, longest document first; the same batch sizes as `pack_sequence` gives."""
+    ptr = torch.tensor([0, *lengths]).cumsum(0)
+    order, batch_sizes = time_order(ptr)
+    assert sorted(order.tolist()) == list(range(sum(lengths)))
+    places = [torch.arange(start, start + size) for start, size in zip(ptr, lengths, strict=False)]
+    filled = sorted((part for part in places if len(part)), key=len, reverse=True)
+    if filled:
+        expected = pack_sequence(filled)
+        assert torch.equal(order, expected.data)
+        assert torch.equal(batch_sizes, expected.batch_sizes)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("network_cls", [nn.LSTM, nn.GRU])
+def test_states_and_gradients_equal_those_of_single_documents(
+    network_cls: type[nn.RNNBase], bidirectional: bool
+) -> None:
+    """Nothing crosses from one document to the next; empty ones have no states."""
+    torch.manual_seed(0)
+    network = network_cls(3, 4, num_layers=2, bidirectional=bidirectional).double()
+    ptr = torch.tensor([0, 3, 3, 8, 9, 12, 12])
+    tokens = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    found = run_recurrent(network, tokens, ptr)
+    single = [network(tokens[start:stop])[0] for start, stop in pairwise(ptr) if stop > start]
+    expected = torch.cat(single)
+    assert torch.allclose(found, expected, rtol=1e-10)
+    inputs = [tokens, *network.parameters()]
+    outgoing = torch.randn_like(found)
+    pairs = zip(
+        torch.autograd.grad(found, inputs, outgoing),
+        torch.autograd.grad(expected, inputs, outgoing),
+        strict=True,
+    )
+    assert all(torch.allclose(one, other, rtol=1e-9, atol=1e-12) for one, other in pairs)
+
+
+def test_no_token_gives_no_state() -> None:
+    """Of the right width and type."""
+    network = nn.LSTM(3, 4, bidirectional=True)
+    found = run_recurrent(network, torch.zeros(0, 3), torch.zeros(3, dtype=torch.int64))
+    assert found.shape == (0, 8)

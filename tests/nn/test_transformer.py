@@ -1,0 +1,127 @@
+"""Layers of a Transformer against torch's own on single documents; position codes by formula."""
+
+import math
+
+import pytest
+import torch
+
+from match_graph.errors import ConfigError
+from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.transformer import (
+    TransformerLayer,
+    TransformerStack,
+    add_positions,
+    check_heads,
+    prepend,
+    sinusoids,
+)
+
+PTR = torch.tensor([0, 3, 3, 8, 9])
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def make_layer(seed: int = 0) -> TransformerLayer:
+    """With no parameter at its neutral start."""
+    torch.manual_seed(seed)
+    layer = TransformerLayer(6, 2, 5, 0.0)
+    layer.reset_parameters()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return layer
+
+
+@pytest.mark.parametrize("num_groups", [1, 3])
+def test_a_layer_equals_torchs_own(copy_layer, num_groups: int) -> None:
+    """nn.TransformerEncoderLayer(norm_first=False, relu): states and all gradients."""
+    layer = make_layer()
+    copied = copy_layer(layer)
+    ours = torch.randn(9, 6, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    found = layer(ours, RaggedLayout.from_ptr(PTR, num_groups))
+    parts = [part for part in theirs.split(PTR.diff().tolist()) if len(part)]
+    expected = torch.cat([copied(part.unsqueeze(0))[0] for part in parts])
+    assert torch.allclose(found, expected, rtol=1e-10, atol=1e-12)
+    outgoing = torch.randn_like(found)
+    found.backward(outgoing)
+    expected.backward(outgoing)
+    assert torch.allclose(ours.grad, theirs.grad, rtol=1e-9, atol=1e-11)
+    for name, parameter in layer.named_parameters():
+        torchs = name.replace("attention.project.", "self_attn.in_proj_")
+        other = copied.get_parameter(torchs.replace("attention.out", "self_attn.out_proj"))
+        assert torch.allclose(parameter.grad, other.grad, rtol=1e-9, atol=1e-10), name
+
+
+def test_a_stack_applies_its_layers_one_after_the_other(copy_layer) -> None:
+    """All tokens, and the first ones alone, are the same."""
+    torch.manual_seed(0)
+    stack = TransformerStack(3, 6, 2, 5, 0.0)
+    stack.reset_parameters()
+    ptr = torch.tensor([0, 3, 5, 9])
+    tokens = torch.randn(9, 6)
+    found = stack(tokens, RaggedLayout.from_ptr(ptr))
+    expected = [part.unsqueeze(0) for part in tokens.split(ptr.diff().tolist())]
+    for layer in stack:
+        expected = [copy_layer(layer)(part) for part in expected]
+    assert torch.allclose(found, torch.cat(expected, dim=1)[0], rtol=1e-10, atol=1e-12)
+    first = torch.stack([part[0, :2].flatten() for part in expected])
+    assert torch.allclose(stack.forward_first(tokens, ptr, 2), first, rtol=1e-10, atol=1e-12)
+
+
+def test_tokens_are_put_before_each_document() -> None:
+    """Also before an empty one; a gradient reaches both parts."""
+    first = torch.randn(4, 2, 6, requires_grad=True)
+    tokens = torch.randn(9, 6, requires_grad=True)
+    joined, ptr = prepend(first, tokens, PTR)
+    assert ptr.tolist() == [0, 5, 7, 14, 17]
+    expected = []
+    for document in range(4):
+        expected += [first[document], tokens[PTR[document] : PTR[document + 1]]]
+    assert torch.equal(joined, torch.cat(expected))
+    joined.sum().backward()
+    assert bool((first.grad == 1).all())
+    assert bool((tokens.grad == 1).all())
+
+
+def naive_code(position: int, channels: int) -> list[float]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos of the same."""
+    code = []
+    for channel in range(channels):
+        angle = position / 10000 ** ((channel // 2) * 2 / channels)
+        code.append(math.sin(angle) if channel % 2 == 0 else math.cos(angle))
+    return code
+
+
+@pytest.mark.parametrize("channels", [2, 4, 7, 28])
+def test_sinusoids_equal_the_formula(channels: int) -> None:
+    """Sines in even channels, cosines in odd ones, for the first and for late positions."""
+    position = torch.tensor([0, 1, 2, 3, 77, 499, 32766])
+    expected = [naive_code(place, channels) for place in position.tolist()]
+    found = sinusoids(position, channels)
+    assert torch.allclose(found, torch.tensor(expected), rtol=1e-9, atol=1e-10)
+
+
+def test_sinusoids_follow_the_default_precision() -> None:
+    """float32 in a float32 program."""
+    torch.set_default_dtype(torch.float32)
+    assert sinusoids(torch.arange(3), 4).dtype == torch.float32
+
+
+def test_only_words_have_positions() -> None:
+    """Codes are added to words; metadata stay as they are."""
+    tokens, position = torch.randn(3, 4), torch.tensor([0, 0, 7])
+    found = add_positions(tokens, position, torch.tensor([False, True, True]))
+    codes = torch.tensor([[0.0] * 4, naive_code(0, 4), naive_code(7, 4)])
+    assert torch.allclose(found, tokens + codes, rtol=1e-12, atol=1e-14)
+
+
+def test_a_width_that_heads_cannot_share_is_an_error() -> None:
+    """The sentence names both numbers and what the width is."""
+    check_heads(12, 3, "model.channels")
+    with pytest.raises(ConfigError) as error:
+        check_heads(10, 3, "model.channels")
+    assert str(error.value) == (
+        "The width of the encoder must be a multiple of num_heads, found 10 (model.channels) and "
+        "3; change model.encoder_config."
+    )
