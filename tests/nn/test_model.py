@@ -10,6 +10,7 @@ from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import (
+    ENCODERS,
     Encoder,
     EncoderOutput,
     Head,
@@ -197,7 +198,7 @@ def test_classes_of_other_modules_are_found() -> None:
 def test_an_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     """Not registered, no such module or class, or no subclass; a failed import says why."""
     assert message_of(encoder=name) == (
-        f"The encoder must be one of ['match'] or package.module:Class naming a subclass of "
+        f"The encoder must be one of {sorted(ENCODERS)} or package.module:Class naming a subclass of "
         f"Encoder, found '{name}'{cause}; check the name."
     )
 
