@@ -198,8 +198,8 @@ def test_classes_of_other_modules_are_found() -> None:
 def test_an_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     """Not registered, no such module or class, or no subclass; a failed import says why."""
     assert message_of(encoder=name) == (
-        f"The encoder must be one of {sorted(ENCODERS)} or package.module:Class naming a subclass of "
-        f"Encoder, found '{name}'{cause}; check the name."
+        f"The encoder must be one of {sorted(ENCODERS)} or package.module:Class naming a subclass "
+        f"of Encoder, found '{name}'{cause}; check the name."
     )
 
 
