@@ -29,6 +29,7 @@ from match_graph.errors import (
 )
 from match_graph.graph import (
     BuiltGraph,
+    DropFields,
     EgoBatch,
     EgoLoader,
     EgoSampler,
@@ -99,6 +100,7 @@ __all__ = [
     "CorpusDataset",
     "CorpusError",
     "DebTags",
+    "DropFields",
     "EgoBatch",
     "EgoLoader",
     "EgoSampler",

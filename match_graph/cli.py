@@ -47,6 +47,14 @@ WordVectorsOption = Annotated[
     Path | None,
     typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
 ]
+AblationOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ablation",
+        metavar="NAME",
+        help="Leave out: no-metadata, no-FIELD, no-hierarchy, no-pretrain; repeatable.",
+    ),
+]
 RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
@@ -64,10 +72,11 @@ def run_line(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     word_vectors: WordVectorsOption = None,
+    ablation: AblationOption = None,
 ) -> None:
     """The whole line: build, pre-train, train, evaluate."""
     settings = _with_word_vectors(settings, word_vectors)
-    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
+    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
     if (run.folder / METRICS).is_file():
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
@@ -111,6 +120,7 @@ def pretrain(
     root: RootOption = None,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
+    ablation: AblationOption = None,
     text: Annotated[bool, typer.Option("--text", help="Also write word2vec text.")] = False,
     measure: Annotated[
         bool,
@@ -118,7 +128,7 @@ def pretrain(
     ] = False,
 ) -> None:
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
-    run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet)
+    run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet, ablation)
     if measure:
         _print_quality(run.pretraining.evaluate())
     else:
@@ -164,10 +174,11 @@ def train(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     word_vectors: WordVectorsOption = None,
+    ablation: AblationOption = None,
 ) -> None:
     """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
     settings = _with_word_vectors(settings, word_vectors)
-    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet)
+    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
     run.train()
     typer.echo(run.folder)
 
@@ -250,8 +261,10 @@ def _start(
     root: Path | None,
     overwrite: bool,
     quiet: bool,
+    ablation: list[str] | None,
 ) -> Run:
     named = [] if seed is None else [f"seed={seed}"]
+    named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
     resolved: Config = load_config(config, [*(settings or []), *named])
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))

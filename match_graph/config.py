@@ -25,6 +25,7 @@ class DataConfig(StrictModel):
     """What is read, and what of it becomes a token."""
 
     fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
+    drop_fields: list[str] = Field([], description="metadata fields that the run does not use")
     tokenizer: Literal["regex", "whitespace"] | None = None
     hierarchy: Literal["use", "ignore"] | None = None
     min_count: int = Field(2, ge=1, description="training documents below which metadata are [UNK]")
@@ -108,6 +109,7 @@ class Config(StrictModel):
     format: int = FORMAT_VERSION
     dataset: str = ""
     seed: int = Field(0, ge=0, lt=2**32)
+    ablation: list[str] = Field([], description="what to leave out; see training.ablations")
     data: DataConfig = Field(default_factory=DataConfig)
     pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from match_graph import __version__
 from match_graph.cli import main
@@ -199,3 +200,25 @@ def test_the_console_script_is_installed(tmp_path: Path) -> None:
         assert result.returncode == 1
         assert result.stderr.startswith("Error: A run must be a folder that match-graph wrote")
         assert "Traceback" not in result.stderr
+
+
+def test_ablations_and_baselines_by_the_same_command(call, toy: Path, tmp_path: Path) -> None:
+    """`--ablation`, repeated, and a linear peer; a field that is not there is one sentence."""
+    out = tmp_path / "run"
+    named = ["--ablation", "no-author", "--ablation", "no-hierarchy"]
+    assert call("run", toy, "--out", out, *named, *SMALL)[0] == 0
+    written = yaml.safe_load((out / "config.yaml").read_text())
+    assert written["ablation"] == ["no-author", "no-hierarchy"]
+    assert written["data"]["drop_fields"] == ["author"]
+    peer = ("--encoder", "tfidf_linear", "--quiet")
+    code, printed, _ = call("run", toy, "--out", tmp_path / "peer", *peer, *named[:2])
+    assert code == 0
+    assert "test, label prior" in printed
+    code, _, error = call("run", toy, "--out", tmp_path / "x", *SMALL, "--ablation", "no-autor")
+    assert code == 1
+    assert error == (
+        "Error: An ablation must leave out what the data set or the model has, found 'no-autor'; "
+        "choose from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
+        "'no-reference'].\n"
+    )
+    assert not (tmp_path / "x").exists()

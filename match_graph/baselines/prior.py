@@ -18,7 +18,7 @@ class LabelPrior(Baseline):
     What a model must beat to have learned anything from documents.
     """
 
-    paper: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
     logit: Tensor
 
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:

@@ -1,6 +1,7 @@
 """`Corpus` -> `HeteroData`, token space, targets, label DAG; ego-networks sampled from them."""
 
 from match_graph.graph.build import BuiltGraph, build_graph
+from match_graph.graph.drop_fields import DropFields, metadata_fields
 from match_graph.graph.label_dag import LabelDAG
 from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
@@ -10,6 +11,7 @@ from match_graph.graph.tokens import TokenSpace
 
 __all__ = [
     "BuiltGraph",
+    "DropFields",
     "EgoBatch",
     "EgoDraw",
     "EgoLoader",
@@ -21,4 +23,5 @@ __all__ = [
     "build_graph",
     "compare_counts",
     "describe_graph",
+    "metadata_fields",
 ]

@@ -14,6 +14,7 @@ from match_graph.config import Config
 from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import (
+    DropFields,
     EgoLoader,
     EgoSampler,
     LabelDAG,
@@ -22,6 +23,7 @@ from match_graph.graph import (
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
 from match_graph.nn import LinearHead, MatchModel
+from match_graph.training.ablations import resolve_ablations
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
@@ -294,7 +296,7 @@ def start_run(
     Args:
         dataset_name: A registered name, or a folder in the MATCH format.
         config: Settings; what is left to the corpus is filled in.
-        folder: None takes ``runs/DATASET-ENCODER-seedN``.
+        folder: None takes `default_folder`.
         root: Of built data; None takes the default.
         overwrite: Deletes a run folder that is there.
         reporter: For progress; None prints nothing.
@@ -323,11 +325,10 @@ def start_run(
             f"check the key 'label' of its documents."
         )
     where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
-    config = resolve_config(config, dataset).model_copy(update={"dataset": where})
-    if folder is None:
-        name = f"{dataset.name}-{config.model.encoder.replace(':', '.')}-seed{config.seed}"
-        folder = Path("runs") / name
-    folder = Path(folder)
+    config = resolve_ablations(config.model_copy(update={"dataset": where}), dataset[0])
+    dataset.transform = DropFields(config.data.drop_fields)
+    config = resolve_config(config, dataset)
+    folder = default_folder(dataset.name, config) if folder is None else Path(folder)
     run = Run(folder, config, dataset, reporter)
     run.check_model()
     claim_run_folder(folder, config, overwrite)
@@ -337,6 +338,12 @@ def start_run(
     write_vocabulary(run.folder, dataset, run.space, run.label_dag)
     reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
     return run
+
+
+def default_folder(dataset_name: str, config: Config) -> Path:
+    """``runs/DATASET-ENCODER-seedN``, with the ablations after the encoder."""
+    parts = [dataset_name, config.model.encoder.replace(":", "."), *config.ablation]
+    return Path("runs") / "-".join([*parts, f"seed{config.seed}"])
 
 
 def open_run(
@@ -366,6 +373,7 @@ def open_run(
     dataset = open_dataset(
         config.dataset, root=root, track=reporter.track, **config.data.dataset_options()
     )
+    dataset.transform = DropFields(config.data.drop_fields)
     run = Run(folder, config, dataset, reporter)
     _check_data(run)
     return run

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from match_graph.baselines import BASELINES
 from match_graph.datasets.records import make_records
 from match_graph.training.classifier import load
 from match_graph.training.run import Run
@@ -77,9 +78,13 @@ def next_commands(run: Run) -> list[str]:
     return [
         f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
         f"match-graph build {name}",
-        f"match-graph run {name} --seed 1 --set train.lambda_output=0 "
-        f"--set train.lambda_parameter=0",
+        f"match-graph run {name} --encoder {_another(run.config.model.encoder)}",
     ]
+
+
+def _another(encoder: str) -> str:
+    """What to compare an encoder with: the linear peer, or a network."""
+    return "match" if encoder in BASELINES else "tfidf_linear"
 
 
 def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:

@@ -1,0 +1,53 @@
+"""A graph without some of its metadata fields, without building it anew."""
+
+from collections.abc import Sequence
+
+from torch_geometric.data import HeteroData
+from torch_geometric.transforms import BaseTransform
+
+from match_graph.errors import GraphError
+from match_graph.graph.build import CITATION_FIELD
+from match_graph.typing import CITES, DOCUMENT
+
+
+class DropFields(BaseTransform):
+    """Takes metadata fields out of a graph: their nodes and every edge of theirs.
+
+    (document, cites, document) is made of references and goes with them. The built data stay as
+    they are; nothing is copied.
+
+    Args:
+        fields: Names of metadata fields.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.fields = tuple(fields)
+
+    def forward(self, data: HeteroData) -> HeteroData:
+        """The graph without the fields.
+
+        Raises:
+            GraphError: A field is not in the graph.
+        """
+        known = metadata_fields(data)
+        if missing := [name for name in self.fields if name not in known]:
+            raise GraphError(
+                f"Only metadata fields of the graph can be taken out, found {missing}; "
+                f"choose from {known}."
+            )
+        for kind in data.edge_types:
+            if kind[0] in self.fields or kind[2] in self.fields:
+                del data[kind]
+        if CITATION_FIELD in self.fields and CITES in data.edge_types:
+            del data[CITES]
+        for name in self.fields:
+            del data[name]
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self.fields)})"
+
+
+def metadata_fields(data: HeteroData) -> list[str]:
+    """The metadata fields of a built graph, in their order."""
+    return [kind[2] for kind in data.edge_types if kind[:2] == (DOCUMENT, "has")]
