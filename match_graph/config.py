@@ -70,7 +70,7 @@ class ModelConfig(StrictModel):
 
     encoder: str = "match"
     encoder_config: dict[str, Any] = Field(default_factory=dict)
-    head: str = "linear"
+    head: str | None = Field(None, description="none: the one that fits the encoder")
     head_config: dict[str, Any] = Field(default_factory=dict)
     channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"

@@ -3,6 +3,7 @@
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import (
     ENCODERS,
+    AttentionXmlEncoder,
     BertXmlEncoder,
     Encoder,
     EncoderOutput,
@@ -13,7 +14,7 @@ from match_graph.nn.encoders import (
     TransformerEncoder,
     XmlCnnEncoder,
 )
-from match_graph.nn.heads import HEADS, Head, LinearHead
+from match_graph.nn.heads import HEADS, Head, LabelAttentionHead, LinearHead
 from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.nn.loss import Losses, match_loss, sparse_bce
 from match_graph.nn.model import MatchModel
@@ -22,10 +23,12 @@ from match_graph.nn.wide import WideTerm
 __all__ = [
     "ENCODERS",
     "HEADS",
+    "AttentionXmlEncoder",
     "BertXmlEncoder",
     "Encoder",
     "EncoderOutput",
     "Head",
+    "LabelAttentionHead",
     "LinearHead",
     "Losses",
     "MatchEncoder",

@@ -36,11 +36,12 @@ class MatchModel(nn.Module):
             space, config.channels, config.embedding_dropout, config.token_dropout
         )
         encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
-        head_cls = find_class(config.head, HEADS, Head, "head")
+        head = config.head or choose_head(encoder_cls)
+        head_cls = find_class(head, HEADS, Head, "head")
         if head_cls.takes != encoder_cls.gives:
             fitting = sorted(name for name, cls in HEADS.items() if cls.takes == encoder_cls.gives)
             raise ConfigError(
-                f"The head must take what the encoder gives, but '{config.head}' takes "
+                f"The head must take what the encoder gives, but '{head}' takes "
                 f"{head_cls.takes} and '{config.encoder}' gives {encoder_cls.gives}; "
                 f"choose model.head from {fitting}."
             )
@@ -69,6 +70,11 @@ class MatchModel(nn.Module):
         self.head.reset_parameters()
         if self.wide is not None:
             self.wide.reset_parameters()
+
+
+def choose_head(encoder_cls: type[Encoder]) -> str:
+    """The name of the head for what an encoder gives, where the configuration names none."""
+    return {"document": "linear", "tokens": "label_attention"}[encoder_cls.gives]
 
 
 def find_class(

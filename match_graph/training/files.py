@@ -162,7 +162,7 @@ def check_own_code(
         ("encoder", config.model.encoder, encoder),
         ("head", config.model.head, head),
     ):
-        if (given is not None or ":" in name) and given != name:
+        if (given is not None or ":" in (name or "")) and given != name:
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
                 f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."

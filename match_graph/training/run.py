@@ -22,7 +22,7 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
-from match_graph.nn import LinearHead, MatchModel
+from match_graph.nn import MatchModel
 from match_graph.training.ablations import resolve_ablations
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device, make_fabric
@@ -181,9 +181,8 @@ class Run:
             self.pretrain()
         self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
-        if isinstance(model.head, LinearHead):
-            count = self.dataset.targets.count(train_documents)
-            model.head.set_prior(count, len(train_documents))
+        count = self.dataset.targets.count(train_documents)
+        model.head.set_prior(count, len(train_documents))
         if model.wide is not None:
             count = self.space.document_count(self.dataset[0], train_documents)
             model.wide.set_frequencies(count, len(train_documents))

@@ -14,6 +14,7 @@ from match_graph.nn import (
     Encoder,
     EncoderOutput,
     Head,
+    LabelAttentionHead,
     LinearHead,
     MatchEncoder,
     MatchModel,
@@ -114,14 +115,23 @@ def test_a_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch)
         assert bool(parameter.grad.any()), name
 
 
-def test_a_few_steps_lower_the_loss(synthetic: Synthetic, batch: EgoBatch) -> None:
+@pytest.mark.parametrize(
+    ("steps", "settings"),
+    [
+        (15, {"encoder_config": SMALL}),
+        (40, {"encoder": "attention_xml", "encoder_config": {"hidden_channels": 8, "dropout": 0}}),
+    ],
+)
+def test_a_few_steps_lower_the_loss(
+    synthetic: Synthetic, batch: EgoBatch, steps: int, settings: dict[str, object]
+) -> None:
     """Embedding, encoder and head learn together."""
     torch.manual_seed(0)
-    config = ModelConfig(channels=8, encoder_config=SMALL, embedding_dropout=0, token_dropout=0)
+    config = ModelConfig(channels=8, embedding_dropout=0, token_dropout=0, **settings)
     model = MatchModel(synthetic.token_space(), synthetic.num_labels, config)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
     losses = []
-    for _ in range(15):
+    for _ in range(steps):
         loss = match_loss(
             model(batch),
             batch.label_ptr,
@@ -212,8 +222,8 @@ def test_a_relative_module_is_an_error() -> None:
 def test_an_unknown_head_is_an_error(name: str) -> None:
     """The same sentence for heads."""
     assert message_of(head=name) == (
-        f"The head must be one of ['linear'] or package.module:Class naming a subclass of "
-        f"Head, found '{name}'; check the name."
+        f"The head must be one of ['label_attention', 'linear'] or package.module:Class naming a "
+        f"subclass of Head, found '{name}'; check the name."
     )
 
 
@@ -253,10 +263,18 @@ def test_a_head_that_takes_what_the_encoder_does_not_give_is_an_error() -> None:
         f"document; choose model.head from ['linear']."
     )
     own = f"{__name__}:TokensEncoder"
-    assert message_of(encoder=own) == (
+    assert message_of(encoder=own, head="linear") == (
         f"The head must take what the encoder gives, but 'linear' takes document and '{own}' "
-        f"gives tokens; choose model.head from []."
+        f"gives tokens; choose model.head from ['label_attention']."
     )
+
+
+def test_without_a_name_the_head_is_the_one_that_fits() -> None:
+    """Label-wise attention for tokens, a linear layer for documents; also for classes of others."""
+    assert type(make_model(encoder_config=SMALL).head) is LinearHead
+    own = f"{__name__}:TokensEncoder"
+    assert type(make_model(encoder=own, encoder_config=SMALL).head) is LabelAttentionHead
+    assert type(make_model(encoder="attention_xml").head) is LabelAttentionHead
 
 
 def test_public_names_are_what_they_say() -> None:

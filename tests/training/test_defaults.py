@@ -4,6 +4,7 @@ import pytest
 
 from match_graph.config import load_config
 from match_graph.datasets import Synthetic
+from match_graph.errors import ConfigError
 from match_graph.training.defaults import (
     derive_batch_size,
     derive_epochs,
@@ -31,3 +32,19 @@ def test_batches_reach_the_size_of_the_paper() -> None:
     """256 documents at the size of MAG-CS, 16 at the least."""
     assert derive_batch_size(564_340) == 256
     assert derive_batch_size(1) == 16
+
+
+def test_the_head_is_named(synthetic: Synthetic) -> None:
+    """The one that fits the encoder, unless it is given; so that config.yaml says which it was."""
+    for settings, head in (
+        ([], "linear"),
+        (["model.encoder=attention_xml"], "label_attention"),
+        (["model.encoder=attention_xml", "model.head=linear"], "linear"),
+    ):
+        assert resolve_config(load_config(None, settings), synthetic).model.head == head
+
+
+def test_an_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:
+    """Its head cannot be chosen."""
+    with pytest.raises(ConfigError, match=r"The encoder must be one of \['attention_xml', "):
+        resolve_config(load_config(None, ["model.encoder=attention"]), synthetic)

@@ -10,7 +10,7 @@ import torch
 
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.testing import toy_documents, write_match_folder
-from match_graph.training import open_run, start_run
+from match_graph.training import load, open_run, start_run
 from match_graph.training.files import METRICS, MODEL, RECORD, STATE, read_tensors
 
 
@@ -260,3 +260,17 @@ def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
         f"only by request, found encoder=None; load it with encoder='{name}'."
     )
     assert open_run(run.folder, root, encoder=name).config.model.encoder == name
+
+
+def test_label_attention_goes_the_whole_line(start) -> None:
+    """Trained, evaluated and loaded from its folder alone; its file names the head."""
+    run = start(
+        "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [32]}",
+        "model.encoder_config={hidden_channels: 32, dropout: 0.1, metadata: true}",
+        "model.init=random", "model.wide=false", "train.epochs=7", "train.learning_rate=0.01",
+    )  # fmt: skip
+    run.train()
+    assert run.evaluate()["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
+    assert run.config.model.head == "label_attention"
+    (found,) = load(run.folder).predict([{"text": "w1 w2 w3"}])
+    assert len(found["labels"]) == 5

@@ -1,5 +1,6 @@
 """Encoders by name; a new one is one file with one class and its `Config`."""
 
+from match_graph.nn.encoders.attention_xml import AttentionXmlEncoder
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
 from match_graph.nn.encoders.bert_xml import BertXmlEncoder
 from match_graph.nn.encoders.match import MatchEncoder
@@ -11,6 +12,7 @@ from match_graph.nn.encoders.xml_cnn import XmlCnnEncoder
 
 #: Registered encoders; ``package.module:Class`` names one of your own.
 ENCODERS: dict[str, type[Encoder]] = {
+    "attention_xml": AttentionXmlEncoder,
     "bert_xml": BertXmlEncoder,
     "match": MatchEncoder,
     "mesh_probe_net": MeshProbeNetEncoder,
@@ -21,6 +23,7 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 __all__ = [
     "ENCODERS",
+    "AttentionXmlEncoder",
     "BertXmlEncoder",
     "Encoder",
     "EncoderOutput",

@@ -9,6 +9,10 @@ from match_graph.testing import assert_encoder
 
 #: Arguments of `assert_encoder` for each registered encoder, small to be fast.
 CASES: dict[str, list[dict[str, Any]]] = {
+    "attention_xml": [
+        {"config": {"hidden_channels": 5}},
+        {"config": {"hidden_channels": 3, "num_layers": 2, "metadata": True}, "channels": 7},
+    ],
     "bert_xml": [
         {"config": {"num_cls": 2, "num_layers": 1, "hidden_channels": 8, "max_positions": 3}},
         {"config": {"num_cls": 1, "num_heads": 1, "metadata": True}, "channels": 7},

@@ -1,0 +1,77 @@
+"""The encoder of AttentionXML: a bidirectional LSTM over the words."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import nn
+
+from match_graph.graph import EgoBatch
+from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.recurrent import run_recurrent
+
+
+class AttentionXmlEncoder(TextEncoder):
+    """A bidirectional LSTM gives every word a state; `LabelAttentionHead` attends to them.
+
+    Source: section 3.2 of AttentionXML (You et al., NeurIPS 2019),
+    https://arxiv.org/abs/1811.01727. The LSTM starts from zero states; the authors' release learns
+    them.
+
+    Args:
+        embedding: Embeds tokens.
+        config: Settings.
+    """
+
+    class Config(TextEncoder.Config):
+        """Settings; the defaults are the paper's for EUR-Lex."""
+
+        hidden_channels: int = Field(256, ge=1, description="of each direction")
+        num_layers: int = Field(1, ge=1)
+        dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
+
+    gives: ClassVar[Literal["document", "tokens"]] = "tokens"
+    paper: ClassVar[str] = "You et al., NeurIPS 2019, https://arxiv.org/abs/1811.01727"
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # the release's for AmazonCat-13K (https://github.com/yourh/AttentionXML), whose labels are
+        # as many as those of MAG-CS; the moving average stands for its averaged weights
+        "paper": {
+            **COMPARED,
+            "model.embedding_dropout": 0.2,
+            "model.encoder_config": {"hidden_channels": 512, "num_layers": 1, "dropout": 0.5},
+            "model.head_config": {"hidden_channels": [512, 256]},
+        },
+        # the same for EUR-Lex
+        "own": {
+            **COMPARED,
+            "pretrain.channels": 300,
+            "model.channels": 300,
+            "model.embedding_dropout": 0.2,
+            "model.encoder_config": {"hidden_channels": 256, "num_layers": 1, "dropout": 0.5},
+            "model.head_config": {"hidden_channels": [256]},
+            "train.batch_size": 40,
+            "train.epochs": 30,
+        },
+    }
+
+    def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
+        super().__init__(embedding, config)
+        self.out_channels = 2 * config.hidden_channels
+        self.lstm = nn.LSTM(
+            embedding.channels, config.hidden_channels, config.num_layers, bidirectional=True
+        )
+        self.dropout = ByteDropout(config.dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters anew, as torch does."""
+        self.lstm.reset_parameters()
+
+    def forward(self, batch: EgoBatch) -> EncoderOutput:
+        """Token states [N, 2 * hidden_channels], packed."""
+        batch, tokens = self.embed(batch)
+        states = run_recurrent(self.lstm, tokens, batch.ptr)
+        return EncoderOutput(None, self.dropout(states), batch.ptr)

@@ -1,0 +1,60 @@
+"""The contract of heads: what they take, what they give."""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel
+from match_graph.nn.encoders.base import EncoderOutput
+
+
+class Head(nn.Module):
+    """States -> logits [B, L].
+
+    A subclass states what it ``takes`` of an encoder: "document" or "tokens".
+
+    Args:
+        in_channels: Width of the encoder's states.
+        num_labels: L.
+        config: The head's settings.
+    """
+
+    class Config(StrictModel):
+        """Settings of the head."""
+
+    takes: ClassVar[Literal["document", "tokens"]] = "document"
+
+    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
+        super().__init__()
+        self.in_channels, self.num_labels, self.config = in_channels, num_labels, config
+
+    @property
+    def label_weight(self) -> Tensor:
+        """The parameters of each label, [L, C], for hypernymy in the parameter space."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        raise NotImplementedError
+
+    def set_prior(self, count: Tensor, num_documents: int) -> None:
+        """Starts from the labels' training frequencies; without effect where a head cannot.
+
+        Args:
+            count: Training documents of each label, [L].
+            num_documents: In training.
+        """
+
+    def forward(self, output: EncoderOutput) -> Tensor:
+        """Label scores before the sigmoid, [B, L]."""
+        raise NotImplementedError
+
+
+def prior_log_odds(count: Tensor, num_documents: int) -> Tensor:
+    """The log-odds of the labels' training frequencies, half a document added, [L], float64.
+
+    Biases start here: otherwise the first steps of a sum over many rare labels only push all
+    scores down.
+    """
+    return torch.logit((count.double() + 0.5) / (num_documents + 1.0))

@@ -1,0 +1,46 @@
+"""Document states -> label scores: one weight vector per label."""
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.config import StrictModel
+from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.nn.heads.base import Head, prior_log_odds
+
+
+class LinearHead(Head):
+    """One linear score per label from the document's state.
+
+    Source: equation 22 of MATCH, https://arxiv.org/abs/2102.07349.
+
+    The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
+    term reads whole rows of labels then.
+
+    Args:
+        in_channels: Width of a document's state.
+        num_labels: L.
+        config: Settings.
+    """
+
+    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
+        super().__init__(in_channels, num_labels, config)
+        self.weight = nn.Parameter(torch.empty(num_labels, in_channels))
+        self.bias = nn.Parameter(torch.empty(num_labels))
+        self.reset_parameters()
+
+    @property
+    def label_weight(self) -> Tensor:
+        return self.weight
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def set_prior(self, count: Tensor, num_documents: int) -> None:
+        """Starts the biases at the log-odds of the labels' training frequencies."""
+        with torch.no_grad():
+            self.bias.copy_(prior_log_odds(count, num_documents))
+
+    def forward(self, output: EncoderOutput) -> Tensor:
+        assert output.document is not None
+        return torch.addmm(self.bias.unsqueeze(1), self.weight, output.document.t()).t()
