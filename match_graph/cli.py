@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -140,8 +140,20 @@ def pretrain(
 
 @app.command()
 def speed(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="pretrain, or all.")],
-    dataset: Annotated[str, typer.Option("--dataset", help="As DATASET elsewhere.")] = "debtags",
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE",
+            help="build, sample, pretrain, step, targets, hypernymy, predict, all, or scaling.",
+        ),
+    ],
+    size: Annotated[
+        Literal["debtags", "mag-cs", "pubmed"],
+        typer.Option("--size", help="Debian's packages, or planted corpora of the paper's sizes."),
+    ] = "debtags",
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")
+    ] = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Per stage.")] = 30.0,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     config: ConfigOption = None,
@@ -149,11 +161,12 @@ def speed(
     root: RootOption = None,
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
-    from match_graph.benchmark import measure_speed
+    from match_graph.benchmark import SPEED_SIZES, measure_speed
     from match_graph.training.device import choose_device
 
     resolved = load_config(config, settings)
-    built = open_dataset(dataset, root=root, **resolved.data.dataset_options())
+    name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
+    built = open_dataset(name, root=root, **{**options, **resolved.data.dataset_options()})
     device = choose_device(resolved.train.accelerator)
     for found in measure_speed(stage, built, resolved, seconds, device):
         if json_lines:

@@ -1,5 +1,5 @@
 """Measuring: how fast the stages are, against a named baseline in the same process."""
 
-from match_graph.benchmark.speed import SPEED_STAGES, Speed, measure_speed
+from match_graph.benchmark.speed import SPEED_SIZES, SPEED_STAGES, Bench, Speed, measure_speed
 
-__all__ = ["SPEED_STAGES", "Speed", "measure_speed"]
+__all__ = ["SPEED_SIZES", "SPEED_STAGES", "Bench", "Speed", "measure_speed"]

@@ -33,10 +33,16 @@ def test_any_selection_in_any_order(synthetic: Synthetic) -> None:
     assert make_records(synthetic, []) == []
 
 
-def test_without_raw_texts_it_says_so(synthetic: Synthetic, monkeypatch) -> None:
-    """A data set without texts is one sentence."""
+def test_without_raw_texts_the_words_are_joined(synthetic: Synthetic, monkeypatch) -> None:
+    """Where texts are split at white space that is the text itself; else it is one sentence."""
+    whole = make_records(synthetic, [3, 399, 0])
     table = synthetic.table("document").drop(columns="text")
-    monkeypatch.setattr(synthetic, "table", lambda _: table)
+    names = synthetic.table
+    monkeypatch.setattr(
+        synthetic, "table", lambda name, *rest: table if name == "document" else names(name, *rest)
+    )
+    assert make_records(synthetic, [3, 399, 0]) == whole
+    monkeypatch.setattr(synthetic, "tokenizer", "regex")
     with pytest.raises(CorpusError) as caught:
         make_records(synthetic, [0])
     assert str(caught.value) == (

@@ -1,0 +1,67 @@
+"""How fast each stage is, against named baselines in the same process and on the same data."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from match_graph.benchmark.speed.build import measure_build
+from match_graph.benchmark.speed.hypernymy import measure_hypernymy
+from match_graph.benchmark.speed.measure import Bench, Speed
+from match_graph.benchmark.speed.predict import measure_predict
+from match_graph.benchmark.speed.pretrain import measure_pretrain
+from match_graph.benchmark.speed.sample import measure_sample
+from match_graph.benchmark.speed.scaling import measure_scaling
+from match_graph.benchmark.speed.step import measure_step
+from match_graph.benchmark.speed.targets import measure_targets
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError
+from match_graph.training.defaults import resolve_config
+
+#: What measures a stage; a further stage is one more file and one more line.
+SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
+    "build": measure_build,
+    "sample": measure_sample,
+    "pretrain": measure_pretrain,
+    "step": measure_step,
+    "targets": measure_targets,
+    "hypernymy": measure_hypernymy,
+    "predict": measure_predict,
+    "scaling": measure_scaling,
+}
+#: Sizes by name: a registered data set and its options.
+SPEED_SIZES: dict[str, tuple[str, dict[str, str]]] = {
+    "debtags": ("debtags", {}),
+    "mag-cs": ("synthetic", {"like": "mag-cs"}),
+    "pubmed": ("synthetic", {"like": "pubmed"}),
+}
+#: ``all`` leaves it out: it measures other corpora than the one that is given.
+_ALONE = frozenset({"scaling"})
+
+
+def measure_speed(
+    stage: str, dataset: CorpusDataset, config: Config, seconds: float, device: torch.device
+) -> Iterator[Speed]:
+    """Measures one stage, or ``all`` of this data set.
+
+    Args:
+        stage: A name in `SPEED_STAGES`, or ``all``.
+        dataset: What it runs on.
+        config: Settings; those of the stage count.
+        seconds: About how long each stage is measured.
+        device: Where it runs.
+
+    Raises:
+        ConfigError: There is no such stage.
+    """
+    if stage != "all" and stage not in SPEED_STAGES:
+        raise ConfigError(
+            f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
+        )
+    bench = Bench(dataset, resolve_config(config, dataset), seconds, device)
+    for name in SPEED_STAGES if stage == "all" else [stage]:
+        if stage == name or name not in _ALONE:
+            yield from SPEED_STAGES[name](bench)
+
+
+__all__ = ["SPEED_SIZES", "SPEED_STAGES", "Bench", "Speed", "measure_speed"]

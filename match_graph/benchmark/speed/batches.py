@@ -1,0 +1,68 @@
+"""What stages of the network share: the trainer's own batches and hierarchy, and endless work."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from match_graph.benchmark.speed.measure import Bench
+from match_graph.graph import EgoBatch, EgoSampler
+from match_graph.graph.loader import make_batch
+from match_graph.training.loop import Hierarchy
+from match_graph.training.progress import Reporter
+from match_graph.training.run import Run
+from match_graph.typing import MASKS
+
+T = TypeVar("T")
+
+
+def open_bench(bench: Bench) -> Run:
+    """A run of the measured settings; nothing is written, so it needs no folder."""
+    return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True))
+
+
+def find_hierarchy(bench: Bench) -> Hierarchy:
+    """The label edges with a weight each, as in training."""
+    dag, weight = bench.dataset.label_dag, None
+    if bench.config.train.edge_weight == "parent_given_child":
+        train = bench.dataset.documents(MASKS["train"])
+        weight = dag.parent_given_child(bench.dataset.targets, train).nan_to_num(0.0).float()
+    return Hierarchy(dag.edge_index, weight)
+
+
+def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:
+    """The same documents in batches of the same size, not sorted by length."""
+    data, settings = bench.dataset[0], bench.config.data
+    documents = torch.cat([batch.document for batch in batches])
+    order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
+    sampler = EgoSampler(data, settings.max_metadata, settings.max_words, random=True)
+    space = bench.dataset.token_space(settings.min_count, settings.min_word_count)
+    return [
+        make_batch(sampler.draw(part), space, bench.dataset.targets)
+        for part in documents[order].split(batches[0].num_documents)
+    ]
+
+
+def count_tokens(batches: Sequence[EgoBatch]) -> float:
+    """Mean number of tokens per document."""
+    documents = sum(batch.num_documents for batch in batches)
+    return sum(int(batch.ptr[-1]) for batch in batches) / documents
+
+
+def repeat(work: Callable[[T], float], items: Iterable[T]) -> Callable[[], float]:
+    """A piece of work for `take_turns`: the next item, from the first again after the last."""
+    endless = cycle(items) if isinstance(items, Sequence) else _again(items)
+    return lambda: work(next(endless))
+
+
+def _again(items: Iterable[T]) -> Iterator[T]:
+    while True:
+        yield from items
+
+
+def backward(loss: Tensor, *inputs: Tensor) -> None:
+    """Gradients of a loss, dropped again."""
+    torch.autograd.grad(loss, inputs)

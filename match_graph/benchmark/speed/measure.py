@@ -1,0 +1,224 @@
+"""What every stage measures with: rates of pieces of work that take turns, and peaks of memory."""
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+
+#: Between two looks at the memory.
+_MEMORY_SECONDS = 0.002
+_TURNS = 3
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a stage is measured on.
+
+    Args:
+        dataset: Built.
+        config: Resolved settings; those of the stage count.
+        seconds: About how long each stage is measured.
+        device: Where it runs.
+    """
+
+    dataset: CorpusDataset
+    config: Config
+    seconds: float
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One measure of one stage.
+
+    Args:
+        stage: Which.
+        size: Of the data, for example documents and edges.
+        device: What it ran on.
+        rate: How many ``unit`` per second.
+        unit: What is counted.
+        baseline: What ours is compared with, and its rate in words.
+        ratio: Our rate over the baseline's.
+        peak_mib: Peak memory beyond what was there before, see `MemoryPeak`.
+        more: Further numbers of the stage.
+    """
+
+    stage: str
+    size: str
+    device: str
+    rate: float
+    unit: str
+    baseline: str
+    ratio: float
+    peak_mib: float | None
+    more: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As one flat JSON object."""
+        content = asdict(self)
+        more = content.pop("more")
+        return {**content, **more}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What `take_turns` found.
+
+    Args:
+        per_second: Units per second of each piece of work, the median over its turns.
+        cpu_share: Processor time of this process over the time that its threads could have had, in
+            0..1: far below 1 on a machine that does other work beside, or in stages of one thread.
+    """
+
+    per_second: dict[str, float]
+    cpu_share: float
+
+
+def take_turns(
+    work: Mapping[str, Callable[[], float]], seconds: float, device: torch.device
+) -> Rates:
+    """Runs pieces of work in turns, so that a machine that slows down slows all of them.
+
+    Args:
+        work: Each does a piece and returns how many units that was; called at least three times,
+            and once before without being timed.
+        seconds: For all of them together; longer where a single piece is longer.
+        device: Waited for at the end of each turn.
+    """
+    for run in work.values():
+        run()
+    synchronize(device)
+    rates: dict[str, list[float]] = {name: [] for name in work}
+    start, cpu_start = time.perf_counter(), time.process_time()
+    for _ in range(_TURNS):
+        for name, run in work.items():
+            begin = time.perf_counter()
+            count = run()
+            while time.perf_counter() - begin < seconds / (_TURNS * len(work)):
+                count += run()
+            synchronize(device)
+            rates[name].append(count / (time.perf_counter() - begin))
+    possible = (time.perf_counter() - start) * torch.get_num_threads()
+    share = (time.process_time() - cpu_start) / possible
+    return Rates({name: statistics.median(values) for name, values in rates.items()}, share)
+
+
+class MemoryPeak:
+    """The peak of this process's anonymous memory above what it was at the start, in MiB.
+
+    A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory leaves out what
+    is mapped from files: the built graph. On CUDA it is the allocator's peak above the start. None
+    where neither is to be had.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.start = self.peak = self._read()
+
+    def _read(self) -> float | None:
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) / 2**20
+        status = Path("/proc/self/status")
+        if not status.is_file():
+            return None
+        for line in status.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+        return None
+
+    @property
+    def mib(self) -> float | None:
+        """Peak above the start."""
+        if self.peak is None or self.start is None:
+            return None
+        return self.peak - self.start
+
+    @contextmanager
+    def watch(self) -> Iterator["MemoryPeak"]:
+        """Watches as long as the block runs."""
+        done = threading.Event()
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.start = torch.cuda.memory_allocated(self.device) / 2**20
+        else:
+            self.start = self._read()
+        self.peak = self.start
+
+        def look() -> None:
+            while not done.wait(_MEMORY_SECONDS):
+                self._look()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            done.set()
+            thread.join()
+            self._look()
+
+    def _look(self) -> None:
+        now = self._read()
+        if now is not None:
+            self.peak = now if self.peak is None else max(self.peak, now)
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits for a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def describe(device: torch.device) -> str:
+    """A device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def make_speed(
+    bench: Bench,
+    stage: str,
+    size: str,
+    unit: str,
+    rates: Rates,
+    names: tuple[str, str],
+    peak_mib: float | None,
+    **more: float,
+) -> Speed:
+    """The measure of ours against one baseline.
+
+    Args:
+        bench: Gives data set and device.
+        stage: Which.
+        size: Beside the name of the data set.
+        unit: What is counted.
+        rates: Of both.
+        names: Ours and the baseline in ``rates``; the baseline's is shown.
+        peak_mib: Peak memory.
+        **more: Further numbers.
+    """
+    ours, baseline = (rates.per_second[name] for name in names)
+    return Speed(
+        stage,
+        f"{bench.dataset.name}: {size}",
+        describe(bench.device),
+        float(f"{ours:.6g}"),
+        unit,
+        f"{names[1]}: {baseline:,.6g} {unit}",
+        float(f"{ours / baseline:.4g}"),
+        None if peak_mib is None else round(peak_mib, 1),
+        {
+            **{name: float(f"{value:.6g}") for name, value in more.items()},
+            "cpu_share": round(rates.cpu_share, 3),
+        },
+    )

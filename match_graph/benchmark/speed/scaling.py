@@ -1,0 +1,99 @@
+"""How time and memory grow with documents and labels: a corpus four and sixteen times as large."""
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from match_graph.benchmark.speed.batches import count_tokens, open_bench, repeat
+from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, describe, take_turns
+from match_graph.benchmark.speed.step import Trainer
+from match_graph.datasets import Synthetic
+
+#: Factors of documents and labels; the first is what the others are compared with.
+FACTORS = ((1, 1), (4, 1), (16, 1), (1, 4), (1, 16))
+#: The smallest corpus is this share of MAG-CS, in documents and labels.
+_BASE = 1 / 128
+_BATCH_SIZE = 256
+
+
+def measure_scaling(bench: Bench) -> Iterator[Speed]:
+    """Building, and a training step, of corpora like MAG-CS; the given data set is not read.
+
+    ``seconds`` are those of the whole build, and of a training epoch by its steps. ``slope`` is
+    the power of the factor that they grow with since the smallest corpus (1 is proportional, 0 is
+    constant), ``memory_slope`` likewise for the peak of memory.
+    """
+    first: dict[str, Speed] = {}
+    for documents, labels in FACTORS:
+        factor = max(documents, labels)
+        for found in _measure_size(bench, documents, labels):
+            base = first.setdefault(found.stage, found)
+            more = dict(found.more)
+            if factor > 1:
+                more["slope"] = _find_slope(more["seconds"], base.more["seconds"], factor)
+                if found.peak_mib and base.peak_mib:
+                    more["memory_slope"] = _find_slope(found.peak_mib, base.peak_mib, factor)
+            yield replace(
+                found,
+                baseline=f"documents x 1, labels x 1: {base.rate:,.6g} {base.unit}",
+                ratio=float(f"{found.rate / base.rate:.4g}"),
+                more=more,
+            )
+
+
+def _measure_size(bench: Bench, documents: int, labels: int) -> Iterator[Speed]:
+    name = f"documents x {documents}, labels x {labels}"
+    with tempfile.TemporaryDirectory() as root:
+        start = time.perf_counter()
+        with MemoryPeak(bench.device).watch() as memory:
+            dataset = Synthetic(
+                like="mag-cs", scale=_BASE * documents, label_scale=_BASE * labels, root=root
+            )
+        seconds = time.perf_counter() - start
+        count = int(dataset[0]["document"].num_nodes)
+        yield _note(bench, "build", name, count / seconds, memory.mib, seconds, count, dataset)
+        train = bench.config.train.model_copy(update={"batch_size": _BATCH_SIZE})
+        config = bench.config.model_copy(update={"train": train})
+        inner = replace(bench, dataset=dataset, config=config)
+        loader = open_bench(inner).loader("train", training=True)
+        batches = list(islice(loader, 5))
+        with MemoryPeak(bench.device).watch() as memory:
+            trainer = Trainer(inner)
+            for batch in batches:
+                trainer.step(batch)
+        work = {"ours": repeat(trainer.step, batches)}
+        rates = take_turns(work, bench.seconds / len(FACTORS), bench.device)
+        rate = rates.per_second["ours"]
+        seconds = len(loader.batch_sampler.lengths) / rate
+        name += f", {count_tokens(batches):.1f} tokens per document"
+        yield _note(bench, "step", name, rate, memory.mib, seconds, count, dataset)
+
+
+def _note(
+    bench: Bench,
+    part: str,
+    name: str,
+    rate: float,
+    peak_mib: float | None,
+    seconds: float,
+    documents: int,
+    dataset: Synthetic,
+) -> Speed:
+    return Speed(
+        f"scaling: {part}",
+        f"{name}: {documents:,} documents, {dataset.num_labels:,} labels",
+        describe(bench.device),
+        float(f"{rate:.6g}"),
+        "documents/s",
+        "",
+        1.0,
+        None if peak_mib is None else round(peak_mib, 1),
+        {"seconds": float(f"{seconds:.4g}")},
+    )
+
+
+def _find_slope(value: float, base: float, factor: int) -> float:
+    return round(math.log(value / base) / math.log(factor), 3)

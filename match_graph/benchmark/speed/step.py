@@ -1,0 +1,138 @@
+"""Documents per second of a training step, against torch's own encoder over padded documents."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from match_graph.benchmark.speed.batches import (
+    count_tokens,
+    find_hierarchy,
+    open_bench,
+    repeat,
+    shuffle_batches,
+)
+from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
+from match_graph.graph import EgoBatch
+from match_graph.graph.csr import row_index
+from match_graph.nn import MatchModel, match_loss
+from match_graph.training.device import make_fabric
+from match_graph.training.optimizers import make_average, make_optimizers
+
+#: Batches that all competitors take turns on.
+NUM_BATCHES = 20
+
+
+class Trainer:
+    """Training steps as the loop makes them, over given batches again and again.
+
+    Args:
+        bench: What is trained on.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        config = bench.config.train
+        self.config, self.model = config, open_bench(bench).make_model()
+        self.fabric = make_fabric(config)
+        optimizers = make_optimizers(self.model, config)
+        self.wrapped, *self.optimizers = self.fabric.setup(self.model, *optimizers)
+        self.average = make_average(self.model, config.average) if config.average else None
+        self.hierarchy = find_hierarchy(bench).to(self.fabric.device)
+
+    def step(self, cpu_batch: EgoBatch) -> int:
+        """One step; how many documents it took."""
+        config, batch = self.config, cpu_batch.to(self.fabric.device)
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        losses = match_loss(
+            self.wrapped(batch), batch.label_ptr, batch.label_index,
+            self.model.head.label_weight, self.hierarchy.edge_index, self.hierarchy.edge_weight,
+            config.lambda_parameter, config.lambda_output,
+        )  # fmt: skip
+        self.fabric.backward(losses.total)
+        self.fabric.clip_gradients(
+            self.wrapped, self.optimizers[0], max_norm=config.clip_norm, error_if_nonfinite=False
+        )
+        for optimizer in self.optimizers:
+            optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        return batch.num_documents
+
+
+class PaddedTrainer:
+    """Training steps as they are usually written: padded, dense targets, float32, Adam.
+
+    Args:
+        model: Whose weights are copied.
+        bench: What is trained on.
+        length: As for `PaddedModel`.
+    """
+
+    def __init__(self, model: MatchModel, bench: Bench, length: int | None) -> None:
+        self.model = PaddedModel(model, length).to(bench.device)
+        self.device, self.clip_norm = bench.device, bench.config.train.clip_norm
+        rate = bench.config.train.learning_rate
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=rate, fused=True)
+
+    def step(self, cpu_batch: EgoBatch) -> int:
+        """One step; how many documents it took."""
+        batch = cpu_batch.to(self.device)
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        loss = dense_bce(self.model(batch), batch.label_ptr, batch.label_index)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.optimizer.step()
+        return batch.num_documents
+
+
+def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+    """`sparse_bce` by a dense target [B, L]: the baseline of the loss."""
+    target = torch.zeros_like(logits)
+    target[row_index(label_ptr), label_index] = 1
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(logits)
+
+
+def measure_step(bench: Bench) -> Iterator[Speed]:
+    """Ours in batches of similar length; the baselines in batches as they come.
+
+    ``share_loading`` is the share of an epoch's time that draws its batches.
+    """
+    loader = open_bench(bench).loader("train", training=True)
+    loader.batch_sampler.set_epoch(0)
+    batches = list(islice(loader, NUM_BATCHES))
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer = Trainer(bench)
+        for batch in batches[:3]:
+            trainer.step(batch)
+    shuffled, model = shuffle_batches(bench, batches), trainer.model
+    padded = {
+        f"padded to {RELEASE_LENGTH}": PaddedTrainer(model, bench, RELEASE_LENGTH),
+        "padded to the batch": PaddedTrainer(model, bench, None),
+    }
+    work = {"ours": repeat(trainer.step, batches)}
+    work |= {name: repeat(other.step, shuffled) for name, other in padded.items()}
+    work["load"] = repeat(lambda batch: batch.num_documents, loader)
+    rates = take_turns(work, bench.seconds, bench.device)
+    load, step = (1 / rates.per_second[name] for name in ("load", "ours"))
+    for name in padded:
+        yield make_speed(
+            bench,
+            "step",
+            f"batches of {batches[0].num_documents}, "
+            f"{count_tokens(batches):.1f} tokens per document, "
+            f"{bench.dataset.num_labels:,} labels, {trainer.config.precision}",
+            "documents/s",
+            rates,
+            ("ours", name),
+            memory.mib,
+            share_loading=load / (load + step),
+            epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
+        )
