@@ -8,7 +8,7 @@ from statistics import fmean
 import pandas as pd
 import torch
 
-from match_graph.benchmark.speed import synchronize
+from match_graph.benchmark.speed.measure import synchronize
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out

@@ -1,5 +1,7 @@
 """What every stage measures with: rates of pieces of work that take turns, and peaks of memory."""
 
+import ctypes
+import os
 import statistics
 import threading
 import time
@@ -116,7 +118,8 @@ class MemoryPeak:
     """The peak of this process's anonymous memory above what it was at the start, in MiB.
 
     A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory leaves out what
-    is mapped from files: the built graph. On CUDA it is the allocator's peak above the start. None
+    is mapped from files: the built graph. What was freed before is given back to the system first,
+    where the C library can, so that it does not serve unseen. On CUDA it is the allocator's peak above the start. None
     where neither is to be had.
     """
 
@@ -150,6 +153,7 @@ class MemoryPeak:
             torch.cuda.reset_peak_memory_stats(self.device)
             self.start = torch.cuda.memory_allocated(self.device) / 2**20
         else:
+            _give_back()
             self.start = self._read()
         self.peak = self.start
 
@@ -170,6 +174,13 @@ class MemoryPeak:
         now = self._read()
         if now is not None:
             self.peak = now if self.peak is None else max(self.peak, now)
+
+
+def _give_back() -> None:
+    """Returns freed memory to the system, by glibc's malloc_trim where there is one."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def synchronize(device: torch.device) -> None:
