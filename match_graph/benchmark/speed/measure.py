@@ -119,8 +119,8 @@ class MemoryPeak:
 
     A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory leaves out what
     is mapped from files: the built graph. What was freed before is given back to the system first,
-    where the C library can, so that it does not serve unseen. On CUDA it is the allocator's peak above the start. None
-    where neither is to be had.
+    where the C library can, so that it does not serve unseen. On CUDA it is the allocator's peak
+    above the start. None where neither is to be had.
     """
 
     def __init__(self, device: torch.device) -> None:
