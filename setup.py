@@ -63,6 +63,7 @@ setup(
         "scatter": ["torch-scatter>=2.1"],
         "report": REPORT,
         "peers": PEERS,
+        "lm": ["transformers>=5"],
         "dev": DEV + REPORT + PEERS,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},

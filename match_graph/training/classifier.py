@@ -17,6 +17,7 @@ from match_graph.graph.loader import make_batch
 from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
 from match_graph.training.device import choose_device, make_fabric
+from match_graph.training.encoder_files import with_encoder_files
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
 from match_graph.training.thresholds import read_thresholds
@@ -116,6 +117,7 @@ class Classifier:
         for rows in LengthBucketSampler(lengths, batch_size, shuffle=False):
             documents = torch.tensor(rows)
             batch = make_batch(sampler.draw(documents), self.vocabulary.space)
+            batch.text = [records[row].text for row in rows]
             yield documents, self._compute(batch)
 
     @property
@@ -224,10 +226,10 @@ def load(
     choose_device(device)
     vocabulary = read_vocabulary(folder)
     needs = find_encoder(config.model.encoder).needs
-    if not needs <= {"tokens"}:
+    if not needs <= {"tokens", "text"}:
         raise CheckpointError(
-            f"Prediction serves encoders that need tokens only, but '{config.model.encoder}' needs "
-            f"{sorted(needs)}; predict with a run of another encoder."
+            f"Prediction serves encoders that need tokens or text, but '{config.model.encoder}' "
+            f"needs {sorted(needs)}; predict with a run of another encoder."
         )
     model = _load_model(folder, config, vocabulary)
     fabric = make_fabric(config.train.model_copy(update={"accelerator": device}))
@@ -241,6 +243,6 @@ def _load_model(folder: Path, config: Config, vocabulary: Vocabulary) -> nn.Modu
     if is_baseline(config.model):
         return load_baseline(space, num_labels, config, folder)
     with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
-        model = MatchModel(space, num_labels, config.model)
+        model = MatchModel(space, num_labels, with_encoder_files(config.model, folder))
     load_weights(model, folder, config.dataset)
     return model

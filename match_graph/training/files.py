@@ -20,11 +20,13 @@ CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv",
 RUN_FILES = frozenset(
     {CONFIG, METRICS, HISTORY, RECORD, "model.safetensors", "vectors.safetensors"}
     | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
-    | {"baseline"}
+    | {"baseline", "encoder"}
 )
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
 #: The folder of a fitted baseline, in the place of MODEL.
 FITTED = "baseline"
+#: The folder of what an encoder keeps besides its weights.
+ENCODER_FILES = "encoder"
 
 
 def write_beside(path: Path, write: Callable[[Path], object]) -> None:

@@ -13,25 +13,33 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
 
     Weight decay acts on matrices only, not on embeddings, biases and norms. The wide term's
     gradients are sparse in rows, which Adam refuses; Adagrad (Duchi et al. 2011) is the usual
-    choice for such weights and moves the rows of the batch alone. Clipping leaves them out.
+    choice for such weights and moves the rows of the batch alone. Clipping leaves them out. An
+    encoder may ask for a lower rate for parts of it (``rate_factors``).
 
     Args:
         model: Its parameters are each in one group.
         config: Rates and weight decay.
     """
-    plain: list[nn.Parameter] = []
-    decayed: list[nn.Parameter] = []
     wide: list[nn.Parameter] = []
+    factors = {f"encoder.{name}": value for name, value in model.encoder.rate_factors.items()}
+    dense: dict[tuple[bool, float], list[nn.Parameter]] = {(True, 1.0): [], (False, 1.0): []}
     for name, parameter in model.named_parameters():
+        if name.startswith("wide."):
+            wide.append(parameter)
+            continue
         is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
-        is_wide = name.startswith("wide.")
-        (wide if is_wide else decayed if is_matrix else plain).append(parameter)
+        factor = next((value for part, value in factors.items() if name.startswith(part)), 1.0)
+        dense.setdefault((is_matrix, factor), []).append(parameter)
     groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
+        {
+            "params": some,
+            "weight_decay": config.weight_decay if is_matrix else 0.0,
+            "lr": factor * config.learning_rate,
+        }
+        for (is_matrix, factor), some in dense.items()
     ]
-    dense = optim.AdamW if config.optimizer == "adamw" else optim.Adam
-    optimizers: list[optim.Optimizer] = [dense(groups, lr=config.learning_rate, fused=True)]
+    adam = optim.AdamW if config.optimizer == "adamw" else optim.Adam
+    optimizers: list[optim.Optimizer] = [adam(groups, lr=config.learning_rate, fused=True)]
     if wide:
         torch.sparse.check_sparse_tensor_invariants.disable()  # torch's default; silent if stated
         optimizers.append(optim.Adagrad(wide, lr=config.wide_learning_rate))

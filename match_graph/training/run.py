@@ -26,6 +26,7 @@ from match_graph.nn import MatchModel
 from match_graph.training.ablations import resolve_ablations
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device, make_fabric
+from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
     FITTED,
@@ -147,7 +148,9 @@ class Run:
         if is_baseline(self.config.model):
             num_labels = self.dataset.num_labels
             return load_baseline(self.space, num_labels, self.config, self.folder)
-        model = self.make_model()
+        torch.manual_seed(self.config.seed)
+        settings = with_encoder_files(self.config.model, self.folder)
+        model = MatchModel(self.space, self.dataset.num_labels, settings)
         load_weights(model, self.folder, self.config.dataset)
         return model
 
@@ -189,6 +192,7 @@ class Run:
         if not (self.folder / STATE).is_file():  # a new training: older results are not its own
             for name in (METRICS, THRESHOLDS):
                 (self.folder / name).unlink(missing_ok=True)
+        write_encoder_files(model.encoder, self.folder)
         with self._timed("train"):
             train_model(
                 model,

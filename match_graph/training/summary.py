@@ -20,6 +20,7 @@ _FILES = {
     "config.yaml": "every setting",
     "model.safetensors": "weights",
     "baseline": "what the baseline learned",
+    "encoder": "what the encoder keeps besides its weights",
     "vectors.safetensors": "pre-trained vectors",
     "thresholds.parquet": "the least probability of each label",
     "events": "the same as history.csv for TensorBoard",
@@ -49,9 +50,9 @@ class Example:
 def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
     """Test documents with text and labels, drawn by the run's seed, and their predictions.
 
-    None where the data set keeps no raw texts, or the encoder needs more than tokens.
+    None where the data set keeps no raw texts, or the encoder needs the graph.
     """
-    if "text" not in run.dataset.table(DOCUMENT) or not run.needs <= {"tokens"}:
+    if "text" not in run.dataset.table(DOCUMENT) or not run.needs <= {"tokens", "text"}:
         return []
     documents = run.dataset.documents(MASKS["test"])
     generator = torch.Generator().manual_seed(run.config.seed)

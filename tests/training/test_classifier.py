@@ -334,7 +334,7 @@ def test_code_is_imported_by_request_only(copied: Path, tmp_path: Path, monkeypa
     with pytest.raises(CheckpointError) as caught:
         load(copied, encoder=name)
     assert str(caught.value) == (
-        f"Prediction serves encoders that need tokens only, but '{name}' needs "
+        f"Prediction serves encoders that need tokens or text, but '{name}' needs "
         f"['graph', 'tokens']; predict with a run of another encoder."
     )
 

@@ -3,6 +3,7 @@
 from match_graph.nn.encoders.attention_xml import AttentionXmlEncoder
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
 from match_graph.nn.encoders.bert_xml import BertXmlEncoder
+from match_graph.nn.encoders.language_model import LanguageModelEncoder
 from match_graph.nn.encoders.match import MatchEncoder
 from match_graph.nn.encoders.mesh_probe_net import MeshProbeNetEncoder
 from match_graph.nn.encoders.star_transformer import StarTransformerEncoder
@@ -14,6 +15,7 @@ from match_graph.nn.encoders.xml_cnn import XmlCnnEncoder
 ENCODERS: dict[str, type[Encoder]] = {
     "attention_xml": AttentionXmlEncoder,
     "bert_xml": BertXmlEncoder,
+    "language_model": LanguageModelEncoder,
     "match": MatchEncoder,
     "mesh_probe_net": MeshProbeNetEncoder,
     "star_transformer": StarTransformerEncoder,
@@ -27,6 +29,7 @@ __all__ = [
     "BertXmlEncoder",
     "Encoder",
     "EncoderOutput",
+    "LanguageModelEncoder",
     "MatchEncoder",
     "MeshProbeNetEncoder",
     "StarTransformerEncoder",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -63,6 +64,27 @@ class Encoder(nn.Module):
     def reset_parameters(self) -> None:
         """Draws every parameter anew, but those of the embedding."""
         raise NotImplementedError
+
+    @property
+    def rate_factors(self) -> Mapping[str, float]:
+        """Beginning of parameter names -> factor of the learning rate; 1 for all others."""
+        return {}
+
+    def save_files(self, folder: Path) -> None:
+        """Writes what the constructor reads from elsewhere and a run must keep; mostly nothing.
+
+        Args:
+            folder: Empty, the encoder's own.
+        """
+
+    @classmethod
+    def kept_settings(cls, folder: Path) -> dict[str, Any]:
+        """Settings by which the constructor reads what `save_files` wrote, in place of the run's.
+
+        Args:
+            folder: That of `save_files`.
+        """
+        return {}
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """The states of a batch."""
