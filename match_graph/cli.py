@@ -57,6 +57,16 @@ AblationOption = Annotated[
 ]
 RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
+DevicesOption = Annotated[
+    int | None, typer.Option("--devices", min=1, help="Of each machine, a process each.")
+]
+NodesOption = Annotated[int | None, typer.Option("--num-nodes", min=1, help="Machines.")]
+StrategyOption = Annotated[
+    str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a model in parts.")
+]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="The same to the bit on CUDA too, but slower.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
@@ -73,18 +83,25 @@ def run_line(
     quiet: QuietOption = False,
     word_vectors: WordVectorsOption = None,
     ablation: AblationOption = None,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+    deterministic: DeterministicOption = False,
 ) -> None:
     """The whole line: build, pre-train, train, evaluate."""
     settings = _with_word_vectors(settings, word_vectors)
+    settings += [f"train.{name}={value}" for name, value in _share(devices, num_nodes, strategy)]
+    settings += ["train.deterministic=true"] if deterministic else []
     run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
     if (run.folder / METRICS).is_file():
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
         run.train()
         run.evaluate()
-    _print_metrics(run)
-    _print_examples(run)
-    _print_paths(run)
+    if run.leads:
+        _print_metrics(run)
+        _print_examples(run)
+        _print_paths(run)
 
 
 @app.command()
@@ -129,10 +146,12 @@ def pretrain(
 ) -> None:
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
     run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet, ablation)
+    if not measure:
+        run.pretrain()
+    if not run.leads:
+        return
     if measure:
         _print_quality(run.pretraining.evaluate())
-    else:
-        run.pretrain()
     if text:
         typer.echo(run.pretraining.write_text())
     typer.echo(run.folder)
@@ -188,12 +207,19 @@ def train(
     quiet: QuietOption = False,
     word_vectors: WordVectorsOption = None,
     ablation: AblationOption = None,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+    deterministic: DeterministicOption = False,
 ) -> None:
     """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
     settings = _with_word_vectors(settings, word_vectors)
+    settings += [f"train.{name}={value}" for name, value in _share(devices, num_nodes, strategy)]
+    settings += ["train.deterministic=true"] if deterministic else []
     run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
     run.train()
-    typer.echo(run.folder)
+    if run.leads:
+        typer.echo(run.folder)
 
 
 @app.command()
@@ -203,11 +229,16 @@ def evaluate(
     encoder: ConfirmEncoder = None,
     head: ConfirmHead = None,
     quiet: QuietOption = False,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
-    run = open_run(folder, root, Reporter(quiet), encoder, head)
+    sharing = dict(_share(devices, num_nodes, strategy))
+    run = open_run(folder, root, Reporter(quiet), encoder, head, sharing)
     run.evaluate()
-    _print_metrics(run)
+    if run.leads:
+        _print_metrics(run)
 
 
 @app.command()
@@ -283,11 +314,18 @@ def _start(
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
 
 
-def _with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str] | None:
+def _with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str]:
     if path is None:
-        return settings
+        return [*(settings or [])]
     quoted = json.dumps(str(path), ensure_ascii=False)  # a YAML string, whatever the name
     return [*(settings or []), "model.init=word_vectors", f"model.word_vectors={quoted}"]
+
+
+def _share(
+    devices: int | None, num_nodes: int | None, strategy: str | None
+) -> list[tuple[str, Any]]:
+    given = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+    return [(name, value) for name, value in given.items() if value is not None]
 
 
 def _print_quality(quality: Mapping[str, Any]) -> None:

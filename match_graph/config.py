@@ -87,7 +87,9 @@ class TrainConfig(StrictModel):
     """The loop."""
 
     epochs: int | None = Field(None, ge=1, description="none: by corpus size")
-    batch_size: int | None = Field(None, ge=1, description="none: by corpus size")
+    batch_size: int | None = Field(
+        None, ge=1, description="documents per step, over all processes; none: by corpus size"
+    )
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0)
     wide_learning_rate: float = Field(0.05, gt=0, description="of model.wide, by Adagrad")
@@ -101,6 +103,12 @@ class TrainConfig(StrictModel):
     edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: int = Field(1, ge=1, description="of each machine, a process each")
+    num_nodes: int = Field(1, ge=1, description="machines")
+    strategy: Literal["auto", "ddp", "fsdp"] = Field(
+        "auto", description="of several processes: a model each, or fsdp: a model in parts"
+    )
+    deterministic: bool = Field(False, description="the same to the bit on CUDA too, but slower")
 
 
 class Config(StrictModel):

@@ -32,6 +32,8 @@ class EgoBatch:
         label_index: Gold labels, packed, int64; None without targets.
         graph: The sampled subgraph, for encoders that need one.
         text: The raw texts, for encoders that need them.
+        share: Of these documents in those that all processes have at this step; 0 where they are
+            another's, and only there because every process must have some.
     """
 
     document: Tensor
@@ -43,6 +45,7 @@ class EgoBatch:
     label_index: Tensor | None = None
     graph: HeteroData | None = None
     text: list[str] | None = None
+    share: float = 1.0
 
     @property
     def num_documents(self) -> int:
@@ -109,6 +112,15 @@ class EgoLoader(NodeLoader):
         seeds = (node_sampler.seed_type, input_nodes)
         super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
 
+    def __iter__(self) -> Iterator[EgoBatch]:
+        """The batches, with the process's share of each."""
+        batches: Iterator[EgoBatch] = super().__iter__()
+        sampler = self.batch_sampler
+        if not isinstance(sampler, LengthBucketSampler) or sampler.num_processes == 1:
+            return batches
+        pairs = zip(batches, sampler.shares(), strict=True)
+        return (replace(batch, share=share) for batch, share in pairs)
+
     def collate_fn(self, index: Tensor | list[int]) -> Any:
         """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
         inputs = self.input_data[torch.as_tensor(index)]
@@ -161,43 +173,65 @@ class LengthBucketSampler(Sampler[list[int]]):
     Items are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, cut into
     batches, and the batches shuffled: padding stays small and batches stay random.
 
+    Several processes take a part each of the same batches: every so many-th item, so that the parts
+    are of like length. The last batch may have fewer items than there are processes; a process
+    that gets none takes the first item, with a share of 0.
+
     Args:
         lengths: Of the items, [num_items].
-        batch_size: Items per batch; one batch, of the last pool, may be smaller.
+        batch_size: Items per batch, of all processes; one batch, of the last pool, may be smaller.
         shuffle: Otherwise all items are one pool and keep their order within equal length.
         seed: Of the shuffling.
         pool: Batches per pool.
+        rank: The process's number.
+        num_processes: How many take a part.
     """
 
     def __init__(
-        self, lengths: Tensor, batch_size: int, shuffle: bool, seed: int = 0, pool: int = 20
+        self,
+        lengths: Tensor,
+        batch_size: int,
+        shuffle: bool,
+        seed: int = 0,
+        pool: int = 20,
+        rank: int = 0,
+        num_processes: int = 1,
     ) -> None:
         self.lengths, self.batch_size = lengths, batch_size
         self.shuffle, self.seed, self.pool = shuffle, seed, pool
-        self.epoch = 0
+        self.rank, self.num_processes = rank, num_processes
+        self.epoch = self.start = 0
 
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the order of the next iteration."""
-        self.epoch = epoch
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """Chooses the order of the next iteration, and how many batches it leaves out."""
+        self.epoch, self.start = epoch, start
 
     def __len__(self) -> int:
         return math.ceil(self.lengths.numel() / self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
+        for batch in self._batches()[self.start :]:
+            part = batch[self.rank :: self.num_processes]
+            yield (part if part.numel() else batch[:1]).tolist()
+
+    def shares(self) -> Iterator[float]:
+        """The process's share of each batch of an iteration: 1 for a single process."""
+        for batch in self._batches()[self.start :]:
+            size = batch.numel()
+            yield len(range(self.rank, size, self.num_processes)) / size
+
+    def _batches(self) -> Sequence[Tensor]:
+        """The whole batches of the epoch."""
         num_items = self.lengths.numel()
         if num_items == 0:
-            return
+            return []
         if not self.shuffle:
-            order = torch.argsort(self.lengths, stable=True)
-            yield from (part.tolist() for part in order.split(self.batch_size))
-            return
+            return torch.argsort(self.lengths, stable=True).split(self.batch_size)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(num_items, generator=generator)
         pool_of = torch.arange(num_items) // (self.pool * self.batch_size)
         longest = int(self.lengths.max()) + 1
         key = pool_of * longest + self.lengths[order]
         batches = order[torch.argsort(key, stable=True)].split(self.batch_size)
-        yield from (
-            batches[number].tolist()
-            for number in torch.randperm(len(batches), generator=generator).tolist()
-        )
+        numbers = torch.randperm(len(batches), generator=generator)
+        return [batches[number] for number in numbers.tolist()]

@@ -1,5 +1,7 @@
 """Whether probabilities are what they say: the expected calibration error."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -69,6 +71,10 @@ class CalibrationMeter:
         sums[0, 0] += probability.numel() - sums[0].sum()
         sums[1, 0] += probability.sum(dtype=torch.float64) - sums[1].sum()
         return sums
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        self._ranked, self._all = total(self._ranked), total(self._all)
 
     def compute(self) -> dict[str, float]:
         """``ECE@k`` over the ranked labels and ``ECE`` over all, in 0..1.

@@ -1,5 +1,7 @@
 """How well scores respect the label hierarchy."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,12 @@ class ViolationMeter:
         # by logits: the vectorised sigmoid of equal values differs in the last bit at times
         self.num_violations += int((scores[child] > scores[parent]).sum())
         self.excess += float(excess.clamp(min=0).sum(dtype=torch.float64))
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        counts = total(torch.tensor([self.num_pairs, self.num_violations]))
+        self.num_pairs, self.num_violations = counts.tolist()
+        self.excess = float(total(torch.tensor(self.excess, dtype=torch.float64)))
 
     def compute(self) -> dict[str, float]:
         """``violation_rate``: share of (document, child, parent) with the child above, in 0..1;

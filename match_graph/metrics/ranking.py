@@ -1,6 +1,6 @@
 """P@k and NDCG@k of ranked labels against packed gold labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import torch
@@ -110,6 +110,13 @@ class RankingMeter:
             self._sums[f"P@{k}"] += float(precision_at_k(hits, k).sum())
             self._sums[f"NDCG@{k}"] += float(ndcg_at_k(hits, num_gold, k).sum())
         self.num_documents += int(counted.sum())
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Counts the documents of all processes; ``total`` sums a tensor over them."""
+        sums = torch.tensor([*self._sums.values(), self.num_documents], dtype=torch.float64)
+        *values, number = total(sums).tolist()
+        self._sums = dict(zip(self._sums, values, strict=True))
+        self.num_documents = int(number)
 
     def compute(self) -> dict[str, float]:
         """Means over documents, fractions in 0..1.

@@ -1,5 +1,6 @@
 """A threshold per label by F1 on validation documents, and F1 at given thresholds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -72,6 +73,10 @@ class ThresholdSearch:
         one = torch.ones(1, dtype=histogram.dtype).expand(place.numel())
         histogram.view(-1).index_add_(0, place, one)
 
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        self._scores, self._gold = total(self._scores), total(self._gold)
+
     def compute(self) -> Thresholds:
         """The thresholds; 0.5 for all if no document has a gold label."""
         together = self._scores.sum(dim=0, keepdim=True), self._gold.sum(dim=0, keepdim=True)
@@ -131,6 +136,11 @@ class F1Meter:
         self._predicted += above.sum(dim=0)
         self._gold += torch.bincount(label_index, minlength=len(self.threshold))
         self._correct += torch.bincount(correct, minlength=len(self.threshold))
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        counts = (self._correct, self._predicted, self._gold)
+        self._correct, self._predicted, self._gold = (total(count) for count in counts)
 
     def compute(self) -> dict[str, float]:
         """``F1_micro`` and ``F1_macro``, in 0..1; 0 where nothing is gold or predicted."""

@@ -52,10 +52,16 @@ def match_loss(
     edge_weight: Tensor | None = None,
     lambda_parameter: float = 0.0,
     lambda_output: float = 0.0,
+    document_weight: float = 1.0,
 ) -> Losses:
     """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
 
-    Arguments as for `sparse_bce`, `hypernymy_parameter_penalty`, `hypernymy_output_penalty`.
+    Arguments as for `sparse_bce`, `hypernymy_parameter_penalty`, `hypernymy_output_penalty`, and
+
+    Args:
+        document_weight: Factor, in ``total``, of the terms that are means over documents. With the
+            number of processes times this one's share of their documents, the mean of the
+            processes' gradients is the gradient over all documents.
     """
     bce = sparse_bce(logits, label_ptr, label_index)
     parameter = output = bce.new_zeros(())
@@ -63,5 +69,6 @@ def match_loss(
         parameter = hypernymy_parameter_penalty(label_weight, label_edge_index, edge_weight)
     if lambda_output and label_edge_index.size(1):
         output = hypernymy_output_penalty(logits, label_edge_index, edge_weight)
-    total = bce + lambda_parameter * parameter + lambda_output * output
+    total = document_weight * bce + lambda_parameter * parameter
+    total = total + document_weight * lambda_output * output
     return Losses(total, bce.detach(), parameter.detach(), output.detach())

@@ -5,7 +5,8 @@ from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.loop import train_model
 from match_graph.training.predictions import predict_lines
 from match_graph.training.progress import Reporter
-from match_graph.training.run import Run, open_run, start_run
+from match_graph.training.run import Run
+from match_graph.training.start import open_run, start_run
 
 __all__ = [
     "Classifier",

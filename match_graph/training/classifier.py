@@ -232,7 +232,8 @@ def load(
             f"needs {sorted(needs)}; predict with a run of another encoder."
         )
     model = _load_model(folder, config, vocabulary)
-    fabric = make_fabric(config.train.model_copy(update={"accelerator": device}))
+    alone = {"accelerator": device, "devices": 1, "num_nodes": 1}
+    fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     return Classifier(vocabulary, model, config, fabric, thresholds)
 

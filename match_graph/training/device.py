@@ -1,13 +1,21 @@
-"""Which device and precision a stage computes with."""
+"""Which devices and precision a stage computes with, and how processes share a model."""
 
 import logging
+import os
+import warnings
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import Tensor, nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.training.processes import count_processes
+
+#: Parameters with sparse gradients, which neither DDP on GPUs nor FSDP takes.
+APART = ["wide.weight"]
 
 
 def choose_device(accelerator: str) -> torch.device:
@@ -37,13 +45,81 @@ def choose_precision(config: TrainConfig) -> str:
     return "bf16-mixed" if native else "32-true"
 
 
-def make_fabric(config: TrainConfig) -> Fabric:
-    """Lightning Fabric on one device, with the precision of `choose_precision`."""
+def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
+    """Lightning Fabric on the devices of a configuration, its processes started.
+
+    Several processes are started by torchrun, by a scheduler that Lightning knows, or else here:
+    then the command of this process is run again for each further device of this machine.
+
+    Args:
+        config: ``devices`` on each of ``num_nodes`` machines; one process where both are 1.
+        find_unused: Whether a step may leave parameters without gradient.
+
+    Raises:
+        ConfigError: There is no such device, or there are not as many.
+    """
     for name in ("lightning.fabric", "lightning.pytorch"):  # they announce the precision every time
         logging.getLogger(name).setLevel(logging.WARNING)
+    config = count_processes(config)
+    device = choose_device(config.accelerator)
+    _check_devices(config, device)
+    if config.deterministic and device.type == "cuda":  # on CPU nothing needs it
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
     precision: Any = choose_precision(config)
     fabric = Fabric(
-        accelerator=choose_device(config.accelerator).type, devices=1, precision=precision
+        accelerator=device.type,
+        devices=config.devices,
+        num_nodes=config.num_nodes,
+        strategy=_make_strategy(config, find_unused),
+        precision=precision,
     )
     fabric.launch()
     return fabric
+
+
+def _check_devices(config: TrainConfig, device: torch.device) -> None:
+    if device.type == "cuda" and config.devices > torch.cuda.device_count():
+        raise ConfigError(
+            f"train.devices must be at most the GPUs of each machine, found {config.devices} and "
+            f"{torch.cuda.device_count()}; ask for fewer, or set train.accelerator=cpu."
+        )
+
+
+def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
+    num_processes = config.devices * config.num_nodes
+    if num_processes == 1:
+        return "auto"
+    if config.strategy == "fsdp":
+        return ModelParallelStrategy(
+            _shard, data_parallel_size=num_processes, tensor_parallel_size=1
+        )
+    return DDPStrategy(find_unused_parameters=find_unused)
+
+
+def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+    """Spreads parameters, gradients and moments over the processes; the head by itself.
+
+    So the head is whole on a device only while it computes, and never together with the rest.
+    """
+    from torch.distributed.fsdp import fully_shard
+
+    # `LinearHead` gives a transposed view, and nothing changes it in place
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    mesh = mesh["data_parallel"]
+    fully_shard(model.get_submodule("head"), mesh=mesh, reshard_after_forward=True)
+    apart = {value for name, value in model.named_parameters() if name in APART}
+    fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
+    return model
+
+
+def keep_apart(model: nn.Module) -> None:
+    """Leaves the parameters with sparse gradients to `average_sparse_gradient`."""
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, APART)
+
+
+def whole(values: Tensor) -> Tensor:
+    """A parameter, or what is computed from it, put together from its shards if it has any."""
+    full: Tensor = values.full_tensor() if hasattr(values, "full_tensor") else values
+    return full

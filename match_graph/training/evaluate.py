@@ -22,6 +22,7 @@ def evaluate_model(
     device: torch.device | str = "cpu",
     empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
+    total: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, float]:
     """Measures of a model over batches with gold labels; nothing of size [documents, L] is kept.
 
@@ -32,6 +33,7 @@ def evaluate_model(
         device: Of the model.
         empty: What documents without gold labels count.
         observers: Called with every batch's logits and gold labels, on the CPU.
+        total: Sums a tensor over processes that share the batches; None is one process.
 
     Returns:
         P@1, P@3, P@5, NDCG@1, NDCG@3, NDCG@5, violation_rate and violation_size, in 0..1.
@@ -42,6 +44,8 @@ def evaluate_model(
     model.eval()
     for batch in batches:
         logits = model(batch.to(device)).float().cpu()
+        if not batch.share:  # another process counts it; a model in parts needs all to step
+            continue
         assert batch.label_ptr is not None
         assert batch.label_index is not None
         ranked = rank_labels(logits, max(ranking.ks))
@@ -51,6 +55,9 @@ def evaluate_model(
         for observe in observers:
             observe(logits, *gold)
     model.train(was_training)
+    if total is not None:
+        ranking.reduce(total)
+        violations.reduce(total)
     return {**ranking.compute(), **violations.compute()}
 
 

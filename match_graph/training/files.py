@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 import yaml
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -22,6 +24,8 @@ RUN_FILES = frozenset(
     | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
     | {"baseline", "encoder"}
 )
+#: Settings of ``train`` in which a resumed run may differ from what it was.
+SHARING = ("devices", "num_nodes", "strategy")
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
 #: The folder of a fitted baseline, in the place of MODEL.
 FITTED = "baseline"
@@ -29,15 +33,68 @@ FITTED = "baseline"
 ENCODER_FILES = "encoder"
 
 
-def write_beside(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets ``write`` fill a file beside ``path`` and renames it: no reader sees half of it."""
+def write_beside(path: Path, write: Callable[[Path], object], previous: Path | None = None) -> None:
+    """Lets ``write`` fill a file beside ``path`` and renames it: no reader sees half of it.
+
+    It is on the disk before it has its name, so that this also holds when the machine fails.
+
+    Args:
+        path: Where the file goes; what is there stays until the new one is whole.
+        write: Called with another path.
+        previous: Where to keep what was at ``path``.
+
+    Raises:
+        OSError: The file cannot be written; names ``path``, whatever wrote.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
+        with beside.open("r+b") as file:
+            os.fsync(file.fileno())
+        if previous is not None and path.is_file():
+            path.replace(previous)
         beside.replace(path)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        number = _find_errno(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _find_errno(error: BaseException | None) -> int | None:
+    """The number of the fault of the disk; torch hides it in the context, safetensors in text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno
+        if found := re.search(r"\bos error (\d+)", str(error)):
+            return int(found[1])
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes the half-written files of processes of this machine that are gone."""
+    for path in list(folder.rglob(".*.tmp")):
+        process = path.name.split(".")[-2]
+        if not process.isdecimal() or _is_alive(int(process)):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -65,7 +122,17 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes tensors as safetensors."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_beside(path, lambda beside: save_file(whole, str(beside)))
+
+    def write(beside: Path) -> None:
+        folder = beside.with_name(f".folder{beside.name}")  # safetensors names a file by chance
+        folder.mkdir(exist_ok=True)
+        try:
+            save_file(whole, str(folder / MODEL))
+            (folder / MODEL).replace(beside)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    write_beside(path, write)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -110,25 +177,64 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
         ) from error
 
 
-def write_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Writes a checkpoint of tensors and plain values."""
-    write_beside(path, lambda beside: torch.save(dict(state), beside))
+def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True) -> None:
+    """Writes a checkpoint of tensors and plain values; the one before stays beside it if wanted."""
+
+    def write(beside: Path) -> None:
+        with beside.open("wb") as file:  # a file of Python's: its errors say what the disk said
+            torch.save(dict(state), file)
+
+    write_beside(path, write, previous=_previous(path) if keep_previous else None)
+    if not keep_previous:
+        _previous(path).unlink(missing_ok=True)
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint; nothing but tensors and plain values is accepted.
+def has_state(path: Path) -> bool:
+    """Whether `read_state` has something to read."""
+    return path.is_file() or _previous(path).is_file()
+
+
+def remove_state(path: Path) -> None:
+    """Deletes a checkpoint and the one before."""
+    _previous(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Reads a checkpoint, or where it is broken or missing the one before.
+
+    Nothing but tensors and plain values is accepted.
+
+    Args:
+        path: As for `write_state`.
+        warn: Called with a sentence where the one before is taken.
 
     Raises:
-        CheckpointError: The file is broken.
+        CheckpointError: Both are broken.
     """
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise CheckpointError(
-            f"The checkpoint '{path}' must be readable to resume, but it is not "
-            f"({type(error).__name__}); delete the folder '{path.parent}' to train again."
-        ) from error
-    return state
+    failure: Exception | None = None
+    for place in (path, _previous(path)):
+        if not place.is_file():
+            continue
+        try:
+            state: dict[str, Any] = torch.load(place, map_location="cpu", weights_only=True)
+        except Exception as error:
+            failure = failure or error
+            continue
+        if failure is not None and warn is not None:
+            warn(
+                f"the checkpoint '{path}' cannot be read ({type(failure).__name__}); going on from "
+                f"the one before"
+            )
+        return state
+    raise CheckpointError(
+        f"The checkpoint '{path}' must be readable to resume, but it is not "
+        f"({type(failure).__name__}); delete the folder '{path.parent}' to train again."
+    ) from failure
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(f"{path.name}.previous")
 
 
 def open_run_folder(folder: Path) -> Config:
@@ -184,6 +290,7 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"A run must be a folder, but '{folder}' is a file; choose another.")
+    remove_leftovers(folder)
     others = sorted({path.name for path in folder.glob("*")} - RUN_FILES)
     is_run = (folder / CONFIG).is_file()
     if others or (folder.is_dir() and any(folder.iterdir()) and not is_run):
@@ -195,7 +302,7 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
         shutil.rmtree(folder)
     elif is_run:
         there = open_run_folder(folder)
-        if there != config:
+        if describe_work(there) != describe_work(config):
             raise CheckpointError(
                 f"The run in '{folder}' has other settings ({_first_difference(there, config)}); "
                 f"choose another folder with --out, or delete it with --overwrite."
@@ -205,8 +312,13 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
     write_beside(folder / CONFIG, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
+def describe_work(config: Config) -> dict[str, Any]:
+    """What is computed: all settings but how many processes share the work."""
+    return config.model_dump(exclude={"train": set(SHARING)})
+
+
 def _first_difference(there: Config, here: Config) -> str:
-    pairs = zip(_flatten(there.model_dump()), _flatten(here.model_dump()), strict=False)
+    pairs = zip(_flatten(describe_work(there)), _flatten(describe_work(here)), strict=False)
     for (key, old), (other, new) in pairs:
         if (key, old) != (other, new):
             return f"{key} is {old!r} there" + (f" and {new!r} here" if key == other else "")

@@ -1,55 +1,31 @@
 """The training loop, on Lightning Fabric: it reads from top to bottom."""
 
 import math
-from collections import deque
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
-from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import EgoLoader
+from match_graph.errors import ConfigError
+from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
-from match_graph.training.device import make_fabric
+from match_graph.training.average import WeightAverage
+from match_graph.training.checkpoint import Learner, SaveTimer, TrainState, read_checkpoint
+from match_graph.training.device import keep_apart, make_fabric, whole
 from match_graph.training.evaluate import evaluate_model
-from match_graph.training.files import (
-    HISTORY,
-    MODEL,
-    STATE,
-    read_state,
-    write_beside,
-    write_state,
-    write_tensors,
-)
-from match_graph.training.optimizers import make_average, make_optimizers, set_progress
+from match_graph.training.files import HISTORY, MODEL, STATE, write_beside, write_tensors
+from match_graph.training.optimizers import make_optimizers, set_progress
+from match_graph.training.processes import average_sparse_gradient, lead, sum_up
 from match_graph.training.progress import Reporter
 
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"
-#: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
-RECENT = 100
-
-
-@dataclass
-class TrainState:
-    """What a resumed training goes on from."""
-
-    epoch: int = 0
-    best: float = -1.0
-    best_epoch: int = 0
-
-    def is_over(self, config: TrainConfig) -> bool:
-        """Whether the epochs or the patience are used up."""
-        assert config.epochs is not None
-        return self.epoch >= config.epochs or self.epoch - self.best_epoch >= config.patience
 
 
 @dataclass(frozen=True)
@@ -74,15 +50,21 @@ def train_model(
     folder: Path,
     seed: int,
     reporter: Reporter,
+    fabric: Fabric | None = None,
+    origin: str = "",
 ) -> TrainState:
     """Trains, keeps the best weights on validation NDCG@5, and resumes where a checkpoint is.
 
-    Every epoch starts from a seed of its own, so that a resumed training equals an uninterrupted
-    one without saving random states. Writes ``model.safetensors`` (best weights), ``history.csv``,
-    ``checkpoint/`` and TensorBoard events into ``folder``.
+    Checkpoints are written after every epoch and, where it is long, between two of its batches.
+    Every epoch starts from a seed of its own, the order of its batches and what is drawn for them
+    are functions of that, and a checkpoint within an epoch holds the generators' states: so a
+    resumed training equals an uninterrupted one. Writes ``model.safetensors`` (best weights),
+    ``history.csv``, ``checkpoint/`` and TensorBoard events into ``folder``.
+
+    Several processes take a share of every batch each; their mean gradient is that of the batch.
 
     Args:
-        model: On the CPU; holds the best weights afterwards.
+        model: On the CPU; trained in place.
         train_loader: Its batch sampler and node sampler take ``set_epoch``.
         valid_loader: Batches with gold labels, in any order.
         hierarchy: Label edges.
@@ -90,39 +72,46 @@ def train_model(
         folder: The run folder.
         seed: Of dropout and order.
         reporter: For progress.
-    """
-    checkpoint = read_state(folder / STATE) if (folder / STATE).is_file() else None
-    if checkpoint is not None and TrainState(**checkpoint["train"]).is_over(config):
-        return TrainState(**checkpoint["train"])
-    fabric = make_fabric(config)
-    optimizers = make_optimizers(model, config)
-    wrapped, *wrapped_optimizers = fabric.setup(model, *optimizers)
-    average = make_average(model, config.average) if config.average else None
-    state, history = TrainState(), pd.DataFrame()
-    if checkpoint is not None:
-        state, history = _resume(checkpoint, model, average, optimizers)
-        reporter.line(f"train: resumed after epoch {state.epoch}")
-    edges = hierarchy.to(fabric.device)
-    scored = model if average is None else average
+        fabric: Devices and processes; None makes them by ``config``.
+        origin: Names data and settings; a checkpoint of others is refused.
 
-    with SummaryWriter(str(folder / "events"), purge_step=state.epoch + 1) as writer:
+    Raises:
+        CheckpointError: The checkpoint is broken, or of another origin or model.
+        ConfigError: The loss did not stay finite.
+    """
+    content = read_checkpoint(folder, origin, reporter)
+    if content is not None and TrainState(**content["train"]).is_over(config):
+        return TrainState(**content["train"])
+    fabric = fabric or make_fabric(config)
+    learner = make_learner(fabric, model, config, origin)
+    random = None
+    if content is not None:
+        learner.load(content, folder / STATE)
+        random = content["random"] if learner.state.step else None
+        content = None  # as large as weights, average and moments together
+        reporter.line(f"train: resumed after {learner.state}")
+    edges, state, timer = hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
+
+    def save(step: int) -> None:
+        if timer.is_due(step):
+            with timer.writing():
+                learner.save(folder)
+
+    with _open_events(fabric, folder, state.epoch + 1) as writer:
         while not state.is_over(config):
-            torch.manual_seed(seed * 1_000_003 + state.epoch)
-            losses = _train_epoch(
-                fabric, model, wrapped, wrapped_optimizers, average, train_loader, edges, config,
-                state.epoch, reporter,
-            )  # fmt: skip
-            with fabric.autocast():
-                measures = evaluate_model(scored, valid_loader, hierarchy.edge_index, fabric.device)
-            state.epoch += 1
-            if measures[MONITOR] > state.best:
-                state.best, state.best_epoch = measures[MONITOR], state.epoch
-                write_tensors(folder / MODEL, _weights(model, average))
-            row = {"epoch": state.epoch, **losses, **measures}
-            for name, value in row.items():
-                writer.add_scalar(name, value, state.epoch)
-            history = pd.concat([history, pd.DataFrame([row])], ignore_index=True)
-            _save(folder, model, average, optimizers, state, history)
+            torch.manual_seed((fabric.global_rank << 53) + seed * 1_000_003 + state.epoch)
+            losses = _train_epoch(learner, train_loader, edges, config, random, save, reporter)
+            random = None
+            with learner.averaged():
+                measures = _validate(fabric, model, valid_loader, hierarchy)
+                state.epoch, state.step = state.epoch + 1, 0
+                if measures[MONITOR] > state.best:
+                    state.best, state.best_epoch = measures[MONITOR], state.epoch
+                    _write_weights(learner, folder)
+            learner.add_row({"epoch": state.epoch, **losses, **measures})
+            _write_history(learner, folder, writer)
+            with timer.writing():
+                learner.save(folder)
             reporter.line(
                 f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
@@ -131,122 +120,140 @@ def train_model(
     return state
 
 
+def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin: str) -> Learner:
+    """The model on its device with optimizer and average, nothing learned yet."""
+    if model.wide is not None:
+        keep_apart(model)
+        model.wide.to(fabric.device)
+    wrapped = fabric.setup_module(model)
+    optimizers = make_optimizers(model, config)  # only now: of the shards, if there are any
+    average = WeightAverage(model, config.average) if config.average else None
+    steppers = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
+    return Learner(fabric, model, wrapped, optimizers, steppers, average, origin)
+
+
 def _train_epoch(
-    fabric: Fabric,
-    model: MatchModel,
-    wrapped: nn.Module,
-    optimizers: list[Optimizer],
-    average: AveragedModel | None,
+    learner: Learner,
     loader: EgoLoader,
     hierarchy: Hierarchy,
     config: TrainConfig,
-    epoch: int,
+    random: Mapping[str, Tensor] | None,
+    save: Callable[[int], None],
     reporter: Reporter,
 ) -> dict[str, float]:
-    """One pass over the training documents; mean losses per document.
+    """One pass over the training documents, or the rest of one; mean losses per document.
 
-    ``loss_recent`` is the mean over the last `RECENT` batches, which the paper's figure with and
+    ``loss_recent`` is the mean over the last batches, which is what the paper's figure with and
     without pre-training shows.
+
+    Args:
+        learner: Says how far the epoch is.
+        loader: Of the training documents.
+        hierarchy: On the device.
+        config: Resolved settings.
+        random: The generators' states to go on from; None goes on from where they are.
+        save: Called after each step with the steps done.
+        reporter: For progress.
     """
-    loader.batch_sampler.set_epoch(epoch)
-    loader.node_sampler.set_epoch(epoch)
-    wrapped.train()
+    state, batches = learner.state, loader.batch_sampler
+    batches.set_epoch(state.epoch, state.step)
+    loader.node_sampler.set_epoch(state.epoch)
+    learner.wrapped.train()
     assert config.epochs is not None
-    sums = torch.zeros(4, device=fabric.device)
-    recent: deque[Tensor] = deque(maxlen=RECENT)
-    total = len(loader.batch_sampler.lengths)
-    done = 0
-    with reporter.track(f"train: epoch {epoch + 1}", total, "documents") as advance:
-        for number, cpu_batch in enumerate(loader):
-            batch = cpu_batch.to(fabric.device, non_blocking=True)
-            progress = (epoch + (number + 1) / len(loader.batch_sampler)) / config.epochs
-            for optimizer in optimizers:
-                set_progress(optimizer, progress, config.warmup)
-                optimizer.zero_grad()
-            losses = match_loss(
-                wrapped(batch), batch.label_ptr, batch.label_index,
-                model.head.label_weight, hierarchy.edge_index, hierarchy.edge_weight,
-                config.lambda_parameter, config.lambda_output,
-            )  # fmt: skip
-            fabric.backward(losses.total)
-            fabric.clip_gradients(
-                wrapped, optimizers[0], max_norm=config.clip_norm, error_if_nonfinite=False
-            )
-            for optimizer in optimizers:
-                optimizer.step()
-            if average is not None:
-                average.update_parameters(model)
-            total_loss = losses.total.detach()
-            terms = torch.stack([total_loss, losses.bce, losses.parameter, losses.output])
-            sums += terms * batch.num_documents
-            recent.append(total_loss)
-            done += batch.num_documents
-            if number % 20 == 0:
-                advance(done, f"loss {float(total_loss):.3f}")
-    names = ("loss", "loss_bce", "loss_parameter", "loss_output")
-    means = dict(zip(names, (sums / max(done, 1)).tolist(), strict=True))
-    means["loss_recent"] = float(torch.stack(list(recent)).mean()) if recent else 0.0
-    if not math.isfinite(means["loss"]):
-        raise ConfigError(
-            f"The training loss must stay finite, but it did not in epoch {epoch + 1}; lower "
-            f"train.learning_rate (now {config.learning_rate}) and run again with --overwrite."
-        )
+    total = len(batches.lengths)
+    iterator = iter(loader)  # draws a number by itself
+    if random is not None:
+        learner.restore_random(random)
+    with reporter.track(f"train: epoch {state.epoch + 1}", total, "documents") as advance:
+        for batch in iterator:
+            progress = (state.epoch + (state.step + 1) / len(batches)) / config.epochs
+            loss = _step(learner, batch, hierarchy, config, progress)
+            if state.step % 20 == 0:
+                done = min((state.step + 1) * batches.batch_size, total)
+                advance(done, f"loss {float(loss):.3f}")
+            state.step += 1
+            save(state.step)
+    means = learner.losses.compute(learner.fabric)
+    learner.losses.reset()
+    lead(learner.fabric, lambda: _check_finite(means["loss"], state.epoch + 1, config))
     return means
 
 
-def _weights(model: nn.Module, average: AveragedModel | None) -> dict[str, Tensor]:
-    return dict((model if average is None else average.module).state_dict())
+def _step(
+    learner: Learner,
+    cpu_batch: EgoBatch,
+    hierarchy: Hierarchy,
+    config: TrainConfig,
+    progress: float,
+) -> Tensor:
+    """One step of the optimizers; the batch's mean loss."""
+    fabric, model = learner.fabric, learner.model
+    batch = cpu_batch.to(fabric.device, non_blocking=True)
+    assert batch.label_ptr is not None
+    assert batch.label_index is not None
+    for optimizer in learner.optimizers:
+        set_progress(optimizer, progress, config.warmup)
+        optimizer.zero_grad()
+    losses = match_loss(
+        learner.wrapped(batch), batch.label_ptr, batch.label_index,
+        whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
+        config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
+    )  # fmt: skip
+    fabric.backward(losses.total)
+    if model.wide is not None:
+        average_sparse_gradient(fabric, model.wide.weight)
+    fabric.clip_gradients(
+        learner.wrapped, learner.steppers[0], max_norm=config.clip_norm, error_if_nonfinite=False
+    )
+    for stepper in learner.steppers:
+        stepper.step()
+    if learner.average is not None:
+        learner.average.update()
+    return learner.losses.update(losses, config, batch)
 
 
-def _save(
-    folder: Path,
-    model: nn.Module,
-    average: AveragedModel | None,
-    optimizers: list[Optimizer],
-    state: TrainState,
-    history: pd.DataFrame,
-) -> None:
-    write_beside(folder / HISTORY, lambda beside: history.to_csv(beside, index=False))
-    content = {
-        "train": asdict(state),
-        "model": model.state_dict(),
-        "average": None if average is None else average.state_dict(),
-        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-        "history": history.to_dict("list"),
-    }
-    write_state(folder / STATE, content)
-
-
-def _resume(
-    checkpoint: dict[str, Any],
-    model: nn.Module,
-    average: AveragedModel | None,
-    optimizers: list[Optimizer],
-) -> tuple[TrainState, pd.DataFrame]:
-    """Loads a checkpoint; model and optimizers are on their device already."""
-    model.load_state_dict(checkpoint["model"])
-    if average is not None:
-        average.load_state_dict(checkpoint["average"])
-    for optimizer, saved in zip(optimizers, checkpoint["optimizers"], strict=True):
-        optimizer.load_state_dict(saved)
-    return TrainState(**checkpoint["train"]), pd.DataFrame(checkpoint["history"])
-
-
-def close_training(folder: Path, config: TrainConfig) -> None:
-    """Drops weights and optimizers from the checkpoint of a training that is over.
-
-    What stays says that it is over, so that no later command trains on or again.
-
-    Raises:
-        CheckpointError: The training was broken off.
-    """
-    if not (folder / STATE).is_file():
-        return
-    state = TrainState(**read_state(folder / STATE)["train"])
-    if not state.is_over(config):
-        raise CheckpointError(
-            f"A run is evaluated when its training is over, but that in '{folder}' was broken off "
-            f"after epoch {state.epoch} of {config.epochs}; finish it with the command that "
-            f"started it."
+def _check_finite(loss: float, epoch: int, config: TrainConfig) -> None:
+    if not math.isfinite(loss):
+        raise ConfigError(
+            f"The training loss must stay finite, but it did not in epoch {epoch}; lower "
+            f"train.learning_rate (now {config.learning_rate}) and run again with --overwrite."
         )
-    write_state(folder / STATE, {"train": asdict(state)})
+
+
+def _validate(
+    fabric: Fabric, model: nn.Module, loader: EgoLoader, hierarchy: Hierarchy
+) -> dict[str, float]:
+    with fabric.autocast():
+        return evaluate_model(
+            model, loader, hierarchy.edge_index, fabric.device,
+            total=lambda values: sum_up(fabric, values),
+        )  # fmt: skip
+
+
+def _write_weights(learner: Learner, folder: Path) -> None:
+    weights = learner.collect(learner.model.state_dict())
+    lead(learner.fabric, lambda: write_tensors(folder / MODEL, weights))
+
+
+def _write_history(learner: Learner, folder: Path, writer: SummaryWriter | None) -> None:
+    history = learner.history
+    if writer is not None:
+        for name, value in history.iloc[-1].items():
+            writer.add_scalar(name, value, learner.state.epoch)
+
+    def write() -> None:
+        write_beside(folder / HISTORY, lambda beside: history.to_csv(beside, index=False))
+
+    lead(learner.fabric, write)
+
+
+def _open_events(
+    fabric: Fabric, folder: Path, epoch: int
+) -> AbstractContextManager[SummaryWriter | None]:
+    """TensorBoard events from an epoch on; None on all processes but the first."""
+    if not fabric.is_global_zero:
+        return nullcontext()
+    writer: AbstractContextManager[SummaryWriter] = SummaryWriter(
+        str(folder / "events"), purge_step=epoch
+    )
+    return writer

@@ -1,8 +1,7 @@
-"""What moves the weights: optimizers, the learning rate over time, the moving average."""
+"""What moves the weights: optimizers, and the learning rate over time."""
 
 import torch
-from torch import Tensor, nn, optim
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch import nn, optim
 
 from match_graph.config import TrainConfig
 from match_graph.nn import MatchModel
@@ -65,29 +64,3 @@ def schedule(progress: float, warmup: float) -> float:
     if progress < warmup:
         return progress / warmup
     return max(0.0, (1 - progress) / max(1 - warmup, 1e-9))
-
-
-def make_average(model: MatchModel, decay: float) -> AveragedModel:
-    """An exponential moving average of the weights, which shares those of the wide term.
-
-    Averaging them would touch every row at every step, where the step itself touches the batch's.
-
-    Args:
-        model: On its device.
-        decay: Of the average.
-    """
-    average = AveragedModel(model, multi_avg_fn=_skip_shared(get_ema_multi_avg_fn(decay)))
-    if model.wide is not None:
-        average.module.wide = model.wide
-    return average
-
-
-def _skip_shared(update):  # type: ignore[no-untyped-def]  # torch gives its functions no type
-    def update_others(averaged: list[Tensor], current: list[Tensor], number: Tensor | int) -> None:
-        pairs = [
-            pair for pair in zip(averaged, current, strict=True)
-            if pair[0].data_ptr() != pair[1].data_ptr()
-        ]  # fmt: skip
-        update([old for old, _ in pairs], [new for _, new in pairs], number)
-
-    return update_others

@@ -27,8 +27,10 @@ from match_graph.pretrain import (
 from match_graph.training.device import choose_device
 from match_graph.training.files import (
     VECTORS,
+    has_state,
     read_state,
     read_tensors,
+    remove_state,
     write_beside,
     write_json,
     write_state,
@@ -55,6 +57,7 @@ class Pretraining:
         dataset: Built.
         space: Its kept tokens.
         reporter: For progress.
+        origin: Names data and settings; a checkpoint of others is refused.
     """
 
     folder: Path
@@ -62,6 +65,7 @@ class Pretraining:
     dataset: CorpusDataset
     space: TokenSpace
     reporter: Reporter
+    origin: str = ""
 
     def is_done(self) -> bool:
         """Whether the vectors are written."""
@@ -73,16 +77,18 @@ class Pretraining:
         Writes ``vectors.safetensors`` and ``tokens/document.parquet``; the other tables' names are
         in ``tokens`` already, and contexts share the names of words.
         """
+        path = self.folder / STATE
         if self.is_done():
+            remove_state(path)
             return read_tensors(self.folder / VECTORS)
-        trainer, path = self._make_trainer(), self.folder / STATE
-        if path.is_file():
+        trainer = self._make_trainer()
+        if has_state(path):
             self._resume(trainer, path)
-        self._fit(trainer, lambda state: write_state(path, state))
+        self._fit(trainer, lambda state: write_state(path, {**state, "origin": self.origin}))
         names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
         write_beside(self.folder / "tokens" / "document.parquet", names.to_parquet)
         write_tensors(self.folder / VECTORS, trainer.tables)  # last: it says that all is there
-        path.unlink(missing_ok=True)
+        remove_state(path)
         return {name: table.cpu() for name, table in trainer.tables.items()}
 
     def _make_trainer(self, **changes: Any) -> SphericalTrainer:
@@ -102,7 +108,12 @@ class Pretraining:
         return dict(zip(self.space.types, self.space.num_kept, strict=True))
 
     def _resume(self, trainer: SphericalTrainer, path: Path) -> None:
-        state = read_state(path)
+        state = read_state(path, self.reporter.warn)
+        if state.get("origin") != self.origin:
+            raise CheckpointError(
+                f"The checkpoint '{path}' must be of the data and settings of this run, but it was "
+                f"made with others; delete the folder '{path.parent}' to start again."
+            )
         try:
             trainer.load_state_dict(state)
         except (KeyError, TypeError, AttributeError) as error:

@@ -1,5 +1,7 @@
 """The whole line for one run folder: open, pre-train, train, evaluate; each stage resumes."""
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.config import Config
-from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
-from match_graph.errors import CheckpointError, CorpusError
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CorpusError
 from match_graph.graph import (
-    DropFields,
     EgoLoader,
     EgoSampler,
     LabelDAG,
@@ -22,21 +24,19 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
-from match_graph.nn import MatchModel
-from match_graph.training.ablations import resolve_ablations
-from match_graph.training.defaults import resolve_config
-from match_graph.training.device import choose_device, make_fabric
+from match_graph.nn import Encoder, MatchModel
+from match_graph.training.checkpoint import close_training
+from match_graph.training.device import choose_device
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
-from match_graph.training.evaluate import Observer, evaluate_model, label_prior
+from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.files import (
     FITTED,
     METRICS,
     RECORD,
     STATE,
-    check_own_code,
-    claim_run_folder,
+    describe_work,
+    has_state,
     load_weights,
-    open_run_folder,
     read_json,
     write_json,
 )
@@ -47,12 +47,12 @@ from match_graph.training.fitting import (
     load_baseline,
     make_baseline,
 )
-from match_graph.training.loop import Hierarchy, close_training, train_model
+from match_graph.training.loop import Hierarchy, train_model
 from match_graph.training.pretraining import Pretraining
+from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
 from match_graph.training.record import describe_process, read_record
 from match_graph.training.thresholds import THRESHOLDS, write_thresholds
-from match_graph.training.vocabulary import write_vocabulary
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
 #: Documents per batch where nothing is learned.
@@ -63,17 +63,33 @@ _EVAL_BATCH = 256
 class Run:
     """A run folder with its data set; made by `start_run` or `open_run`.
 
+    Where several processes share the work, each has a `Run`, and all call the same methods; the
+    first one writes.
+
     Args:
         folder: Of the run.
         config: Resolved.
         dataset: Built.
         reporter: For progress.
+        fabric: Devices and processes.
     """
 
     folder: Path
     config: Config
     dataset: CorpusDataset
     reporter: Reporter
+    fabric: Fabric
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first process, which writes and prints."""
+        return bool(self.fabric.is_global_zero)
+
+    @cached_property
+    def origin(self) -> str:
+        """SHA-256 of the data and of all settings that say what is computed."""
+        content = {"data": self.dataset.checksum, "settings": describe_work(self.config)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def space(self) -> TokenSpace:
@@ -85,16 +101,23 @@ class Run:
         """The label hierarchy."""
         return self.dataset.label_dag
 
-    def loader(self, split: Split, training: bool = False) -> EgoLoader:
-        """Batches of a split: shuffled and drawn anew every epoch for training, else in full."""
+    def loader(self, split: Split, training: bool = False, shared: bool = True) -> EgoLoader:
+        """Batches of a split: shuffled and drawn anew every epoch for training, else in full.
+
+        Several processes have a part of each, unless they are not ``shared``.
+        """
         data, config = self.dataset[0], self.config
         documents = self.dataset.documents(MASKS[split])
         sampler = EgoSampler(
             data, config.data.max_metadata, config.data.max_words, training, config.seed
         )
-        size = config.train.batch_size if training else _EVAL_BATCH
+        rank, number = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
+        size = config.train.batch_size if training else _EVAL_BATCH * number
         assert size is not None
-        order = LengthBucketSampler(sampler.lengths(documents), size, training, config.seed)
+        order = LengthBucketSampler(
+            sampler.lengths(documents), size, training, config.seed,
+            rank=rank, num_processes=number,
+        )  # fmt: skip
         return EgoLoader(
             data,
             sampler,
@@ -156,13 +179,24 @@ class Run:
 
     @cached_property
     def pretraining(self) -> Pretraining:
-        """Unit vectors in this run's folder."""
-        return Pretraining(self.folder, self.config, self.dataset, self.space, self.reporter)
+        """Unit vectors in this run's folder; one process trains them."""
+        return Pretraining(
+            self.folder, self.config, self.dataset, self.space, self.reporter, self.origin
+        )
 
     def pretrain(self) -> dict[str, Tensor]:
         """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
+        vectors = lead(self.fabric, self._pretrain_once)
+        return self.pretraining.train() if vectors is None else vectors
+
+    def _pretrain_once(self) -> dict[str, Tensor] | None:
+        """Trains the vectors; None if they are there."""
         if self.pretraining.is_done():
-            return self.pretraining.train()
+            return None
+        if self.fabric.world_size > 1:
+            self.reporter.line(
+                f"pretrain: by one process so far, {self.fabric.world_size - 1} wait for it"
+            )
         with self._timed("pretrain"):
             vectors = self.pretraining.train()
         self.reporter.line(
@@ -177,11 +211,11 @@ class Run:
         """
         config = self.config
         if is_baseline(config.model):
-            self._fit_baseline()
+            lead(self.fabric, self._fit_baseline)
             return
         model = self.make_model()
-        if config.model.init.startswith("spherical") and not self.pretraining.is_done():
-            self.pretrain()
+        if config.model.init.startswith("spherical"):
+            lead(self.fabric, self._pretrain_once)
         self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
         count = self.dataset.targets.count(train_documents)
@@ -189,10 +223,7 @@ class Run:
         if model.wide is not None:
             count = self.space.document_count(self.dataset[0], train_documents)
             model.wide.set_frequencies(count, len(train_documents))
-        if not (self.folder / STATE).is_file():  # a new training: older results are not its own
-            for name in (METRICS, THRESHOLDS):
-                (self.folder / name).unlink(missing_ok=True)
-        write_encoder_files(model.encoder, self.folder)
+        lead(self.fabric, lambda: self._prepare_folder(model.encoder))
         with self._timed("train"):
             train_model(
                 model,
@@ -203,14 +234,22 @@ class Run:
                 self.folder,
                 config.seed,
                 self.reporter,
+                self.fabric,
+                self.origin,
             )
+
+    def _prepare_folder(self, encoder: Encoder) -> None:
+        if not has_state(self.folder / STATE):  # a new training: older results are not its own
+            for name in (METRICS, THRESHOLDS):
+                (self.folder / name).unlink(missing_ok=True)
+        write_encoder_files(encoder, self.folder)
 
     def _fit_baseline(self) -> None:
         if (self.folder / FITTED).is_dir():
             return
         baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
         with self._timed("train"):
-            fit_baseline(baseline, self.loader("train"), self.folder, self.reporter)
+            fit_baseline(baseline, self.loader("train", shared=False), self.folder, self.reporter)
         self.reporter.line(
             f"train: {self.config.model.encoder} fitted in {self._seconds['train']:.1f} s"
         )
@@ -221,28 +260,37 @@ class Run:
         On both: ranking, violations of the hierarchy, calibration. A threshold per label is chosen
         on valid and written as ``thresholds.parquet``; F1 at these thresholds is measured on test.
         """
+        fabric = self.fabric
         model = self.load_model()
-        close_training(self.folder, self.config.train)
-        fabric = make_fabric(self.config.train)
-        model = fabric.setup_module(model)
+        lead(fabric, lambda: close_training(self.folder, self.config.train))
+        if not is_baseline(self.config.model):
+            model = fabric.setup_module(model)
         search = ThresholdSearch(self.dataset.num_labels)
 
-        def measure(split: Split, *observers: Observer) -> dict[str, float]:
+        def total(values: Tensor) -> Tensor:
+            return sum_up(fabric, values)
+
+        def measure(split: Split, *meters: ThresholdSearch | F1Meter) -> dict[str, float]:
             calibration = CalibrationMeter()
             measures = evaluate_model(
                 model, self.loader(split), self.label_dag.edge_index, fabric.device,
-                observers=(calibration.update, *observers),
+                observers=[meter.update for meter in (calibration, *meters)], total=total,
             )  # fmt: skip
+            for meter in (calibration, *meters):
+                meter.reduce(total)
             return {**measures, **calibration.compute()}
 
-        with self._timed("evaluate"), fabric.autocast():
-            metrics = {"valid": measure("valid", search.update)}
-            thresholds = search.compute()
+        def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
+            write_json(self.folder / METRICS, metrics)
+
+        with self._timed("evaluate"), fabric.autocast():
+            metrics = {"valid": measure("valid", search)}
+            thresholds = search.compute()
             if len(self.dataset.documents(MASKS["test"])):
                 f1 = F1Meter(thresholds.value)
-                metrics["test"] = {**measure("test", f1.update), **f1.compute()}
-        write_json(self.folder / METRICS, metrics)
+                metrics["test"] = {**measure("test", f1), **f1.compute()}
+        lead(fabric, write)
         return metrics
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
@@ -276,116 +324,19 @@ class Run:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + time.monotonic() - start
             self._write_record()
 
+    def record_build(self, seconds: float) -> None:
+        """Writes the record of a run that starts, or goes on."""
+        self._seconds.setdefault("build", seconds)
+        self._write_record()
+
     def _write_record(self) -> None:
+        if not self.leads:
+            return
         content = {
             "dataset": self.dataset.name,
             "data_checksum": self.dataset.checksum,
             "seed": self.config.seed,
+            "processes": self.fabric.world_size,
             "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
         }
         write_json(self.folder / RECORD, {**content, **describe_process(self.config.train)})
-
-
-def start_run(
-    dataset_name: str,
-    config: Config,
-    folder: str | Path | None = None,
-    root: str | Path | None = None,
-    overwrite: bool = False,
-    reporter: Reporter | None = None,
-) -> Run:
-    """Opens the data set, settles the configuration, and makes or resumes the run folder.
-
-    Args:
-        dataset_name: A registered name, or a folder in the MATCH format.
-        config: Settings; what is left to the corpus is filled in.
-        folder: None takes `default_folder`.
-        root: Of built data; None takes the default.
-        overwrite: Deletes a run folder that is there.
-        reporter: For progress; None prints nothing.
-
-    Raises:
-        CorpusError: The data set is broken, or a split that a run needs is empty.
-        CheckpointError: The folder is of something else.
-    """
-    reporter = reporter or Reporter(quiet=True)
-    start = time.monotonic()
-    options = resolve_paths(dataset_name, config.data.options)
-    data = config.data.model_copy(update={"options": options})
-    config = config.model_copy(update={"data": data})
-    dataset = open_dataset(
-        dataset_name, root=root, track=reporter.track, **config.data.dataset_options()
-    )
-    elapsed = time.monotonic() - start
-    if not len(dataset.documents(MASKS["valid"])):
-        raise CorpusError(
-            f"A run chooses its weights on the validation split, but '{dataset_name}' has no "
-            f"document there; move some of the training documents to it."
-        )
-    if not dataset.targets.count(dataset.documents(MASKS["train"])).any():
-        raise CorpusError(
-            f"A run learns from labels, but no training document of '{dataset_name}' has one; "
-            f"check the key 'label' of its documents."
-        )
-    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
-    config = resolve_ablations(config.model_copy(update={"dataset": where}), dataset[0])
-    dataset.transform = DropFields(config.data.drop_fields)
-    config = resolve_config(config, dataset)
-    folder = default_folder(dataset.name, config) if folder is None else Path(folder)
-    run = Run(folder, config, dataset, reporter)
-    run.check_model()
-    claim_run_folder(folder, config, overwrite)
-    _check_data(run)
-    run._seconds.setdefault("build", elapsed)
-    run._write_record()
-    write_vocabulary(run.folder, dataset, run.space, run.label_dag)
-    reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
-    return run
-
-
-def default_folder(dataset_name: str, config: Config) -> Path:
-    """``runs/DATASET-ENCODER-seedN``, with the ablations after the encoder."""
-    parts = [dataset_name, config.model.encoder.replace(":", "."), *config.ablation]
-    return Path("runs") / "-".join([*parts, f"seed{config.seed}"])
-
-
-def open_run(
-    folder: str | Path,
-    root: str | Path | None = None,
-    reporter: Reporter | None = None,
-    encoder: str | None = None,
-    head: str | None = None,
-) -> Run:
-    """An existing run with its data set.
-
-    Args:
-        folder: Of the run.
-        root: Of built data; None takes the default.
-        reporter: For progress; None prints nothing.
-        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it.
-        head: Likewise.
-
-    Raises:
-        CheckpointError: The folder is not a run, its data set has changed, or its encoder or head
-            is code that was not named.
-    """
-    folder = Path(folder)
-    config = open_run_folder(folder)
-    check_own_code(folder, config, encoder, head)
-    reporter = reporter or Reporter(quiet=True)
-    dataset = open_dataset(
-        config.dataset, root=root, track=reporter.track, **config.data.dataset_options()
-    )
-    dataset.transform = DropFields(config.data.drop_fields)
-    run = Run(folder, config, dataset, reporter)
-    _check_data(run)
-    return run
-
-
-def _check_data(run: Run) -> None:
-    path = run.folder / RECORD
-    if path.is_file() and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
-        raise CheckpointError(
-            f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
-            f"now; restore the data, or start again with --overwrite."
-        )

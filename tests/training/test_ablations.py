@@ -16,7 +16,7 @@ from match_graph.graph import BuiltGraph, DropFields, build_graph, metadata_fiel
 from match_graph.testing import toy_corpus
 from match_graph.training import open_run
 from match_graph.training.ablations import resolve_ablations
-from match_graph.training.run import default_folder
+from match_graph.training.start import default_folder
 
 FIELDS = ["venue", "author", "reference"]
 

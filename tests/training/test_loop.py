@@ -9,9 +9,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
-from match_graph.training import Run, loop, start_run
-from match_graph.training.files import HISTORY, MODEL, STATE, read_tensors
-from match_graph.training.loop import TrainState
+from match_graph.training import Run, checkpoint, start_run
+from match_graph.training import loop as loop_module
+from match_graph.training.checkpoint import SaveTimer, TrainState
+from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def make_run(tmp_path: Path, small_settings):
 
 def test_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
     """The loss falls, the history has a row per epoch, and model.safetensors is the best one."""
-    monkeypatch.setattr(loop, "RECENT", 2)
+    monkeypatch.setattr(checkpoint, "RECENT", 2)
     run = make_run("a")
     run.train()
     history = pd.read_csv(run.folder / HISTORY)
@@ -42,26 +43,51 @@ def test_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("extra", [(), ("train.average=0.9",)])
-def test_a_killed_training_equals_an_uninterrupted_one(
-    make_run, monkeypatch: pytest.MonkeyPatch, extra: tuple[str, ...]
+def break_off(
+    run: Run, monkeypatch: pytest.MonkeyPatch, epoch: int, step: int, save_every: int = 0
 ) -> None:
-    """Broken off in the second epoch and started again: the same weights to the bit."""
+    """Trains until a step of an epoch, with a checkpoint every so many steps, if any."""
+    original, written = loop_module._step, SaveTimer.is_due
+
+    def step_or_stop(learner, *args):
+        if (learner.state.epoch, learner.state.step) == (epoch, step):
+            raise KeyboardInterrupt
+        return original(learner, *args)
+
+    def is_due(timer, done):
+        return done % save_every == 0 if save_every else written(timer, done)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop_module, "_step", step_or_stop)
+        patch.setattr(SaveTimer, "is_due", is_due)
+        run.train()
+
+
+@pytest.mark.parametrize(
+    ("extra", "epoch", "step", "save_every"),
+    [
+        ((), 1, 0, 0),
+        (("train.average=0.9",), 1, 5, 0),
+        ((), 0, 7, 3),
+        (("train.average=0", "data.max_metadata=3"), 1, 4, 4),
+    ],
+)
+def test_a_killed_training_equals_an_uninterrupted_one(
+    make_run,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: tuple[str, ...],
+    epoch: int,
+    step: int,
+    save_every: int,
+) -> None:
+    """Broken off between or within epochs and started again: the same weights to the bit."""
     whole = make_run("whole", *extra)
     whole.train()
     killed = make_run("killed", *extra)
-    original = loop._train_epoch
-
-    def break_off(*args, **kwargs):
-        if args[-2] == 1:  # the epoch
-            raise KeyboardInterrupt
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(loop, "_train_epoch", break_off)
-    with pytest.raises(KeyboardInterrupt):
-        killed.train()
-    assert (killed.folder / STATE).is_file()
-    monkeypatch.setattr(loop, "_train_epoch", original)
+    break_off(killed, monkeypatch, epoch, step, save_every)
+    state = read_state(killed.folder / STATE)["train"]
+    done = step // save_every * save_every if save_every else 0
+    assert (state["epoch"], state["step"]) == (epoch, done)
     again = make_run("killed", *extra)
     again.train()
     left, right = (read_tensors(run.folder / MODEL) for run in (whole, again))
@@ -75,7 +101,9 @@ def test_training_stops_when_validation_no_longer_improves(
     """With a measure that only falls, patience 2 ends after three of ten epochs."""
     run = make_run("a", "train.epochs=10", "train.patience=2")
     values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
-    monkeypatch.setattr(loop, "evaluate_model", lambda *_: {"P@1": 0.5, "NDCG@5": next(values)})
+    monkeypatch.setattr(
+        loop_module, "evaluate_model", lambda *_, **__: {"P@1": 0.5, "NDCG@5": next(values)}
+    )
     run.train()
     assert len(pd.read_csv(run.folder / HISTORY)) == 3
 

@@ -1,12 +1,11 @@
-"""Optimizers: groups of parameters, the schedule, the average that shares the wide term."""
+"""Optimizers: groups of parameters, and the schedule."""
 
 import pytest
-import torch
 
 from match_graph.config import ModelConfig, TrainConfig
 from match_graph.graph import TokenSpace
 from match_graph.nn import MatchModel
-from match_graph.training.optimizers import make_average, make_optimizers, schedule, set_progress
+from match_graph.training.optimizers import make_optimizers, schedule, set_progress
 
 SPACE = TokenSpace(("venue", "word"), (3, 4))
 
@@ -52,20 +51,3 @@ def test_weight_decay_leaves_embeddings_biases_and_norms_alone(wide: bool) -> No
     if wide:
         assert model.wide is not None
         assert groups[2]["params"] == [model.wide.weight]
-
-
-def test_the_average_moves_all_but_the_wide_term_which_it_shares() -> None:
-    """Two updates by hand: the head's weights are averaged, the wide term's are the model's own."""
-    model = make_model()
-    assert model.wide is not None
-    average = make_average(model, 0.9)
-    average.update_parameters(model)  # the first update copies
-    start = model.head.label_weight.detach().clone()
-    with torch.no_grad():
-        model.head.label_weight.add_(1.0)
-        model.wide.weight.add_(1.0)
-    average.update_parameters(model)
-    assert torch.allclose(average.module.head.label_weight, start + 0.1)
-    assert torch.equal(average.module.wide.weight, model.wide.weight)
-    state = average.state_dict()
-    assert torch.equal(state["module.wide.weight"], torch.ones(SPACE.num_tokens, 5))

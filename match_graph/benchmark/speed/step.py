@@ -19,8 +19,9 @@ from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
 from match_graph.nn import MatchModel, match_loss
+from match_graph.training.average import WeightAverage
 from match_graph.training.device import make_fabric
-from match_graph.training.optimizers import make_average, make_optimizers
+from match_graph.training.optimizers import make_optimizers
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
@@ -39,7 +40,7 @@ class Trainer:
         self.fabric = make_fabric(config)
         optimizers = make_optimizers(self.model, config)
         self.wrapped, *self.optimizers = self.fabric.setup(self.model, *optimizers)
-        self.average = make_average(self.model, config.average) if config.average else None
+        self.average = WeightAverage(self.model, config.average) if config.average else None
         self.hierarchy = find_hierarchy(bench).to(self.fabric.device)
 
     def step(self, cpu_batch: EgoBatch) -> int:
@@ -61,7 +62,7 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.step()
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update()
         return batch.num_documents
 
 

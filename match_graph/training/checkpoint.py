@@ -1,0 +1,325 @@
+"""Checkpoints of a training: whole, of one model whatever the processes, and when to write one."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from match_graph.config import TrainConfig
+from match_graph.errors import CheckpointError
+from match_graph.graph import EgoBatch
+from match_graph.nn import MatchModel
+from match_graph.nn.loss import Losses
+from match_graph.training.average import WeightAverage
+from match_graph.training.device import whole
+from match_graph.training.files import STATE, has_state, read_state, write_state
+from match_graph.training.processes import gather, lead, sum_up
+from match_graph.training.progress import Reporter
+
+#: Between two checkpoints within an epoch, and the least factor of what one costs.
+SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
+#: Batches after which several processes ask the first whether a checkpoint is due.
+ASK_EVERY = 20
+#: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
+RECENT = 100
+
+
+@dataclass
+class TrainState:
+    """What a resumed training goes on from.
+
+    Args:
+        epoch: Epochs that are done.
+        best: The best validation measure so far.
+        best_epoch: When that was.
+        step: Batches done of the next epoch.
+    """
+
+    epoch: int = 0
+    best: float = -1.0
+    best_epoch: int = 0
+    step: int = 0
+
+    def __str__(self) -> str:
+        within = f" and {self.step} steps" if self.step else ""
+        return f"epoch {self.epoch}{within}"
+
+    def is_over(self, config: TrainConfig) -> bool:
+        """Whether the epochs or the patience are used up."""
+        assert config.epochs is not None
+        return self.epoch >= config.epochs or self.epoch - self.best_epoch >= config.patience
+
+
+class LossMeter:
+    """Mean losses per document over an epoch, and over its last `RECENT` batches."""
+
+    NAMES = ("loss", "loss_bce", "loss_parameter", "loss_output")
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(4, device=device)
+        self.recent: deque[Tensor] = deque(maxlen=RECENT)
+        self.num_documents = 0
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.sums = torch.zeros_like(self.sums)
+        self.recent.clear()
+        self.num_documents = 0
+
+    def update(self, losses: Losses, config: TrainConfig, batch: EgoBatch) -> Tensor:
+        """Adds a batch; its mean loss, []."""
+        loss = losses.total.detach()
+        if batch.share != 1:  # the total is weighted by it
+            regularizers = config.lambda_parameter * losses.parameter
+            loss = losses.bce + regularizers + config.lambda_output * losses.output
+        terms = torch.stack([loss, losses.bce, losses.parameter, losses.output])
+        number = batch.num_documents if batch.share else 0
+        self.sums += terms * number
+        self.recent.append(loss * batch.share)
+        self.num_documents += number
+        return loss
+
+    def compute(self, fabric: Fabric) -> dict[str, float]:
+        """The means over all processes' documents, and ``loss_recent``."""
+        state = self.state_dict(fabric)
+        means = state["sums"] / max(state["num_documents"], 1)
+        names = dict(zip(self.NAMES, means.tolist(), strict=True))
+        return {**names, "loss_recent": float(state["recent"].mean()) if len(self.recent) else 0.0}
+
+    def state_dict(self, fabric: Fabric) -> dict[str, Any]:
+        """Sums over all processes; each of them must call this."""
+        recent = torch.stack(list(self.recent)) if self.recent else self.sums[:0]
+        number = sum_up(fabric, torch.tensor(self.num_documents))
+        return {
+            "sums": sum_up(fabric, self.sums),
+            "recent": sum_up(fabric, recent),
+            "num_documents": int(number),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], is_first: bool) -> None:
+        """Goes on from sums over all processes, which the first one takes."""
+        factor = 1 if is_first else 0
+        self.sums = factor * state["sums"].to(self.sums)
+        self.recent.extend((factor * state["recent"].to(self.sums)).unbind())
+        self.num_documents = factor * state["num_documents"]
+
+
+@dataclass
+class Learner:
+    """What is trained, and how far it is.
+
+    Args:
+        fabric: Devices and processes.
+        model: On its device; its parameters may be shards.
+        wrapped: The model as training calls it.
+        optimizers: Of its parameters; the first one of those whose gradients are dense.
+        steppers: The optimizers as training calls them.
+        average: Of its weights, if any.
+        origin: What data and settings the training is of.
+        state: How far it is.
+        history: A row per epoch.
+        losses: Of the epoch that is going on.
+    """
+
+    fabric: Fabric
+    model: MatchModel
+    wrapped: nn.Module
+    optimizers: list[torch.optim.Optimizer]
+    steppers: list[Any]
+    average: WeightAverage | None
+    origin: str
+    state: TrainState = field(default_factory=TrainState)
+    history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    losses: LossMeter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.losses = LossMeter(self.fabric.device)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Within the block the model has the averaged parameters, if there is an average."""
+        return nullcontext() if self.average is None else self.average.shown()
+
+    def add_row(self, row: Mapping[str, float]) -> None:
+        """Adds an epoch to the history."""
+        self.history = pd.concat([self.history, pd.DataFrame([row])], ignore_index=True)
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint; every process calls this, the first one writes."""
+        content = {
+            "origin": self.origin,
+            "train": asdict(self.state),
+            "model": self.collect(self.model.state_dict()),
+            "average": None if self.average is None else self.collect(self.average.values),
+            "optimizers": [self.collect(each.state_dict()) for each in self.optimizers],
+            "history": self.history.to_dict("list"),
+            "losses": self.losses.state_dict(self.fabric),
+            "random": self._random_states(),
+        }
+        lead(self.fabric, lambda: write_state(folder / STATE, content))
+
+    def collect(self, values: Any) -> Any:
+        """Tensors in lists and mappings, shards put together on the CPU of the first process."""
+        if isinstance(values, Mapping):
+            return {name: self.collect(value) for name, value in values.items()}
+        if isinstance(values, list):
+            return [self.collect(value) for value in values]
+        if not is_sharded(values):
+            return values
+        full = whole(values)
+        return full.cpu() if self.fabric.is_global_zero else None
+
+    def load(self, content: Mapping[str, Any], path: Path) -> None:
+        """Goes on from a checkpoint, except for `restore_random`.
+
+        Raises:
+            CheckpointError: It is of another model.
+        """
+        try:
+            _spread_weights(self.model, content["model"])
+            if self.average is not None:
+                values = zip(content["average"], self.average.values, strict=True)
+                self.average.load([_spread(value, like) for value, like in values])
+            for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
+                _spread_moments(optimizer, moments)
+            self.losses.load_state_dict(content["losses"], self.fabric.is_global_zero)
+            self.state = TrainState(**content["train"])
+            self.history = pd.DataFrame(content["history"])
+        except (KeyError, TypeError, ValueError, RuntimeError, CheckpointError) as error:
+            raise CheckpointError(
+                f"The checkpoint '{path}' must hold the weights, moments and counts of this run's "
+                f"model, but it cannot be used ({type(error).__name__}); delete the folder "
+                f"'{path.parent}' to train again."
+            ) from error
+
+    def _random_states(self) -> dict[str, Tensor]:
+        """The states of all processes' generators, each [num_processes, bytes]."""
+        states = {"cpu": gather(self.fabric, torch.get_rng_state())}
+        if self.fabric.device.type == "cuda":
+            state = torch.cuda.get_rng_state(self.fabric.device)
+            states["cuda"] = gather(self.fabric, state)
+        return states
+
+    def restore_random(self, states: Mapping[str, Tensor]) -> None:
+        """Goes on with the draws of a checkpoint, if it is of as many processes."""
+        kinds = {"cpu", "cuda"} if self.fabric.device.type == "cuda" else {"cpu"}
+        if states.keys() != kinds or len(states["cpu"]) != self.fabric.world_size:
+            return
+        torch.set_rng_state(states["cpu"][self.fabric.global_rank].clone())
+        if "cuda" in states:
+            torch.cuda.set_rng_state(
+                states["cuda"][self.fabric.global_rank].clone(), self.fabric.device
+            )
+
+
+def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, Any] | None:
+    """The checkpoint of a run folder; None if there is none.
+
+    Raises:
+        CheckpointError: It is of other data or settings; or it is broken, and so is the one before.
+    """
+    path = folder / STATE
+    if not has_state(path):
+        return None
+    content = read_state(path, reporter.warn)
+    if content.get("origin") != origin:
+        raise CheckpointError(
+            f"The checkpoint '{path}' must be of the data and settings of this run, but it was "
+            f"made with others; delete the folder '{path.parent}' to train again."
+        )
+    return content
+
+
+def close_training(folder: Path, config: TrainConfig) -> None:
+    """Drops weights and optimizer from the checkpoint of a training that is over.
+
+    What stays says that it is over, so that no later command trains on or again.
+
+    Raises:
+        CheckpointError: The training was broken off.
+    """
+    path = folder / STATE
+    if not has_state(path):
+        return
+    content = read_state(path)
+    state = TrainState(**content["train"])
+    if not state.is_over(config):
+        raise CheckpointError(
+            f"A run is evaluated when its training is over, but that in '{folder}' was broken off "
+            f"after epoch {state.epoch} of {config.epochs}; finish it with the command that "
+            f"started it."
+        )
+    kept = {name: content[name] for name in ("origin", "train")}
+    write_state(path, kept, keep_previous=False)
+
+
+class SaveTimer:
+    """Says when a checkpoint is due: every so many seconds, more where writing takes long.
+
+    Args:
+        fabric: Its processes ask together; the clock of the first one counts.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric, self.seconds = fabric, SAVE_SECONDS
+        self.last = time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether to write one after a step."""
+        due = time.monotonic() - self.last >= self.seconds
+        if self.fabric.world_size == 1:
+            return due
+        if step % ASK_EVERY:
+            return False
+        return bool(sum_up(self.fabric, torch.tensor(int(due and self.fabric.is_global_zero))))
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around the writing."""
+        start = time.monotonic()
+        yield
+        self.last = time.monotonic()
+        self.seconds = max(SAVE_SECONDS, SAVE_FACTOR * (self.last - start))
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether it is a tensor that lies in parts on several processes."""
+    return hasattr(value, "full_tensor")
+
+
+def _spread(value: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor placed as another one."""
+    if not is_sharded(like):
+        return value.to(like.device)
+    from torch.distributed.tensor import distribute_tensor
+
+    placed: Any = like
+    return distribute_tensor(value.to(like.device), placed.device_mesh, placed.placements)
+
+
+def _spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    here = model.state_dict()
+    placed = {
+        name: _spread(value, here[name]) if name in here else value
+        for name, value in weights.items()
+    }
+    model.load_state_dict(placed)
+
+
+def _spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]) -> None:
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    state = {
+        number: {
+            name: _spread(value, parameters[number]) if value.dim() else value  # or a count
+            for name, value in moments.items()
+        }
+        for number, moments in content["state"].items()
+    }
+    optimizer.load_state_dict({**content, "state": state})

@@ -1,0 +1,116 @@
+"""What several processes of one run do together: one leads, sums and states are put together."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import TypeVar
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, distributed
+
+from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError
+
+T = TypeVar("T")
+#: How long processes wait for the one that builds or pre-trains.
+_PATIENCE = timedelta(days=30)
+
+
+def count_processes(config: TrainConfig) -> TrainConfig:
+    """The settings with the number of devices and machines that torchrun chose, if it runs this.
+
+    Raises:
+        ConfigError: The settings ask for another number.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return config
+    world, local = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    asked = config.devices * config.num_nodes
+    if asked not in (1, world):
+        raise ConfigError(
+            f"train.devices x train.num_nodes must be the number of processes that torchrun "
+            f"started, found {config.devices} x {config.num_nodes} and {world}; leave them out, or "
+            f"run torchrun with --nproc-per-node {config.devices} --nnodes {config.num_nodes}."
+        )
+    return config.model_copy(update={"devices": local, "num_nodes": world // local})
+
+
+def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
+    """Lets process 0 do what is done once, such as writing; the others wait until it is done.
+
+    They wait as long as it takes: a build or a pre-training may outlast the time after which a
+    process counts as lost elsewhere.
+
+    Returns:
+        What ``work`` returned; None on the other processes.
+
+    Raises:
+        SystemExit: On the others, where ``work`` failed; process 0 raises its error and says why.
+    """
+    if fabric.world_size == 1:
+        return work()
+    result, failure = None, None
+    if fabric.is_global_zero:
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+    failed = sum_up(fabric, torch.tensor(int(failure is not None)))
+    if failure is not None:
+        raise failure
+    if failed:
+        raise SystemExit(1)
+    return result
+
+
+def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
+    """The sum over processes of a tensor that each has, on the CPU; the same on every process."""
+    values = values.detach().cpu().clone()
+    if fabric.world_size > 1:
+        distributed.all_reduce(values, group=_patient_group())
+    return values
+
+
+def gather(fabric: Fabric, values: Tensor) -> Tensor:
+    """The tensors of all processes, of one shape, by their ranks: [num_processes, ...], CPU."""
+    values = values.detach().cpu().contiguous()
+    if fabric.world_size == 1:
+        return values.unsqueeze(0)
+    parts = [torch.empty_like(values) for _ in range(fabric.world_size)]
+    distributed.all_gather(parts, values, group=_patient_group())
+    return torch.stack(parts)
+
+
+def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
+    """Replaces a gradient that is sparse in rows by its mean over processes.
+
+    What wraps a model for many processes takes dense gradients only, so such parameters are kept
+    out of it (see `training.device`).
+    """
+    if fabric.world_size == 1 or parameter.grad is None:
+        return
+    gradient = parameter.grad.coalesce()
+    row, value = gradient.indices()[0], gradient.values()  # [M], [M, L]
+    number = int(_gather_here(fabric, row.new_tensor(row.numel())).max())
+    missing = number - row.numel()  # filled up with zeros for row 0
+    row = torch.cat([row, row.new_zeros(missing)])
+    value = torch.cat([value, value.new_zeros(missing, value.size(1))])
+    rows, values = _gather_here(fabric, row), _gather_here(fabric, value)
+    parameter.grad = torch.sparse_coo_tensor(
+        rows.reshape(1, -1), values.reshape(-1, value.size(1)) / fabric.world_size, parameter.shape
+    )
+
+
+def _gather_here(fabric: Fabric, values: Tensor) -> Tensor:
+    """As `gather`, without leaving the device."""
+    parts = [torch.empty_like(values) for _ in range(fabric.world_size)]
+    distributed.all_gather(parts, values.contiguous())
+    return torch.stack(parts)
+
+
+@cache
+def _patient_group() -> distributed.ProcessGroup:
+    """All processes, over the network of the CPUs: waiting there blocks no GPU."""
+    return distributed.new_group(backend="gloo", timeout=_PATIENCE)

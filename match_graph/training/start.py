@@ -1,0 +1,177 @@
+"""Opens runs: the data set, the settings, the folder and the processes that share the work."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric import Fabric
+
+from match_graph.config import Config, TrainConfig, parse_settings
+from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.graph import DropFields
+from match_graph.training.ablations import resolve_ablations
+from match_graph.training.defaults import resolve_config
+from match_graph.training.device import make_fabric
+from match_graph.training.files import (
+    CONFIG,
+    RECORD,
+    SHARING,
+    check_own_code,
+    claim_run_folder,
+    open_run_folder,
+    remove_leftovers,
+)
+from match_graph.training.fitting import find_encoder
+from match_graph.training.processes import count_processes, lead
+from match_graph.training.progress import Reporter
+from match_graph.training.record import read_record
+from match_graph.training.run import Run
+from match_graph.training.vocabulary import write_vocabulary
+from match_graph.typing import DOCUMENT, MASKS
+
+
+def start_run(
+    dataset_name: str,
+    config: Config,
+    folder: str | Path | None = None,
+    root: str | Path | None = None,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> Run:
+    """Opens the data set, settles the configuration, and makes or resumes the run folder.
+
+    Args:
+        dataset_name: A registered name, or a folder in the MATCH format.
+        config: Settings; what is left to the corpus is filled in.
+        folder: None takes `default_folder`.
+        root: Of built data; None takes the default.
+        overwrite: Deletes a run folder that is there.
+        reporter: For progress; None prints nothing.
+
+    Raises:
+        CorpusError: The data set is broken, or a split that a run needs is empty.
+        CheckpointError: The folder is of something else.
+    """
+    train = count_processes(config.train)
+    fabric = _launch(config, train)
+    reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
+    options = resolve_paths(dataset_name, config.data.options)
+    data = config.data.model_copy(update={"options": options})
+    config = config.model_copy(update={"data": data})
+    start = time.monotonic()
+    dataset = _open_together(fabric, dataset_name, config, root, reporter)
+    elapsed = time.monotonic() - start
+    _check_splits(dataset, dataset_name)
+    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
+    config = config.model_copy(update={"train": train, "dataset": where})
+    config = resolve_ablations(config, dataset[0])
+    dataset.transform = DropFields(config.data.drop_fields)
+    config = resolve_config(config, dataset)
+    folder = default_folder(dataset.name, config) if folder is None else Path(folder)
+    run = Run(folder, config, dataset, reporter, fabric)
+    run.check_model()
+    lead(fabric, lambda: _claim(run, overwrite, elapsed))
+    _check_is_seen(run)
+    reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
+    return run
+
+
+def _launch(config: Config, train: TrainConfig) -> Fabric:
+    """Starts the processes; encoders over graphs may leave parameters out of a step."""
+    return make_fabric(train, find_unused="graph" in find_encoder(config.model.encoder).needs)
+
+
+def _open_together(
+    fabric: Fabric, name: str, config: Config, root: str | Path | None, reporter: Reporter
+) -> CorpusDataset:
+    """The data set, built by the first process if need be."""
+
+    def open_data() -> CorpusDataset:
+        return open_dataset(name, root=root, track=reporter.track, **config.data.dataset_options())
+
+    return lead(fabric, open_data) or open_data()
+
+
+def default_folder(dataset_name: str, config: Config) -> Path:
+    """``runs/DATASET-ENCODER-seedN``, with the ablations after the encoder."""
+    parts = [dataset_name, config.model.encoder.replace(":", "."), *config.ablation]
+    return Path("runs") / "-".join([*parts, f"seed{config.seed}"])
+
+
+def _check_splits(dataset: CorpusDataset, dataset_name: str) -> None:
+    if not len(dataset.documents(MASKS["valid"])):
+        raise CorpusError(
+            f"A run chooses its weights on the validation split, but '{dataset_name}' has no "
+            f"document there; move some of the training documents to it."
+        )
+    if not dataset.targets.count(dataset.documents(MASKS["train"])).any():
+        raise CorpusError(
+            f"A run learns from labels, but no training document of '{dataset_name}' has one; "
+            f"check the key 'label' of its documents."
+        )
+
+
+def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
+    claim_run_folder(run.folder, run.config, overwrite)
+    _check_data(run)
+    run.record_build(build_seconds)
+    write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
+
+
+def _check_is_seen(run: Run) -> None:
+    if not (run.folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"All processes of a run must see its folder, but process {run.fabric.global_rank} "
+            f"does not find '{run.folder}'; choose one on a disk that the machines share with "
+            f"--out."
+        )
+
+
+def open_run(
+    folder: str | Path,
+    root: str | Path | None = None,
+    reporter: Reporter | None = None,
+    encoder: str | None = None,
+    head: str | None = None,
+    sharing: Mapping[str, Any] | None = None,
+) -> Run:
+    """An existing run with its data set.
+
+    Args:
+        folder: Of the run.
+        root: Of built data; None takes the default.
+        reporter: For progress; None prints nothing.
+        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it.
+        head: Likewise.
+        sharing: ``devices``, ``num_nodes`` and ``strategy`` as in ``train``; None takes one
+            process, however many trained the run.
+
+    Raises:
+        CheckpointError: The folder is not a run, its data set has changed, or its encoder or head
+            is code that was not named.
+    """
+    folder = Path(folder)
+    config = open_run_folder(folder)
+    check_own_code(folder, config, encoder, head)
+    content = {**config.train.model_dump(), **TrainConfig().model_dump(include={*SHARING})}
+    content.update(sharing or {})
+    train = count_processes(parse_settings(TrainConfig, content, "The settings must be valid"))
+    fabric = _launch(config, train)
+    reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
+    dataset = _open_together(fabric, config.dataset, config, root, reporter)
+    dataset.transform = DropFields(config.data.drop_fields)
+    run = Run(folder, config, dataset, reporter, fabric)
+    lead(fabric, lambda: remove_leftovers(folder))
+    _check_data(run)
+    return run
+
+
+def _check_data(run: Run) -> None:
+    path = run.folder / RECORD
+    if path.is_file() and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
+        raise CheckpointError(
+            f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
+            f"now; restore the data, or start again with --overwrite."
+        )
