@@ -158,6 +158,8 @@ class CorpusDataset(InMemoryDataset):
         built = Path(self.processed_dir)
         built.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{built}.lock"):
+            for leftover in built.parent.glob(f"{built.name}.*.tmp"):  # of a killed build
+                shutil.rmtree(leftover, ignore_errors=True)
             if self.force_reload or not all(Path(path).exists() for path in self.processed_paths):
                 self.process()
 

@@ -76,10 +76,9 @@ class LossMeter:
 
     def update(self, losses: Losses, config: TrainConfig, batch: EgoBatch) -> Tensor:
         """Adds a batch; its mean loss, []."""
-        loss = losses.total.detach()
-        if batch.share != 1:  # the total is weighted by it
-            regularizers = config.lambda_parameter * losses.parameter
-            loss = losses.bce + regularizers + config.lambda_output * losses.output
+        # not the total: its terms are weighted by the share
+        loss = losses.bce + config.lambda_parameter * losses.parameter
+        loss = loss + config.lambda_output * losses.output
         terms = torch.stack([loss, losses.bce, losses.parameter, losses.output])
         number = batch.num_documents if batch.share else 0
         self.sums += terms * number

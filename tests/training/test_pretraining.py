@@ -119,6 +119,13 @@ def test_a_checkpoint_of_something_else_is_named(start) -> None:
     path = run.folder / module.STATE
     path.parent.mkdir()
     torch.save({"epoch": 3}, path)
+    with pytest.raises(CheckpointError) as caught:
+        run.pretrain()
+    assert str(caught.value) == (
+        f"The checkpoint '{path}' must be of the data and settings of this run, but it was made "
+        f"with others; delete the folder '{path.parent}' to start again."
+    )
+    torch.save({"epoch": 3, "origin": run.origin}, path)
     with pytest.raises(CheckpointError, match="lacks 'tables'; delete it to start again"):
         run.pretrain()
 
