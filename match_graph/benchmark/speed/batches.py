@@ -11,6 +11,7 @@ from torch import Tensor
 from match_graph.benchmark.speed.measure import Bench
 from match_graph.graph import EgoBatch, EgoSampler
 from match_graph.graph.loader import make_batch
+from match_graph.training.device import make_fabric
 from match_graph.training.loop import Hierarchy
 from match_graph.training.progress import Reporter
 from match_graph.training.run import Run
@@ -21,7 +22,8 @@ T = TypeVar("T")
 
 def open_bench(bench: Bench) -> Run:
     """A run of the measured settings; nothing is written, so it needs no folder."""
-    return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True))
+    fabric = make_fabric(bench.config.train)
+    return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
 
 
 def find_hierarchy(bench: Bench) -> Hierarchy:
