@@ -92,7 +92,7 @@ class TrainConfig(StrictModel):
     )
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0)
-    wide_learning_rate: float = Field(0.05, gt=0, description="of model.wide, by Adagrad")
+    wide_learning_rate: float = Field(1.5, gt=0, description="of model.wide, per document")
     weight_decay: float = Field(0.01, ge=0)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     clip_norm: float = Field(5.0, gt=0)

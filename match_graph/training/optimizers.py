@@ -8,16 +8,19 @@ from match_graph.nn import MatchModel
 
 
 def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimizer]:
-    """Adam or AdamW for the network, Adagrad for the wide term if there is one.
+    """Adam or AdamW for the network, plain gradient descent for the wide term if there is one.
 
-    Weight decay acts on matrices only, not on embeddings, biases and norms. The wide term's
-    gradients are sparse in rows, which Adam refuses; Adagrad (Duchi et al. 2011) is the usual
-    choice for such weights and moves the rows of the batch alone. Clipping leaves them out. An
-    encoder may ask for a lower rate for parts of it (``rate_factors``).
+    Weight decay acts on matrices only, not on embeddings, biases and norms.
+
+    The wide term's gradients are sparse in rows, which Adam refuses. Gradient descent moves the
+    rows of the batch alone, and its one rate for all tokens keeps the weights of rare ones small,
+    as the margin of a linear classifier does: alone on biotools it reaches a validation NDCG@5 of
+    .498, where Adagrad, which gives rare tokens the largest steps, stops at .429. Its rate is that
+    of a single document, so that it does not depend on the batch. Clipping leaves it out.
 
     Args:
         model: Its parameters are each in one group.
-        config: Rates and weight decay.
+        config: Rates, weight decay, and the batch size over which the loss is averaged.
     """
     wide: list[nn.Parameter] = []
     factors = {f"encoder.{name}": value for name, value in model.encoder.rate_factors.items()}
@@ -41,7 +44,8 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     optimizers: list[optim.Optimizer] = [adam(groups, lr=config.learning_rate, fused=True)]
     if wide:
         torch.sparse.check_sparse_tensor_invariants.disable()  # torch's default; silent if stated
-        optimizers.append(optim.Adagrad(wide, lr=config.wide_learning_rate))
+        assert config.batch_size is not None
+        optimizers.append(optim.SGD(wide, lr=config.wide_learning_rate * config.batch_size))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]

@@ -26,7 +26,7 @@ def test_schedule_warms_up_then_falls_to_zero() -> None:
 def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
     """Half of the way down, each group has half of its rate."""
     optimizers = make_optimizers(
-        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.4)
+        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=8)
     )
     for optimizer, rate in zip(optimizers, (0.002, 0.4), strict=True):
         set_progress(optimizer, 0.6, 0.2)
@@ -39,7 +39,7 @@ def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
 def test_weight_decay_leaves_embeddings_biases_and_norms_alone(wide: bool) -> None:
     """Every parameter is in one group; only matrices outside embedding and wide term decay."""
     model = make_model(wide)
-    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
+    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1, batch_size=8))
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     decayed = {id(parameter) for parameter in groups[0]["params"]}
     for name, parameter in model.named_parameters():
