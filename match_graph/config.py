@@ -72,6 +72,7 @@ class ModelConfig(StrictModel):
     encoder_config: dict[str, Any] = Field(default_factory=dict)
     head: str | None = Field(None, description="none: the one that fits the encoder")
     head_config: dict[str, Any] = Field(default_factory=dict)
+    coherent: bool = Field(False, description="no label scores below its descendants")
     channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"
     word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")

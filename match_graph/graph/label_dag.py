@@ -65,6 +65,11 @@ class LabelDAG:
         return depth
 
     @property
+    def rank(self) -> Tensor:
+        """The place of each label in the order by (depth, index), [L], int64: parents first."""
+        return torch.argsort(torch.argsort(self.depth, stable=True))
+
+    @property
     def num_layers(self) -> int:
         """Layers of the hierarchy; 0 where there is no edge."""
         return int(self.depth.max()) + 1 if self.num_edges else 0

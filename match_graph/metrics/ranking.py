@@ -79,9 +79,22 @@ def ndcg_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
     return torch.where(ideal > 0, gain / ideal.clamp(min=1e-12), 0.0)
 
 
-def rank_labels(scores: Tensor, k: int) -> Tensor:
-    """The k best labels of each document, best first, [B, min(k, L)], int64."""
-    return torch.topk(scores, min(k, scores.size(1)), dim=1).indices
+def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Tensor:
+    """The k best labels of each document, best first, [B, min(k, L)], int64.
+
+    Args:
+        scores: [B, L], floating point.
+        k: How many.
+        label_rank: Breaks ties, the lower first, [L], int64, a permutation; scores are compared in
+            float32 then. None leaves the order of equal scores open.
+    """
+    k = min(k, scores.size(1))
+    if label_rank is None:
+        return torch.topk(scores, k, dim=1).indices
+    # one integer key: above the score's bits, made monotone, below the rank; -0.0 + 0.0 is 0.0
+    bits = (scores.float() + 0.0).view(torch.int32).long()
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return torch.topk((ordered << 32) - label_rank, k, dim=1).indices
 
 
 class RankingMeter:

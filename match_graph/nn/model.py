@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from match_graph.config import ModelConfig, parse_settings
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.graph import EgoBatch, LabelDAG, TokenSpace
+from match_graph.nn.coherent import CoherentOutput
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder
 from match_graph.nn.heads import HEADS, Head
@@ -24,12 +25,20 @@ class MatchModel(nn.Module):
         space: The token space.
         num_labels: L.
         config: Names of encoder and head, with their settings.
+        label_dag: The hierarchy, for ``config.coherent``.
 
     Raises:
-        ConfigError: A name or setting is unknown, or the head takes what the encoder does not give.
+        ConfigError: A name or setting is unknown, the head takes what the encoder does not give,
+            or a coherent output has no hierarchy.
     """
 
-    def __init__(self, space: TokenSpace, num_labels: int, config: ModelConfig) -> None:
+    def __init__(
+        self,
+        space: TokenSpace,
+        num_labels: int,
+        config: ModelConfig,
+        label_dag: LabelDAG | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(
@@ -57,11 +66,14 @@ class MatchModel(nn.Module):
             parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid"),
         )
         self.wide = WideTerm(space.num_tokens, num_labels) if config.wide else None
+        self.coherent = _make_coherent(label_dag) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encoder(batch))
-        return logits if self.wide is None else logits + self.wide(batch)
+        if self.wide is not None:
+            logits = logits + self.wide(batch)
+        return logits if self.coherent is None else self.coherent(logits)
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
@@ -70,6 +82,15 @@ class MatchModel(nn.Module):
         self.head.reset_parameters()
         if self.wide is not None:
             self.wide.reset_parameters()
+
+
+def _make_coherent(label_dag: LabelDAG | None) -> CoherentOutput:
+    if label_dag is None:
+        raise ConfigError(
+            "A coherent output needs the label hierarchy, found none; give label_dag, or set "
+            "model.coherent to false."
+        )
+    return CoherentOutput(label_dag)
 
 
 def choose_head(encoder_cls: type[Encoder]) -> str:

@@ -83,6 +83,7 @@ def _leave_out_hierarchy(config: Config, data: HeteroData) -> Config:
     if not data[IS_A].edge_index.numel():
         _refuse(NO_HIERARCHY, "a label hierarchy", "the data set has none")
     config = _update(config, "train", lambda_parameter=0.0, lambda_output=0.0)
+    config = _update(config, "model", coherent=False)
     return _update(config, "pretrain", label_parent=False)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from match_graph.config import Config
 from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
-from match_graph.graph import EgoBatch, EgoSampler, LengthBucketSampler
+from match_graph.graph import EgoBatch, EgoSampler, LabelDAG, LengthBucketSampler
 from match_graph.graph.loader import make_batch
 from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
@@ -21,7 +21,7 @@ from match_graph.training.encoder_files import with_encoder_files
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
 from match_graph.training.thresholds import read_thresholds
-from match_graph.training.vocabulary import Record, Vocabulary, read_vocabulary
+from match_graph.training.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
 
 #: Labels per document unless the caller says otherwise.
 DEFAULT_TOP_K = 5
@@ -38,6 +38,7 @@ class Classifier:
         config: Of the run.
         fabric: Device and precision.
         thresholds: The least probability of each label, [L]; None where none were chosen.
+        label_rank: As for `rank_labels`.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Classifier:
         config: Config,
         fabric: Fabric,
         thresholds: Tensor | None = None,
+        label_rank: Tensor | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
-        self.thresholds = thresholds
+        self.thresholds, self.label_rank = thresholds, label_rank
         self.model = fabric.setup_module(model.eval())
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
@@ -140,7 +142,7 @@ class Classifier:
         while buffer := list(islice(records, _BUFFER * batch_size)):
             labels: list[list[dict[str, Any]]] = [[] for _ in buffer]
             for documents, logits in self.score(buffer, batch_size):
-                chosen = choose_labels(logits, top_k, thresholds)
+                chosen = choose_labels(logits, top_k, thresholds, self.label_rank)
                 for document, pairs in zip(documents.tolist(), chosen, strict=True):
                     labels[document] = [
                         {**self._labels[label], "probability": float(f"{probability:.6g}")}
@@ -151,7 +153,10 @@ class Classifier:
 
 
 def choose_labels(
-    logits: Tensor, top_k: int | None, thresholds: Tensor | None
+    logits: Tensor,
+    top_k: int | None,
+    thresholds: Tensor | None,
+    label_rank: Tensor | None = None,
 ) -> list[list[tuple[int, float]]]:
     """(label, probability) of each document, most probable first.
 
@@ -159,6 +164,7 @@ def choose_labels(
         logits: Label scores before the sigmoid, [B, L], float32.
         top_k: At most so many; None for no limit.
         thresholds: Only labels whose probability is at least this, [L]; None for all.
+        label_rank: As for `rank_labels`.
     """
     probability = torch.sigmoid(logits)
     count = torch.full((len(logits),), logits.size(1))
@@ -168,7 +174,7 @@ def choose_labels(
         count = above.sum(dim=1)
     if top_k is not None:
         count = count.clamp(max=top_k)
-    ranked = rank_labels(logits, int(count.max()) if len(count) else 0)
+    ranked = rank_labels(logits, int(count.max()) if len(count) else 0, label_rank)
     values = probability.gather(1, ranked)
     return [
         list(zip(labels[:number], shares[:number], strict=True))
@@ -231,19 +237,26 @@ def load(
             f"Prediction serves encoders that need tokens or text, but '{config.model.encoder}' "
             f"needs {sorted(needs)}; predict with a run of another encoder."
         )
-    model = _load_model(folder, config, vocabulary)
+    label_dag = None
+    if config.model.coherent:
+        label_dag = read_label_dag(folder, len(vocabulary.labels))
+    model = _load_model(folder, config, vocabulary, label_dag)
     alone = {"accelerator": device, "devices": 1, "num_nodes": 1}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
-    return Classifier(vocabulary, model, config, fabric, thresholds)
+    label_rank = None if label_dag is None else label_dag.rank
+    return Classifier(vocabulary, model, config, fabric, thresholds, label_rank)
 
 
-def _load_model(folder: Path, config: Config, vocabulary: Vocabulary) -> nn.Module:
+def _load_model(
+    folder: Path, config: Config, vocabulary: Vocabulary, label_dag: LabelDAG | None
+) -> nn.Module:
     """The trained model or the fitted baseline of a run folder."""
     space, num_labels = vocabulary.space, len(vocabulary.labels)
     if is_baseline(config.model):
         return load_baseline(space, num_labels, config, folder)
     with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
-        model = MatchModel(space, num_labels, with_encoder_files(config.model, folder))
+        settings = with_encoder_files(config.model, folder)
+        model = MatchModel(space, num_labels, settings, label_dag)
     load_weights(model, folder, config.dataset)
     return model

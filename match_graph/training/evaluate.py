@@ -23,6 +23,7 @@ def evaluate_model(
     empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
     total: Callable[[Tensor], Tensor] | None = None,
+    label_rank: Tensor | None = None,
 ) -> dict[str, float]:
     """Measures of a model over batches with gold labels; nothing of size [documents, L] is kept.
 
@@ -34,6 +35,7 @@ def evaluate_model(
         empty: What documents without gold labels count.
         observers: Called with every batch's logits and gold labels, on the CPU.
         total: Sums a tensor over processes that share the batches; None is one process.
+        label_rank: As for `rank_labels`.
 
     Returns:
         P@1, P@3, P@5, NDCG@1, NDCG@3, NDCG@5, violation_rate and violation_size, in 0..1.
@@ -48,7 +50,7 @@ def evaluate_model(
             continue
         assert batch.label_ptr is not None
         assert batch.label_index is not None
-        ranked = rank_labels(logits, max(ranking.ks))
+        ranked = rank_labels(logits, max(ranking.ks), label_rank)
         gold = batch.label_ptr.cpu(), batch.label_index.cpu()
         ranking.update(ranked, *gold)
         violations.update(logits)

@@ -30,15 +30,22 @@ MONITOR = "NDCG@5"
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The label edges as the loss takes them: [2, E], int64, and a weight each, [E], or None."""
+    """What training takes of the label hierarchy.
+
+    Args:
+        edge_index: [2, E], int64.
+        edge_weight: Of each edge in the loss, [E]; None for 1.
+        label_rank: Which labels come first where scores are equal, [L]; None leaves it open.
+    """
 
     edge_index: Tensor
     edge_weight: Tensor | None
+    label_rank: Tensor | None = None
 
     def to(self, device: torch.device) -> "Hierarchy":
         """The same on a device."""
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        return Hierarchy(self.edge_index.to(device), weight)
+        return Hierarchy(self.edge_index.to(device), weight, self.label_rank)
 
 
 def train_model(
@@ -226,7 +233,7 @@ def _validate(
     with fabric.autocast():
         return evaluate_model(
             model, loader, hierarchy.edge_index, fabric.device,
-            total=lambda values: sum_up(fabric, values),
+            total=lambda values: sum_up(fabric, values), label_rank=hierarchy.label_rank,
         )  # fmt: skip
 
 

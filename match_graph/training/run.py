@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import (
     EgoLoader,
     EgoSampler,
@@ -153,14 +153,20 @@ class Run:
         none_kept = TokenSpace(self.space.types, (0,) * len(self.space.types))
         if is_baseline(self.config.model):
             make_baseline(none_kept, 1, self.config)
+            if self.config.model.coherent:
+                raise ConfigError(
+                    f"A coherent output stands behind a network's head, but "
+                    f"'{self.config.model.encoder}' is a baseline; set model.coherent to false."
+                )
         else:
-            MatchModel(none_kept, 1, self.config.model)
+            no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
+            MatchModel(none_kept, 1, self.config.model, no_edge)
         choose_device(self.config.train.accelerator)
 
     def make_model(self) -> MatchModel:
         """A model of the configuration, its parameters drawn by the run's seed."""
         torch.manual_seed(self.config.seed)
-        return MatchModel(self.space, self.dataset.num_labels, self.config.model)
+        return MatchModel(self.space, self.dataset.num_labels, self.config.model, self.label_dag)
 
     def load_model(self) -> nn.Module:
         """The trained model, or the fitted baseline.
@@ -173,7 +179,7 @@ class Run:
             return load_baseline(self.space, num_labels, self.config, self.folder)
         torch.manual_seed(self.config.seed)
         settings = with_encoder_files(self.config.model, self.folder)
-        model = MatchModel(self.space, self.dataset.num_labels, settings)
+        model = MatchModel(self.space, self.dataset.num_labels, settings, self.label_dag)
         load_weights(model, self.folder, self.config.dataset)
         return model
 
@@ -275,6 +281,7 @@ class Run:
             measures = evaluate_model(
                 model, self.loader(split), self.label_dag.edge_index, fabric.device,
                 observers=[meter.update for meter in (calibration, *meters)], total=total,
+                label_rank=self._label_rank,
             )  # fmt: skip
             for meter in (calibration, *meters):
                 meter.reduce(total)
@@ -308,7 +315,11 @@ class Run:
         if self.config.train.edge_weight == "parent_given_child":
             given = dag.parent_given_child(self.dataset.targets, train_documents)
             weight = given.nan_to_num(0.0).float()
-        return Hierarchy(dag.edge_index, weight)
+        return Hierarchy(dag.edge_index, weight, self._label_rank)
+
+    @property
+    def _label_rank(self) -> Tensor | None:
+        return self.label_dag.rank if self.config.model.coherent else None
 
     @cached_property
     def _seconds(self) -> dict[str, float]:

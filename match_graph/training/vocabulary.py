@@ -146,6 +146,20 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     return Vocabulary(settings, rows, _read_table(folder / TOKENS / f"{LABEL}.parquet"))
 
 
+def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
+    """The label hierarchy in ``tokens/`` of a run folder.
+
+    Raises:
+        CheckpointError: The file is missing or broken.
+    """
+    path = folder / TOKENS / f"{HIERARCHY}.parquet"
+    try:
+        edges = pd.read_parquet(path, columns=["child", "parent"]).to_numpy(dtype="int64")
+        return LabelDAG(torch.from_numpy(edges.T.copy()), num_labels)
+    except Exception as error:
+        raise _incomplete(path, type(error).__name__) from error
+
+
 def _read_table(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_parquet(path)

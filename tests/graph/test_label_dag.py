@@ -210,3 +210,10 @@ def test_correct_edges_pass() -> None:
     """The largest label and no edge at all are in range."""
     check_label_edges(torch.tensor([[3], [0]]), 4)
     check_label_edges(torch.empty(2, 0, dtype=torch.int64), 0)
+
+
+def test_rank_is_the_place_by_depth_then_index() -> None:
+    """Parents come before children, labels of one depth in their order."""
+    dag = LabelDAG(torch.tensor([[0, 2, 2], [3, 0, 4]]), 5)  # 3 over 0 over 2, 4 over 2
+    assert dag.depth.tolist() == [1, 0, 2, 0, 0]
+    assert dag.rank.tolist() == [3, 0, 4, 1, 2]

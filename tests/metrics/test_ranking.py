@@ -269,3 +269,17 @@ def test_no_documents_give_no_ranks() -> None:
     hits = find_hits(ranked, *pack([]))
     assert hits.shape == (0, 3)
     assert precision_at_k(hits, 3).shape == ndcg_at_k(hits, pack([])[0].diff(), 3).shape == (0,)
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 12))
+def test_ties_are_broken_by_the_given_rank(data: st.DataObject, num_labels: int, k: int) -> None:
+    """As sorting by (score descending, rank) does; for negative scores, both zeros, infinities."""
+    values = st.sampled_from([-torch.inf, -2.5, -2.0, -0.0, 0.0, 1.0, 1.0000001, torch.inf])
+    rows = data.draw(st.lists(st.lists(values, min_size=num_labels, max_size=num_labels)))
+    rank = data.draw(st.permutations(range(num_labels)))
+    scores = torch.tensor(rows).view(-1, num_labels)
+    expected = [
+        sorted(range(num_labels), key=lambda label: (-row[label], rank[label]))[:k]
+        for row in scores.tolist()
+    ]
+    assert rank_labels(scores, k, torch.tensor(rank)).tolist() == expected

