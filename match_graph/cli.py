@@ -12,13 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from match_graph import __version__
-from match_graph.config import Config, load_config
+from match_graph.config import load_config
 from match_graph.datasets import list_datasets, open_dataset
 from match_graph.errors import MatchGraphError
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, Run, load, open_run, start_run
 from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
+from match_graph.training.settings import load_named_config
 from match_graph.training.summary import list_files, next_commands, show_examples
 
 app = typer.Typer(
@@ -35,6 +36,10 @@ DatasetArgument = Annotated[
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeatable.")
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option("--settings", metavar="NAME", help="The encoder's own below yours: paper, own."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
@@ -75,6 +80,7 @@ def run_line(
     dataset: DatasetArgument,
     config: ConfigOption = None,
     settings: SetOption = None,
+    preset: PresetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
     encoder: EncoderOption = None,
@@ -92,7 +98,9 @@ def run_line(
     settings = _with_word_vectors(settings, word_vectors)
     settings += [f"train.{name}={value}" for name, value in _share(devices, num_nodes, strategy)]
     settings += ["train.deterministic=true"] if deterministic else []
-    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
+    run = _start(
+        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
+    )
     if (run.folder / METRICS).is_file():
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
@@ -132,6 +140,7 @@ def pretrain(
     dataset: DatasetArgument,
     config: ConfigOption = None,
     settings: SetOption = None,
+    preset: PresetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
     root: RootOption = None,
@@ -145,7 +154,9 @@ def pretrain(
     ] = False,
 ) -> None:
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
-    run = _start(dataset, config, settings, out, seed, None, root, overwrite, quiet, ablation)
+    run = _start(
+        dataset, config, settings, preset, out, seed, None, root, overwrite, quiet, ablation
+    )
     if not measure:
         run.pretrain()
     if not run.leads:
@@ -199,6 +210,7 @@ def train(
     dataset: DatasetArgument,
     config: ConfigOption = None,
     settings: SetOption = None,
+    preset: PresetOption = None,
     out: OutOption = None,
     seed: SeedOption = None,
     encoder: EncoderOption = None,
@@ -216,7 +228,9 @@ def train(
     settings = _with_word_vectors(settings, word_vectors)
     settings += [f"train.{name}={value}" for name, value in _share(devices, num_nodes, strategy)]
     settings += ["train.deterministic=true"] if deterministic else []
-    run = _start(dataset, config, settings, out, seed, encoder, root, overwrite, quiet, ablation)
+    run = _start(
+        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
+    )
     run.train()
     if run.leads:
         typer.echo(run.folder)
@@ -299,6 +313,7 @@ def _start(
     dataset: str,
     config: Path | None,
     settings: list[str] | None,
+    preset: str | None,
     out: Path | None,
     seed: int | None,
     encoder: str | None,
@@ -310,7 +325,7 @@ def _start(
     named = [] if seed is None else [f"seed={seed}"]
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
-    resolved: Config = load_config(config, [*(settings or []), *named])
+    resolved = load_named_config(config, [*(settings or []), *named], preset)
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
 
 

@@ -1,5 +1,7 @@
 """Settings of a run: strict, all faults of a file at once, each with its path."""
 
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -66,7 +68,14 @@ class PretrainConfig(StrictModel):
 
 
 class ModelConfig(StrictModel):
-    """Encoder and head by name, with their own settings."""
+    """Encoder and head by name, with their own settings.
+
+    What ``init`` means: "spherical" starts words and metadata from unit vectors pre-trained with
+    all four proximities; "spherical_text" pre-trains on words and labels only, so that metadata
+    start at random and reach no word (the fair start of an encoder of words alone, and of ablations
+    without metadata); "word_vectors" reads the words' from a file, as the paper's baselines and its
+    ablation without pre-training do from GloVe; "random" draws all rows.
+    """
 
     encoder: str = "match"
     encoder_config: dict[str, Any] = Field(default_factory=dict)
@@ -154,12 +163,18 @@ class Config(StrictModel):
 M = TypeVar("M", bound=StrictModel)
 
 
-def load_config(path: Path | None = None, settings: list[str] | None = None) -> Config:
+def load_config(
+    path: Path | None = None,
+    settings: list[str] | None = None,
+    preset: Callable[[str], Mapping[str, Any]] | None = None,
+) -> Config:
     """The configuration of a file, changed by ``key=value`` settings.
 
     Args:
         path: A YAML file; None for the defaults.
         settings: Dotted keys with YAML values, such as ``train.epochs=3``.
+        preset: Gives dotted keys with values for the name of an encoder, which take the place of
+            the defaults; the file and the settings win over them.
 
     Raises:
         ConfigError: With every fault and its path.
@@ -180,6 +195,8 @@ def load_config(path: Path | None = None, settings: list[str] | None = None) -> 
         )
     for setting in settings or []:
         _apply_setting(content, setting)
+    if preset is not None:
+        content = _put_below(content, preset)
     version = content.get("format", FORMAT_VERSION)
     if version != FORMAT_VERSION:
         raise ConfigError(
@@ -224,6 +241,32 @@ def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
             return ""
         cls = inner
     return f"; choose from {sorted(cls.model_fields)}"
+
+
+def _put_below(
+    content: dict[str, Any], preset: Callable[[str], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The preset of the encoder that the content names, overwritten by the content."""
+    model = content.get("model", {})
+    encoder = ModelConfig().encoder
+    if isinstance(model, dict):
+        encoder = str(model.get("encoder", encoder))
+    below: dict[str, Any] = {}
+    for key, value in preset(encoder).items():
+        *sections, last = key.split(".")
+        inner = below
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[last] = deepcopy(value)
+    return _merge(below, content)
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
 
 
 def _apply_setting(content: dict[str, Any], setting: str) -> None:

@@ -2,10 +2,8 @@
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.nn import Encoder
-from match_graph.nn.model import choose_head
 from match_graph.training.device import choose_precision
-from match_graph.training.fitting import find_encoder
+from match_graph.training.settings import complete_settings
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
 #: Weights of a wide term at most: 256 MiB, and as much again for its optimizer.
@@ -21,15 +19,12 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         dataset: Built.
 
     Raises:
-        ConfigError: There is no such encoder.
+        ConfigError: An encoder, a head or one of their settings is unknown.
     """
     data = dataset[0]
     num_train = int(data[DOCUMENT][MASKS["train"]].sum())
     num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
     pretrain, model, train = config.pretrain, config.model, config.train
-    encoder_cls = find_encoder(model.encoder)
-    if model.head is None and issubclass(encoder_cls, Encoder):
-        model = model.model_copy(update={"head": choose_head(encoder_cls)})
     train = train.model_copy(update={"precision": choose_precision(train)})
     if pretrain.samples is None:
         pretrain = pretrain.model_copy(update={"samples": derive_samples(num_words)})
@@ -41,6 +36,7 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         train = train.model_copy(update={"batch_size": derive_batch_size(num_train)})
     if train.epochs is None:
         train = train.model_copy(update={"epochs": derive_epochs(num_train)})
+    model = complete_settings(model)
     return config.model_copy(update={"pretrain": pretrain, "model": model, "train": train})
 
 

@@ -1,6 +1,7 @@
 """The encoder of MATCH: a Transformer over [CLS] tokens, metadata and words."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -43,6 +44,36 @@ class MatchEncoder(Encoder):
         feed_forward: int = Field(4, ge=1, description="times the width")
         dropout: float = Field(0.2, ge=0, lt=1)
 
+    paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # section 4.1. The lambdas are not printed: these are the release's 1e-8, which stand beside
+        # a loss averaged over documents and labels, for batches of 256 and 15,809 labels (MAG-CS)
+        "paper": {
+            "pretrain.channels": 100,
+            "pretrain.margin": 0.3,
+            "pretrain.window": 5,
+            "model.channels": 100,
+            "model.init": "spherical",
+            "model.embedding_dropout": 0.1,
+            "model.token_dropout": 0.0,
+            "model.wide": False,
+            "model.encoder_config": {
+                "num_cls": 8,
+                "num_layers": 3,
+                "num_heads": 2,
+                "dropout": 0.1,
+            },
+            "train.batch_size": 256,
+            "train.optimizer": "adam",
+            "train.learning_rate": 0.001,
+            "train.weight_decay": 0.0,
+            "train.warmup": 0.0,
+            "train.average": 0.0,
+            "train.lambda_parameter": 1.6e-4,
+            "train.lambda_output": 0.04,
+            "train.edge_weight": "none",
+        },
+    }
     needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"
 
