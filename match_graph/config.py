@@ -34,6 +34,7 @@ class DataConfig(StrictModel):
     min_word_count: int = Field(2, ge=1, description="training occurrences, likewise for words")
     max_metadata: int = Field(64, ge=0, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, description="words per document")
+    transductive: bool = Field(False, description="graph encoders may reach documents of any split")
     options: dict[str, Any] = Field(default_factory=dict, description="of the data set's class")
 
     @field_validator("options")

@@ -28,3 +28,8 @@ IS_A: EdgeType = (LABEL, "is_a", LABEL)
 def has_edge(field: str) -> EdgeType:
     """The edge type from documents to one metadata field."""
     return (DOCUMENT, "has", field)
+
+
+def reverse_edge(kind: EdgeType) -> EdgeType:
+    """The edge type that PyG's `ToUndirected` adds for the other direction."""
+    return (kind[2], f"rev_{kind[1]}", kind[0])

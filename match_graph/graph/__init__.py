@@ -2,8 +2,10 @@
 
 from match_graph.graph.build import BuiltGraph, build_graph
 from match_graph.graph.drop_fields import DropFields, metadata_fields
+from match_graph.graph.ego_graphs import EgoGraphs, NeighborhoodConfig
 from match_graph.graph.label_dag import LabelDAG
 from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
+from match_graph.graph.neighborhood import Neighborhood, NeighborhoodSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.statistics import compare_counts, describe_graph
 from match_graph.graph.targets import Targets
@@ -14,10 +16,14 @@ __all__ = [
     "DropFields",
     "EgoBatch",
     "EgoDraw",
+    "EgoGraphs",
     "EgoLoader",
     "EgoSampler",
     "LabelDAG",
     "LengthBucketSampler",
+    "Neighborhood",
+    "NeighborhoodConfig",
+    "NeighborhoodSampler",
     "Targets",
     "TokenSpace",
     "build_graph",

@@ -1,9 +1,10 @@
 """Batches of ego-networks: token sets for encoders, in PyG's loader."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from match_graph.errors import GraphError
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.targets import Targets
 from match_graph.graph.tokens import TokenSpace
+
+if TYPE_CHECKING:
+    from match_graph.graph.ego_graphs import EgoGraphs
 
 
 @dataclass  # not frozen: Lightning Fabric rebuilds its inputs field by field
@@ -65,8 +69,8 @@ class EgoBatch:
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "EgoBatch":
         """The batch with every tensor, and the graph, on a device."""
         moved = {
-            item.name: getattr(self, item.name).to(device, non_blocking=non_blocking)
-            for item in fields(self)
+            item.name: copy.copy(getattr(self, item.name)).to(device, non_blocking=non_blocking)
+            for item in fields(self)  # a graph would be moved in place
             if isinstance(getattr(self, item.name), Tensor | HeteroData)
         }
         return replace(self, **moved)
@@ -82,6 +86,7 @@ class EgoLoader(NodeLoader):
         input_nodes: The documents, [num_documents], int64.
         targets: Adds gold labels, for loss and metrics.
         with_graph: Adds the sampled subgraph, without any label node.
+        graphs: Draws subgraphs of several hops to be added instead.
         texts: Raw texts by document, to be added.
         transform: Maps the sampled subgraph, once nothing but what was drawn is in it.
         **kwargs: As for `torch.utils.data.DataLoader`.
@@ -98,12 +103,14 @@ class EgoLoader(NodeLoader):
         input_nodes: Tensor,
         targets: Targets | None = None,
         with_graph: bool = False,
+        graphs: "EgoGraphs | None" = None,
         texts: Sequence[str] | None = None,
         transform: Callable[[HeteroData], HeteroData] | None = None,
         **kwargs: Any,
     ) -> None:
         self.token_space, self.targets = token_space, targets
         self.with_graph, self.texts, self.graph_transform = with_graph, texts, transform
+        self.graphs = graphs
         if node_sampler.random and kwargs.get("persistent_workers"):
             raise GraphError(
                 "Workers of a loader that draws by chance must start anew every epoch to learn its "
@@ -111,6 +118,12 @@ class EgoLoader(NodeLoader):
             )
         seeds = (node_sampler.seed_type, input_nodes)
         super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the random draws of the next iteration; the order is the batch sampler's."""
+        self.node_sampler.set_epoch(epoch)
+        if self.graphs is not None:
+            self.graphs.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[EgoBatch]:
         """The batches, with the process's share of each."""
@@ -124,6 +137,9 @@ class EgoLoader(NodeLoader):
     def collate_fn(self, index: Tensor | list[int]) -> Any:
         """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
         inputs = self.input_data[torch.as_tensor(index)]
+        if self.graphs is not None:
+            graph = self._transform_graph(self.graphs.draw(inputs.node))
+            return replace(self._make_batch(self.node_sampler.draw(inputs.node)), graph=graph)
         if self.with_graph:
             return self.filter_fn(self.node_sampler.sample_from_nodes(inputs))
         return self._make_batch(self.node_sampler.draw(inputs.node))
@@ -139,9 +155,10 @@ class EgoLoader(NodeLoader):
             del graph[node_type]  # labels above all
         for kind in [kind for kind in graph.edge_types if kind not in edge_types]:
             del graph[kind]
-        if self.graph_transform is not None:
-            graph = self.graph_transform(graph)
-        return replace(self._make_batch(draw), graph=graph)
+        return replace(self._make_batch(draw), graph=self._transform_graph(graph))
+
+    def _transform_graph(self, graph: HeteroData) -> HeteroData:
+        return graph if self.graph_transform is None else self.graph_transform(graph)
 
     def _make_batch(self, draw: EgoDraw) -> EgoBatch:
         batch = make_batch(draw, self.token_space, self.targets)

@@ -11,6 +11,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index, sorted_row_ptr
+from match_graph.graph.draws import draw_uniform
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
 
 
@@ -196,43 +197,6 @@ class EgoSampler(BaseSampler):
             ],
             dim=1,
         )
-
-
-def draw_uniform(node: Tensor, *key: int) -> Tensor:
-    """A uniform number in [0, 1) for each node, a function of the node and the key alone.
-
-    Source: the finaliser of SplitMix64, Steele et al. 2014, https://doi.org/10.1145/2660193.2660195,
-    over the key and then the nodes, in arithmetic modulo 2^64.
-
-    Args:
-        node: [B], int64.
-        key: What else the draw depends on.
-
-    Returns:
-        [B], float64, multiples of 2^-53.
-    """
-    state = torch.zeros((), dtype=torch.int64)
-    for part in key:
-        state = _mix(state + _GOLDEN + part)
-    state = _mix(state + _GOLDEN + node)
-    return _shift_right(state, 11).to(torch.float64) * 2.0**-53
-
-
-#: 2^64 / golden ratio, and the factors of SplitMix64, as signed numbers.
-_GOLDEN, _FIRST, _SECOND = (
-    factor - 2**64 for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
-
-
-def _mix(state: Tensor) -> Tensor:
-    state = (state ^ _shift_right(state, 30)) * _FIRST
-    state = (state ^ _shift_right(state, 27)) * _SECOND
-    return state ^ _shift_right(state, 31)
-
-
-def _shift_right(state: Tensor, bits: int) -> Tensor:
-    """Without the sign, which torch's shift would draw in."""
-    return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _systematic(rank: Tensor, degree: Tensor, count: Tensor, shift: Tensor) -> Tensor:

@@ -84,8 +84,25 @@ class TokenEmbedding(nn.Module):
             token_id: [N], int64.
             field: Number of each token's type, [N], int64.
         """
-        if self.training and self.token_dropout:
-            hidden = torch.rand(token_id.shape, device=token_id.device) < self.token_dropout
-            token_id = torch.where(hidden, 1 + field, token_id)  # [UNK] ids follow [PAD]
-        embedded = nn.functional.embedding(token_id, self.weight)
+        embedded = nn.functional.embedding(self._hide(token_id, field), self.weight)
         return self.dropout(embedded * self.channels**0.5)
+
+    def mean(self, token_id: Tensor, field: Tensor, ptr: Tensor) -> Tensor:
+        """Means of packed lists of tokens, zero for empty ones, [B, C]; channels dropped after.
+
+        Args:
+            token_id: [N], int64.
+            field: Number of each token's type, [N], int64.
+            ptr: Offsets of the lists, [B + 1], int64.
+        """
+        means = nn.functional.embedding_bag(
+            self._hide(token_id, field), self.weight, ptr, mode="mean", include_last_offset=True
+        )
+        return self.dropout(means * self.channels**0.5)
+
+    def _hide(self, token_id: Tensor, field: Tensor) -> Tensor:
+        """In training, shows a share of the tokens as the [UNK] of their type."""
+        if not (self.training and self.token_dropout):
+            return token_id
+        hidden = torch.rand(token_id.shape, device=token_id.device) < self.token_dropout
+        return torch.where(hidden, 1 + field, token_id)  # [UNK] ids follow [PAD]

@@ -12,6 +12,7 @@ from match_graph.config import StrictModel, parse_settings
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
+    EgoGraphs,
     EgoLoader,
     EgoSampler,
     TokenSpace,
@@ -19,6 +20,7 @@ from match_graph.graph import (
 )
 from match_graph.nn import Encoder, EncoderOutput, TokenEmbedding
 from match_graph.testing.toy import toy_corpus
+from match_graph.typing import DOCUMENT
 
 
 def assert_encoder(
@@ -92,12 +94,26 @@ class _Bench:
     ) -> EgoBatch:
         """The batch of some documents of the toy corpus, with what the encoder needs."""
         needs = self.encoder_cls.needs
+        neighborhood = self.encoder_cls.neighborhood(self.config)
+        graphs = None
+        if neighborhood is not None:
+            if not max_metadata:  # documents without tokens have no neighbours either
+                budgets = {"document_metadata": 0, "document_words": max_words}
+                hops = type(neighborhood).model_fields.keys() - {"fanouts", *budgets}
+                neighborhood = neighborhood.model_copy(
+                    update={**{name: [0] for name in hops}, "fanouts": {}, **budgets}
+                )
+            graphs = EgoGraphs(
+                self.toy.built.data, neighborhood, self.toy.space,
+                self.toy.built.data[DOCUMENT].train_mask,
+            )  # fmt: skip
         loader = EgoLoader(
             self.toy.built.data,
             EgoSampler(self.toy.built.data, max_metadata, max_words),
             self.toy.space,
             torch.tensor(documents),
             with_graph="graph" in needs,
+            graphs=graphs,
             texts=self.toy.texts if "text" in needs else None,
             batch_size=len(documents),
         )

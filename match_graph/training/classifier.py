@@ -12,14 +12,21 @@ from torch import Tensor, nn
 from match_graph.config import Config
 from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
-from match_graph.graph import EgoBatch, EgoSampler, LabelDAG, LengthBucketSampler
-from match_graph.graph.loader import make_batch
+from match_graph.graph import (
+    EgoBatch,
+    EgoGraphs,
+    EgoLoader,
+    EgoSampler,
+    LabelDAG,
+    LengthBucketSampler,
+)
 from match_graph.metrics import rank_labels
 from match_graph.nn import MatchModel
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.encoder_files import with_encoder_files
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
+from match_graph.training.known_graph import KnownGraph, find_neighborhood, read_known_graph
 from match_graph.training.thresholds import read_thresholds
 from match_graph.training.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
 
@@ -39,6 +46,7 @@ class Classifier:
         fabric: Device and precision.
         thresholds: The least probability of each label, [L]; None where none were chosen.
         label_rank: As for `rank_labels`.
+        known: The graph that an encoder of several hops reaches neighbours by; others need none.
     """
 
     def __init__(
@@ -49,9 +57,15 @@ class Classifier:
         fabric: Fabric,
         thresholds: Tensor | None = None,
         label_rank: Tensor | None = None,
+        known: KnownGraph | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
-        self.thresholds, self.label_rank = thresholds, label_rank
+        self.thresholds, self.label_rank, self.known = thresholds, label_rank, known
+        self._needs_graph = "graph" in find_encoder(config.model.encoder).needs
+        self._graphs: EgoGraphs | None = None
+        neighborhood = find_neighborhood(config.model)
+        if known is not None and neighborhood is not None:
+            self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
         self.model = fabric.setup_module(model.eval())
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
@@ -115,12 +129,23 @@ class Classifier:
         data = self.vocabulary.build_graph(records)
         settings = self.config.data
         sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
-        lengths = sampler.lengths(torch.arange(len(records)))
-        for rows in LengthBucketSampler(lengths, batch_size, shuffle=False):
-            documents = torch.tensor(rows)
-            batch = make_batch(sampler.draw(documents), self.vocabulary.space)
-            batch.text = [records[row].text for row in rows]
-            yield documents, self._compute(batch)
+        documents = torch.arange(len(records))
+        graphs = None
+        if self.known is not None and self._graphs is not None:
+            graphs = self._graphs.adopt(self.known.build_graph(records))
+        loader = EgoLoader(
+            data,
+            sampler,
+            self.vocabulary.space,
+            documents,
+            with_graph=self._needs_graph,
+            graphs=graphs,
+            texts=[record.text for record in records],
+            batch_sampler=LengthBucketSampler(sampler.lengths(documents), batch_size, False),
+            generator=torch.Generator(),  # iterating must not move the caller's
+        )
+        for batch in loader:
+            yield batch.document, self._compute(batch)
 
     @property
     def _fields(self) -> list[str]:
@@ -223,7 +248,7 @@ def load(
         head: Likewise.
 
     Raises:
-        CheckpointError: The folder is no trained run, or its encoder needs more than tokens.
+        CheckpointError: The folder is no trained run.
         ConfigError: The run is of another format, or there is no such device.
     """
     folder = Path(folder)
@@ -231,12 +256,6 @@ def load(
     check_own_code(folder, config, encoder, head)
     choose_device(device)
     vocabulary = read_vocabulary(folder)
-    needs = find_encoder(config.model.encoder).needs
-    if not needs <= {"tokens", "text"}:
-        raise CheckpointError(
-            f"Prediction serves encoders that need tokens or text, but '{config.model.encoder}' "
-            f"needs {sorted(needs)}; predict with a run of another encoder."
-        )
     label_dag = None
     if config.model.coherent:
         label_dag = read_label_dag(folder, len(vocabulary.labels))
@@ -245,7 +264,10 @@ def load(
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     label_rank = None if label_dag is None else label_dag.rank
-    return Classifier(vocabulary, model, config, fabric, thresholds, label_rank)
+    known = None
+    if find_neighborhood(config.model) is not None:
+        known = read_known_graph(folder, vocabulary)
+    return Classifier(vocabulary, model, config, fabric, thresholds, label_rank, known)
 
 
 def _load_model(

@@ -22,7 +22,7 @@ CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv",
 RUN_FILES = frozenset(
     {CONFIG, METRICS, HISTORY, RECORD, "model.safetensors", "vectors.safetensors"}
     | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
-    | {"baseline", "encoder"}
+    | {"baseline", "encoder", "graph"}
 )
 #: Settings of ``train`` in which a resumed run may differ from what it was.
 SHARING = ("devices", "num_nodes", "strategy")

@@ -164,7 +164,7 @@ def _train_epoch(
     """
     state, batches = learner.state, loader.batch_sampler
     batches.set_epoch(state.epoch, state.step)
-    loader.node_sampler.set_epoch(state.epoch)
+    loader.set_epoch(state.epoch)
     learner.wrapped.train()
     assert config.epochs is not None
     total = len(batches.lengths)

@@ -17,6 +17,7 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import (
+    EgoGraphs,
     EgoLoader,
     EgoSampler,
     LabelDAG,
@@ -47,6 +48,7 @@ from match_graph.training.fitting import (
     load_baseline,
     make_baseline,
 )
+from match_graph.training.known_graph import make_graphs
 from match_graph.training.loop import Hierarchy, train_model
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
@@ -125,6 +127,7 @@ class Run:
             documents,
             self.dataset.targets,
             with_graph="graph" in self.needs,
+            graphs=None if self.graphs is None else self.graphs.with_random(training),
             texts=self._texts if "text" in self.needs else None,
             batch_sampler=order,
         )
@@ -133,6 +136,11 @@ class Run:
     def needs(self) -> frozenset[str]:
         """What the encoder needs of a batch."""
         return find_encoder(self.config.model.encoder).needs
+
+    @cached_property
+    def graphs(self) -> EgoGraphs | None:
+        """Draws the neighbourhoods that the encoder asks for, through training documents only."""
+        return make_graphs(self.config, self.dataset[0], self.space)
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -162,6 +170,7 @@ class Run:
             no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
             MatchModel(none_kept, 1, self.config.model, no_edge)
         choose_device(self.config.train.accelerator)
+        _ = self.graphs  # its settings must fit the graph
 
     def make_model(self) -> MatchModel:
         """A model of the configuration, its parameters drawn by the run's seed."""

@@ -24,6 +24,7 @@ from match_graph.training.files import (
     remove_leftovers,
 )
 from match_graph.training.fitting import find_encoder
+from match_graph.training.known_graph import write_known_graph
 from match_graph.training.processes import count_processes, lead
 from match_graph.training.progress import Reporter
 from match_graph.training.record import read_record
@@ -118,6 +119,8 @@ def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
     _check_data(run)
     run.record_build(build_seconds)
     write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
+    if run.graphs is not None:
+        write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
 
 
 def _check_is_seen(run: Run) -> None:

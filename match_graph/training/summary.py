@@ -50,9 +50,9 @@ class Example:
 def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
     """Test documents with text and labels, drawn by the run's seed, and their predictions.
 
-    None where the data set keeps no raw texts, or the encoder needs the graph.
+    None where the data set keeps no raw texts.
     """
-    if "text" not in run.dataset.table(DOCUMENT) or not run.needs <= {"tokens", "text"}:
+    if "text" not in run.dataset.table(DOCUMENT):
         return []
     documents = run.dataset.documents(MASKS["test"])
     generator = torch.Generator().manual_seed(run.config.seed)

@@ -70,18 +70,24 @@ class Vocabulary:
     def build_graph(self, records: Sequence[Record]) -> HeteroData:
         """The graph of a few documents, as `graph.build_graph` makes it, without labels.
 
-        Every name that is not kept is one node past the kept ones, which the token space reads as
-        the [UNK] of its type. Repeated values within a field count once.
+        Names that are not kept are nodes past the kept ones, which the token space reads as the
+        [UNK] of their type. Repeated values within a field count once.
         """
         data = HeteroData()
         data[DOCUMENT].num_nodes = len(records)
         for name, rows in self.rows.items():
-            unknown = len(rows)
-            lists = [self._names(record, name) for record in records]
-            found = [rows.get(value, unknown) for values in lists for value in values]
+            lists = [self.names(record, name) for record in records]
+            unknown: dict[str, int] = {}
+            found = [
+                rows[value]
+                if value in rows
+                else len(rows) + unknown.setdefault(value, len(unknown))
+                for values in lists
+                for value in values
+            ]
             ptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
             edge_index = torch.stack([row_index(ptr), torch.tensor(found, dtype=torch.int64)])
-            data[name].num_nodes = unknown + 1
+            data[name].num_nodes = len(rows) + len(unknown)
             if name == WORD:
                 data[CONTAINS].edge_index = edge_index
                 data[CONTAINS].position = torch.arange(len(found)) - ptr[edge_index[0]]
@@ -89,7 +95,8 @@ class Vocabulary:
                 data[has_edge(name)].edge_index = edge_index
         return data
 
-    def _names(self, record: Record, node_type: str) -> list[str]:
+    def names(self, record: Record, node_type: str) -> list[str]:
+        """The words of a document in order, or its instances of a field, each once."""
         if node_type == WORD:
             settings = self.settings
             words = split_words(record.text, settings.tokenizer, settings.word_pattern)

@@ -254,6 +254,7 @@ def test_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph)
             assert value.device.type == "meta", name
             assert value.shape == getattr(batch, name).shape
     assert moved.graph["document", "contains", "word"].edge_index.device.type == "meta"
+    assert batch.graph["document", "contains", "word"].edge_index.device.type == "cpu"
     assert moved.text == texts
     assert batch.token_id.device.type == "cpu"
     assert make_loader(toy_graph).collate_fn([0]).to("cpu").graph is None

@@ -16,7 +16,8 @@ from torch_geometric.loader import NodeLoader
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph, EgoDraw, EgoSampler
-from match_graph.graph.sampler import draw_uniform, share_budget
+from match_graph.graph.draws import draw_uniform
+from match_graph.graph.sampler import share_budget
 from match_graph.typing import CONTAINS, TAGGED, EdgeType
 
 FIELDS = ("venue", "author", "reference")
@@ -211,29 +212,6 @@ def test_every_edge_has_the_same_chance(degree: int, budget: int, by: str) -> No
     counts = torch.bincount(node, minlength=degree)
     assert counts.sum() == 4000 * budget
     assert (counts - 4000 * share).abs().max() <= bound
-
-
-def test_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
-    """To the bit, with Python's integers; uniform by a chi-square test, for every key."""
-    mask = 2**64 - 1
-
-    def mix(state: int) -> int:
-        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
-        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
-        return state ^ (state >> 31)
-
-    def slow(*parts: int) -> float:
-        state = 0
-        for part in parts:
-            state = mix((state + 0x9E3779B97F4A7C15 + part) & mask)
-        return (state >> 11) * 2.0**-53
-
-    nodes = torch.tensor([0, 1, 2, 77, 2**31, 2**40])
-    for key in ((0, 0, 0), (3, 1, 2), (2**32 - 1, 5, 0)):
-        assert draw_uniform(nodes, *key).tolist() == [slow(*key, node) for node in nodes.tolist()]
-        values = draw_uniform(torch.arange(20_000), *key)
-        counts = torch.histc(values, bins=50, min=0, max=1)
-        assert float(((counts - 400) ** 2 / 400).sum()) < 95  # 49 degrees, p = 1e-4
 
 
 # Reproducibility -----------------------------------------------------------------------------

@@ -177,3 +177,29 @@ def test_no_tokens_give_no_rows() -> None:
     empty = torch.empty(0, dtype=torch.int64)
     embedding = TokenEmbedding(SPACE, CHANNELS, dropout=0.5, token_dropout=0.5)
     assert embedding(empty, empty).shape == (0, CHANNELS)
+
+
+def test_means_of_packed_lists_are_those_of_a_loop() -> None:
+    """Embedded one by one and averaged, zero for an empty list; the same tokens are hidden."""
+    embedding = TokenEmbedding(SPACE, CHANNELS, token_dropout=0.5)
+    token_id = torch.tensor([4, 7, 8, 8, 1])
+    field = torch.tensor([0, 2, 2, 2, 0])
+    ptr = torch.tensor([0, 3, 3, 5])
+    for training in (False, True):
+        embedding.train(training)
+        torch.manual_seed(3)
+        parts = embedding(token_id, field).split(ptr.diff().tolist())
+        torch.manual_seed(3)
+        means = embedding.mean(token_id, field, ptr)
+        expected = [part.mean(dim=0) if len(part) else torch.zeros(CHANNELS) for part in parts]
+        assert torch.allclose(means, torch.stack(expected), atol=1e-6)
+    means.sum().backward()
+    assert embedding.weight.grad is not None
+
+
+def test_channels_of_means_are_dropped_in_training() -> None:
+    """The embedding's dropout acts on the means."""
+    embedding = TokenEmbedding(SPACE, 200, dropout=0.5)
+    lists = torch.tensor([4, 7]), torch.tensor([0, 2]), torch.tensor([0, 2])
+    assert 50 < int((embedding.mean(*lists) == 0).sum()) < 150
+    assert not (embedding.eval().mean(*lists) == 0).any()

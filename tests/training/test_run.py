@@ -216,8 +216,26 @@ def test_evaluation_needs_a_trained_model(start) -> None:
     assert not (run.folder / METRICS).exists()
 
 
-def test_no_gold_label_reaches_the_encoder(tmp_path: Path, small_settings, monkeypatch) -> None:
-    """Labels independent of the text stay at chance, although every gold label is in the graph."""
+@pytest.mark.parametrize(
+    ("encoder", "settings", "epochs", "batch_size"),
+    [
+        ("match", "{num_layers: 1, num_cls: 2, position_channels: 4}", 5, 16),
+        ("hetero_sage", "{channels: 32, neighborhood: {words: [16], document_words: 16}}", 9, 48),
+    ],
+)
+def test_no_gold_label_reaches_the_encoder(
+    tmp_path: Path,
+    small_settings,
+    monkeypatch,
+    encoder: str,
+    settings: str,
+    epochs: int,
+    batch_size: int,
+) -> None:
+    """Labels independent of the text stay at chance, although every gold label is in the graph.
+
+    That no other encoder sees a label edge is tested to the bit in tests/nn/encoders.
+    """
     from match_graph.datasets import CorpusDataset
     from match_graph.graph.csr import row_index
 
@@ -230,14 +248,17 @@ def test_no_gold_label_reaches_the_encoder(tmp_path: Path, small_settings, monke
         data["document", "tagged", "label"].edge_index = planted
         data["document", "reveals", "label"].edge_index = planted
         data["label", "marks", "document"].edge_index = planted.flip(0)
+        data["label", "marks", "word"].edge_index = planted.flip(0).clamp(max=20)
         return data
 
     options = "data.options={num_documents: 600, num_labels: 24, num_layers: 3, num_words: 400, "
     results = []
     for random_labels in ("true", "false"):
         config = small_settings(
-            options + f"random_labels: {random_labels}}}", "model.init=random", "train.epochs=5"
-        )
+            options + f"random_labels: {random_labels}}}", "model.init=random",
+            f"train.epochs={epochs}", f"train.batch_size={batch_size}", "train.learning_rate=0.005",
+            f"model.encoder={encoder}", f"model.encoder_config={settings}",
+        )  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setattr(CorpusDataset, "__getitem__", plant)
             run = start_run("synthetic", config, tmp_path / random_labels, tmp_path / "root")

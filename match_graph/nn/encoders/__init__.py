@@ -3,9 +3,14 @@
 from match_graph.nn.encoders.attention_xml import AttentionXmlEncoder
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
 from match_graph.nn.encoders.bert_xml import BertXmlEncoder
+from match_graph.nn.encoders.graph import GraphEncoder
+from match_graph.nn.encoders.hetero_sage import HeteroSageEncoder
+from match_graph.nn.encoders.hgt import HgtEncoder
 from match_graph.nn.encoders.language_model import LanguageModelEncoder
 from match_graph.nn.encoders.match import MatchEncoder
+from match_graph.nn.encoders.match_hetero import MatchHeteroEncoder
 from match_graph.nn.encoders.mesh_probe_net import MeshProbeNetEncoder
+from match_graph.nn.encoders.rgcn import RgcnEncoder
 from match_graph.nn.encoders.star_transformer import StarTransformerEncoder
 from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.encoders.transformer import TransformerEncoder
@@ -15,9 +20,13 @@ from match_graph.nn.encoders.xml_cnn import XmlCnnEncoder
 ENCODERS: dict[str, type[Encoder]] = {
     "attention_xml": AttentionXmlEncoder,
     "bert_xml": BertXmlEncoder,
+    "hetero_sage": HeteroSageEncoder,
+    "hgt": HgtEncoder,
     "language_model": LanguageModelEncoder,
     "match": MatchEncoder,
+    "match_hetero": MatchHeteroEncoder,
     "mesh_probe_net": MeshProbeNetEncoder,
+    "rgcn": RgcnEncoder,
     "star_transformer": StarTransformerEncoder,
     "transformer": TransformerEncoder,
     "xml_cnn": XmlCnnEncoder,
@@ -29,9 +38,14 @@ __all__ = [
     "BertXmlEncoder",
     "Encoder",
     "EncoderOutput",
+    "GraphEncoder",
+    "HeteroSageEncoder",
+    "HgtEncoder",
     "LanguageModelEncoder",
     "MatchEncoder",
+    "MatchHeteroEncoder",
     "MeshProbeNetEncoder",
+    "RgcnEncoder",
     "StarTransformerEncoder",
     "TextEncoder",
     "TransformerEncoder",

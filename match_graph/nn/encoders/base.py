@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel
-from match_graph.graph import EgoBatch
+from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.nn.embedding import TokenEmbedding
 
 
@@ -60,6 +60,14 @@ class Encoder(nn.Module):
     def embedding(self) -> TokenEmbedding:
         """The model's embedding layer."""
         return self._embedding[0]
+
+    @classmethod
+    def neighborhood(cls, config: StrictModel) -> NeighborhoodConfig | None:
+        """The neighbourhoods of several hops to be drawn for it.
+
+        None gives an encoder that needs the graph the documents' metadata and words alone.
+        """
+        return None
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew, but those of the embedding."""

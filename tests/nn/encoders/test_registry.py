@@ -4,9 +4,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch_geometric.data import HeteroData
 
-from match_graph.nn import ENCODERS
+from match_graph.datasets import Corpus
+from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace
+from match_graph.nn import ENCODERS, TokenEmbedding
 from match_graph.testing import assert_encoder
+from match_graph.typing import TAGGED
+
+LEAK = ("document", "reveals", "label")
+
+#: Three hops along every edge type.
+WIDE = {
+    **{name: [3, 2, 2] for name in ("metadata", "words", "cites", "cited_by")},
+    **{name: [0, 2, 2] for name in ("metadata_documents", "word_documents")},
+}
 
 #: Arguments of `assert_encoder` for each registered encoder, small to be fast.
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -38,6 +51,21 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"config": {"widths": [1, 3], "num_filters": 4, "num_chunks": 2, "bottleneck": 6}},
         {"config": {"widths": [5], "num_chunks": 3, "metadata": True}, "channels": 7},
     ],
+    "hgt": [{"config": {"num_layers": 1, "channels": 6, "num_heads": 2}}],
+    "hetero_sage": [{"config": {"num_layers": 3, "channels": 5, "neighborhood": WIDE}}],
+    "rgcn": [{"config": {"num_layers": 1, "channels": 4, "num_bases": 2}, "channels": 7}],
+    "match_hetero": [
+        {"config": {"num_cls": 2, "num_layers": 1, "position_channels": 4, "graph_channels": 6}},
+        {
+            "config": {
+                "num_cls": 1,
+                "num_layers": 1,
+                "num_heads": 1,
+                "graph_layers": 1,
+                "neighborhood": {"words": [0], "word_documents": [0], "metadata": [-1]},
+            }
+        },
+    ],
 }
 #: What has no default checkpoint, to be downloaded unasked; its own test runs `assert_encoder`.
 ELSEWHERE = {"language_model": "test_language_model.py"}
@@ -63,3 +91,45 @@ def test_registered_encoders_keep_the_contract(name: str, arguments: dict[str, A
 def test_registered_encoders_have_defaults(name: str) -> None:
     """A name alone is enough: every setting has a default."""
     assert_encoder(ENCODERS[name])
+
+
+def plant_labels(built: BuiltGraph, seed: int) -> HeteroData:
+    """A copy where labels, drawn anew by a seed, have edges from and to all other nodes."""
+    data = built.data.clone()
+    num_labels = int(data["label"].num_nodes)
+    generator = torch.Generator().manual_seed(seed)
+    data[TAGGED].edge_index = torch.empty(2, 0, dtype=torch.int64)
+    for name in data.node_types:
+        label = torch.randint(num_labels, (int(data[name].num_nodes),), generator=generator)
+        edge_index = torch.stack([torch.arange(label.numel()), label])
+        data[name, "reveals", "label"].edge_index = edge_index
+        data["label", "marks", name].edge_index = edge_index.flip(0)
+    return data
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_no_planted_label_reaches_an_encoder(name: str, toy: Corpus, toy_graph: BuiltGraph) -> None:
+    """States are the same to the bit whatever label edges lie in the graph, also where they are
+    the only difference between two documents.
+    """
+    encoder_cls = ENCODERS[name]
+    config = encoder_cls.Config()
+    neighborhood = encoder_cls.neighborhood(config)
+    space = TokenSpace.from_data(toy_graph.data)
+    torch.manual_seed(0)
+    encoder = encoder_cls(TokenEmbedding(space, 12), config).eval()
+    states = []
+    for seed in (1, 2):
+        data = plant_labels(toy_graph, seed)
+        assert not torch.equal(data[LEAK].edge_index, plant_labels(toy_graph, 3)[LEAK].edge_index)
+        loader = EgoLoader(
+            data, EgoSampler(data), space, torch.arange(12), batch_size=12,
+            with_graph="graph" in encoder.needs,
+            graphs=None if neighborhood is None else EgoGraphs(data, neighborhood, space),
+            texts=toy.documents["text"].tolist() if "text" in encoder.needs else None,
+        )  # fmt: skip
+        (batch,) = loader
+        output = encoder(batch)
+        states.append(output.document if output.document is not None else output.states)
+    assert torch.equal(states[0], states[1])

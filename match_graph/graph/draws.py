@@ -1,0 +1,87 @@
+"""Uniform draws without repetition by hash: the same key gives the same draw in any batch."""
+
+import torch
+from torch import Tensor
+
+from match_graph.graph.csr import make_ptr, ragged_arange
+
+#: 2^64 / golden ratio, and the factors of SplitMix64, as signed numbers: int64 wraps around.
+_GOLDEN, _FIRST, _SECOND = (
+    factor - 2**64 for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+
+
+def hash_keys(*parts: Tensor | int) -> Tensor:
+    """A well mixed number of any sign for each row of parts, int64.
+
+    Source: the finaliser of SplitMix64, Steele et al. 2014, https://doi.org/10.1145/2660193.2660195,
+    over one part after the other, in arithmetic modulo 2^64.
+
+    Args:
+        parts: Int64, of shapes that go together, or numbers.
+    """
+    state = torch.zeros((), dtype=torch.int64)
+    for part in parts:
+        state = _mix(state + _GOLDEN + part)
+    return state
+
+
+def draw_uniform(node: Tensor, *key: int) -> Tensor:
+    """A uniform number in [0, 1) for each node, a function of the node and the key alone.
+
+    Args:
+        node: [B], int64.
+        key: What else the draw depends on.
+
+    Returns:
+        [B], float64, multiples of 2^-53.
+    """
+    return _shift_right(hash_keys(*key, node), 11).to(torch.float64) * 2.0**-53
+
+
+def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
+    """For each row a uniform subset of 0, 1, ..., size - 1 by its key.
+
+    Source: algorithm F2 of Floyd (Bentley and Floyd 1987, https://doi.org/10.1145/30401.315746).
+    A row costs O(count^2) comparisons, whatever its size.
+
+    Args:
+        size: [R], int64.
+        count: How many to draw, at most ``size``, [R], int64.
+        key: [R], int64; equal keys and sizes give equal draws.
+
+    Returns:
+        Packed rows of ``count`` different values, [sum(count)], int64; a row that is drawn whole
+        is in ascending order.
+    """
+    drawn = ragged_arange(torch.zeros_like(count), count)
+    rows = ((count > 0) & (count < size)).nonzero().view(-1)
+    if not rows.numel():
+        return drawn
+    count_of_rows = count[rows]
+    step = torch.arange(int(count_of_rows.max()))
+    last = (size[rows] - count_of_rows).unsqueeze(1) + step  # [R', widest]
+    chosen = _below(hash_keys(key[rows].unsqueeze(1), step), last + 1)
+    for column in range(1, step.numel()):  # columns beyond a row's count are filled and not read
+        value = chosen[:, column]
+        repeated = (chosen[:, :column] == value.unsqueeze(1)).any(dim=1)
+        chosen[:, column] = torch.where(repeated, last[:, column], value)
+    is_read = step < count_of_rows.unsqueeze(1)
+    drawn[ragged_arange(make_ptr(count)[rows], count_of_rows)] = chosen[is_read]
+    return drawn
+
+
+def _mix(state: Tensor) -> Tensor:
+    state = (state ^ _shift_right(state, 30)) * _FIRST
+    state = (state ^ _shift_right(state, 27)) * _SECOND
+    return state ^ _shift_right(state, 31)
+
+
+def _shift_right(state: Tensor, bits: int) -> Tensor:
+    """Without the sign, which torch's shift would draw in."""
+    return (state >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _below(hashed: Tensor, bound: Tensor) -> Tensor:
+    """Numbers in 0..bound - 1; uniform but for bound / 2^63."""
+    return (hashed & (2**63 - 1)) % bound

@@ -1,0 +1,154 @@
+"""Sampled subgraphs as graph encoders take them: token ids of all nodes, nothing of labels."""
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.config import StrictModel
+from match_graph.errors import ConfigError
+from match_graph.graph.loader import make_batch
+from match_graph.graph.neighborhood import NeighborhoodSampler
+from match_graph.graph.sampler import EgoSampler
+from match_graph.graph.tokens import TokenSpace
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType, reverse_edge
+
+
+class NeighborhoodConfig(StrictModel):
+    """How far and how wide neighbourhoods are drawn: edges per node at each hop, -1 for all."""
+
+    metadata: list[int] = Field([16, 0], description="document -> metadata of each field")
+    words: list[int] = Field([64, 0], description="document -> words")
+    metadata_documents: list[int] = Field([0, 4], description="metadata -> documents")
+    word_documents: list[int] = Field([0, 1], description="word -> documents")
+    cites: list[int] = Field([8, 0], description="document -> cited documents")
+    cited_by: list[int] = Field([8, 0], description="document -> citing documents")
+    fanouts: dict[str, list[int]] = Field(
+        default_factory=dict,
+        description="of single edge types, such as 'author rev_has document', before the others",
+    )
+    document_metadata: int = Field(8, ge=0, description="tokens a document starts from")
+    document_words: int = Field(32, ge=0, description="likewise")
+
+    @field_validator(
+        "metadata", "words", "metadata_documents", "word_documents", "cites", "cited_by"
+    )
+    @classmethod
+    def _check_hops(cls, hops: list[int]) -> list[int]:
+        if any(fanout < -1 for fanout in hops):
+            raise ValueError("a fan-out must be at least 0, or -1 for all")
+        return hops
+
+    @field_validator("fanouts")
+    @classmethod
+    def _check_fanouts(cls, fanouts: dict[str, list[int]]) -> dict[str, list[int]]:
+        for hops in fanouts.values():
+            cls._check_hops(hops)
+        return fanouts
+
+    def resolve(self, edge_types: Iterable[EdgeType]) -> dict[EdgeType, list[int]]:
+        """The fan-outs of a graph's edge types in both directions, labels left out.
+
+        Raises:
+            ConfigError: ``fanouts`` names another edge type.
+        """
+        table: dict[EdgeType, list[int]] = {}
+        for kind in (kind for kind in edge_types if LABEL not in kind):
+            there, back = self.metadata, self.metadata_documents
+            if kind == CONTAINS:
+                there, back = self.words, self.word_documents
+            elif kind[0] == kind[2] == DOCUMENT:
+                there, back = self.cites, self.cited_by
+            table[kind], table[reverse_edge(kind)] = there, back
+        named = {" ".join(kind): kind for kind in table}
+        if strangers := sorted(self.fanouts.keys() - named.keys()):
+            raise ConfigError(
+                f"neighborhood.fanouts must name edge types of the graph or their reverses, found "
+                f"{strangers}; choose from {sorted(named)}."
+            )
+        return {**table, **{named[name]: hops for name, hops in self.fanouts.items()}}
+
+
+class EgoGraphs:
+    """Draws the subgraphs around documents.
+
+    A subgraph has one component for each document (see `NeighborhoodSampler`), and holds of its
+    nodes what an encoder may know of them::
+
+        graph["document"]   n_id, batch [D]; the first B are the batch's documents; the tokens
+                            that each starts from: token_id, field [M] and token_ptr [D + 1]
+        graph[TYPE]         n_id, batch, token_id [n] for metadata and words
+        graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is drawn
+
+    A document starts from the first of its tokens within budgets, so that a document at the rim
+    says what it is about without one more hop.
+
+    Args:
+        data: A built graph.
+        config: Fan-outs and budgets.
+        space: Gives token ids.
+        reachable: As for `NeighborhoodSampler`: the training documents, unless all may be seen.
+        seed: Of the draws.
+
+    Raises:
+        ConfigError: The configuration names an edge type that the graph lacks.
+    """
+
+    def __init__(
+        self,
+        data: HeteroData,
+        config: NeighborhoodConfig,
+        space: TokenSpace,
+        reachable: Tensor | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.config, self.space = config, space
+        self.sampler = NeighborhoodSampler(
+            data, config.resolve(data.edge_types), reachable, seed=seed
+        )
+        self._tokens = self._make_token_sampler(data)
+        self._seed_tokens = self._tokens
+
+    def with_random(self, random: bool) -> "EgoGraphs":
+        """The same with draws that change with the epoch, or without; both share the graph."""
+        other = copy.copy(self)
+        other.sampler = self.sampler.with_random(random)
+        return other
+
+    def adopt(self, data: HeteroData) -> "EgoGraphs":
+        """The same around documents that are not in the graph; as `NeighborhoodSampler.adopt`."""
+        other = copy.copy(self)
+        other.sampler = self.sampler.adopt(data)
+        other._seed_tokens = self._make_token_sampler(data)
+        return other
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes random draws depend on (seed, epoch) alone."""
+        self.sampler.set_epoch(epoch)
+
+    def draw(self, document: Tensor) -> HeteroData:
+        """The subgraph of documents [B], int64."""
+        draw = self.sampler.draw(document)
+        graph = HeteroData()
+        for node_type, node in draw.node.items():
+            store = graph[node_type]
+            store.num_nodes, store.n_id, store.batch = node.numel(), node, draw.root[node_type]
+            if node_type in self.space.types:
+                store.token_id = self.space.encode(node_type, node)
+        for kind in self.sampler.edge_types:
+            graph[kind].edge_index = torch.stack([draw.row[kind], draw.col[kind]])
+            graph[kind].e_id = draw.edge[kind]
+        reached = draw.node[DOCUMENT][document.numel() :]
+        seeds = make_batch(self._seed_tokens.draw(document), self.space)
+        others = make_batch(self._tokens.draw(reached), self.space)
+        store = graph[DOCUMENT]
+        store.token_id = torch.cat([seeds.token_id, others.token_id])
+        store.field = torch.cat([seeds.field, others.field])
+        store.token_ptr = torch.cat([seeds.ptr, seeds.ptr[-1] + others.ptr[1:]])
+        return graph
+
+    def _make_token_sampler(self, data: HeteroData) -> EgoSampler:
+        return EgoSampler(data, self.config.document_metadata, self.config.document_words)

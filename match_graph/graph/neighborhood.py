@@ -1,0 +1,333 @@
+"""Neighbourhoods of several hops around documents, drawn by fan-outs, as a PyG sampler."""
+
+import copy
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
+
+from match_graph.errors import GraphError
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.draws import draw_subsets, hash_keys
+from match_graph.typing import DOCUMENT, LABEL, EdgeType, reverse_edge
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """The neighbourhoods of B seeds, one component each: what two seeds reach is there twice.
+
+    Args:
+        node: Per node type the nodes' indices in the graph, in the order of discovery, so that
+            the seeds come first, int64.
+        root: Per node type the number of the seed whose component each node is in, int64.
+        row: Per edge type the source of every edge as a place in ``node``, int64.
+        col: Likewise the target.
+        edge: Per edge type the edges' places in ``edge_index`` of the graph, each once in a
+            component, int64.
+    """
+
+    node: dict[str, Tensor]
+    root: dict[str, Tensor]
+    row: dict[EdgeType, Tensor]
+    col: dict[EdgeType, Tensor]
+    edge: dict[EdgeType, Tensor]
+
+
+class NeighborhoodSampler(BaseSampler):
+    """Draws neighbourhoods of several hops; vectorised, O(fan-out) per draw.
+
+    A node is followed once, by the fan-outs of the hop after the one that found it. Of each edge
+    type that starts or, reversed, ends at it, that many of its edges are drawn without repetition,
+    each with the same chance, at a cost that does not depend on how many it has. The edges of the
+    result keep the direction of the graph, whichever way they were followed.
+
+    Every seed has a component of its own. So its state cannot depend on the other seeds of a
+    batch, whatever layers an encoder has and although it adds reverse edges. Draws are hashes of
+    (seed, node, edge type), and of epoch and seed document where they are random, so that they
+    depend on no other draw.
+
+    No edge that touches a ``label`` node is ever drawn. Nodes of the seeds' type are reached only
+    where ``reachable``, by any kind of edge.
+
+    pyg-lib is not used where it is installed: its draws come from one global generator, so that a
+    document's neighbourhood would depend on its batch, and it cannot leave out the nodes that must
+    not be reached.
+
+    Args:
+        data: A graph; plain PyPI packages are enough.
+        fanouts: Edge type, or its reverse ``(target, "rev_" + name, source)``, -> edges to draw
+            at each hop; -1 draws all, missing hops draw none.
+        reachable: Which nodes of ``seed_type`` may be reached, [num_nodes], bool; None for all.
+        random: Whether draws depend on the epoch and the seed document.
+        seed: Of the draws.
+        seed_type: The node type of the seeds.
+
+    Raises:
+        GraphError: An edge type is unknown or touches labels, a fan-out is below -1, or
+            ``reachable`` is not a mask of the seeds' type.
+    """
+
+    def __init__(
+        self,
+        data: HeteroData,
+        fanouts: Mapping[EdgeType, Sequence[int]],
+        reachable: Tensor | None = None,
+        random: bool = False,
+        seed: int = 0,
+        seed_type: str = DOCUMENT,
+    ) -> None:
+        num_seeds = int(data[seed_type].num_nodes)
+        _check_fanouts(data, fanouts)
+        _check_mask(reachable, num_seeds, seed_type)
+        self.random, self.seed, self.seed_type, self.epoch = random, seed, seed_type, 0
+        self.fanouts = {kind: tuple(hops) for kind, hops in fanouts.items() if any(hops)}
+        self.num_hops = max(map(len, self.fanouts.values()), default=0)
+        self.edge_types = tuple(
+            kind for kind in data.edge_types if self.fanouts.keys() & {kind, reverse_edge(kind)}
+        )
+        types = dict.fromkeys([seed_type, *(end for kind in self.edge_types for end in kind[::2])])
+        self.num_nodes = {name: int(data[name].num_nodes) for name in types}
+        self._reachable = reachable
+        self._lists = self._make_lists(data)
+        self._seed_lists = self._lists
+        self._first_seed = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes random draws depend on (seed, epoch) alone."""
+        self.epoch = epoch
+
+    def with_random(self, random: bool) -> "NeighborhoodSampler":
+        """The same sampler with random draws or without; both share the graph."""
+        other = copy.copy(self)
+        other.random = random
+        return other
+
+    def adopt(self, data: HeteroData) -> "NeighborhoodSampler":
+        """The same sampler for seeds that are not nodes of the graph.
+
+        Args:
+            data: The seeds, with the edges that start at them, and those that end at them as
+                reverse edge types. The other ends are numbered as in the graph; numbers past it
+                are nodes of which nothing is known.
+
+        Returns:
+            It draws around the seeds of ``data``. In its draws they are numbered from the end of
+            the graph's nodes on, and their edges are negative.
+        """
+        other = copy.copy(self)
+        other._seed_lists = self._make_lists(data, adopted=True)
+        other._first_seed = self.num_nodes[self.seed_type]
+        other.num_nodes = {
+            name: max(size, int(data[name].num_nodes)) if name in data.node_types else size
+            for name, size in self.num_nodes.items()
+        }
+        num_seeds = int(data[self.seed_type].num_nodes)
+        other.num_nodes[self.seed_type] = other._first_seed + num_seeds
+        return other
+
+    def draw(self, seed: Tensor) -> Neighborhood:
+        """The neighbourhoods of seeds [B], int64."""
+        visited = {name: _Visited(size) for name, size in self.num_nodes.items()}
+        visited[self.seed_type].add(torch.arange(seed.numel()), seed + self._first_seed)
+        steps: list[_Step] = []
+        for hop in range(self.num_hops):
+            found = self._follow(seed, visited, hop)
+            for nodes in visited.values():
+                nodes.first_new = nodes.node.numel()
+            for target in dict.fromkeys(step.lists.target for step in found):
+                into = [step for step in found if step.lists.target == target]
+                roots, nodes_found = zip(*((step.root, step.node) for step in into), strict=True)
+                places = visited[target].add(torch.cat(roots), torch.cat(nodes_found))
+                for step, place in zip(into, places.split(list(map(len, roots))), strict=True):
+                    step.target_place = place
+            steps += found
+        row, col, edge = {}, {}, {}
+        for kind in self.edge_types:
+            of_kind = [step for step in steps if step.lists.kind == kind]
+            row[kind], col[kind], edge[kind] = _join_edges(of_kind)
+        node = {name: nodes.node for name, nodes in visited.items()}
+        root = {name: nodes.root for name, nodes in visited.items()}
+        return Neighborhood(node, root, row, col, edge)
+
+    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
+        """PyG's form of `draw`; ``batch`` tells the components apart."""
+        draw = self.draw(index.node)
+        return HeteroSamplerOutput(
+            node=draw.node,
+            row=draw.row,
+            col=draw.col,
+            edge=draw.edge,
+            batch=draw.root,
+            metadata=(index.input_id, index.time, draw),
+        )
+
+    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
+        """Not offered: neighbourhoods belong to nodes.
+
+        Raises:
+            GraphError: Always.
+        """
+        raise GraphError(
+            "NeighborhoodSampler draws around nodes, found a call for edges; use NodeLoader."
+        )
+
+    def _follow(self, seed: Tensor, visited: dict[str, "_Visited"], hop: int) -> list["_Step"]:
+        """Draws edges of all nodes that the last hop found, by every edge type of this hop."""
+        steps: list[_Step] = []
+        sizes, keys = [], []
+        epoch = self.epoch + 1 if self.random else 0
+        for kind, lists in (self._lists if hop else self._seed_lists).items():
+            fanout = self.fanouts[kind][hop] if hop < len(self.fanouts[kind]) else 0
+            nodes = visited[lists.source]
+            node, root = nodes.node[nodes.first_new :], nodes.root[nodes.first_new :]
+            if not fanout or not node.numel():
+                continue
+            # not by its number, so that a document draws the same in the graph and adopted
+            name = node if hop else torch.zeros_like(node)
+            owner = seed[root] if self.random else 0
+            keys.append(hash_keys(self.seed, epoch, _name_hash(kind), owner, name))
+            node = node if hop else node - self._first_seed
+            degree = lists.degree(node)
+            sizes.append(degree)
+            count = degree if fanout < 0 else degree.clamp(max=fanout)
+            steps.append(_Step(lists, node, root, nodes.first_new, count))
+        if not steps:
+            return []
+        counts = torch.cat([step.count for step in steps])
+        drawn = draw_subsets(torch.cat(sizes), counts, torch.cat(keys))
+        totals = [int(step.count.sum()) for step in steps]
+        for step, offset in zip(steps, drawn.split(totals), strict=True):
+            step.take(offset)
+            if not hop and self._first_seed:
+                step.edge = -1 - 2 * step.edge - int(step.lists.backwards)  # unlike the graph's
+        return steps
+
+    def _make_lists(self, data: HeteroData, adopted: bool = False) -> dict[EdgeType, Adjacency]:
+        """The lists behind the edge types that are drawn; of adopted seeds those that they have."""
+        forward = {reverse_edge(kind): kind for kind in self.edge_types}
+        lists = {}
+        for kind in self.fanouts:
+            backwards = kind not in self.edge_types
+            name = forward[kind] if backwards else kind
+            if adopted and kind not in data.edge_types:
+                continue
+            edge_index = data[kind if adopted else name].edge_index
+            if adopted and backwards:  # given from seed to neighbour
+                edge_index = edge_index.flip(0)
+            lists[kind] = Adjacency.from_edges(
+                name,
+                edge_index,
+                int(data[kind[0]].num_nodes),
+                backwards,
+                self._reachable if kind[2] == self.seed_type else None,
+            )
+        return lists
+
+
+class _Visited:
+    """The nodes of one type that a draw has found, each once in a component."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+        self.node, self.root, self._keys, self._places = torch.empty(4, 0, dtype=torch.int64)
+        self.first_new = 0
+
+    def add(self, root: Tensor, node: Tensor) -> Tensor:
+        """The places of nodes [R] of components [R]; what is new goes to the end."""
+        key = root * self.num_nodes + node
+        size = self._keys.numel()
+        at = torch.searchsorted(self._keys, key)
+        known = torch.zeros_like(key, dtype=torch.bool)
+        if size:
+            known = self._keys[at.clamp(max=size - 1)] == key
+        new, inverse = torch.unique(key[~known], return_inverse=True)
+        place = torch.empty_like(key)
+        place[known] = self._places[at[known]]
+        place[~known] = size + inverse
+        self.node = torch.cat([self.node, new % self.num_nodes])
+        self.root = torch.cat([self.root, new // self.num_nodes])
+        self._keys, order = torch.sort(torch.cat([self._keys, new]))
+        self._places = torch.cat([self._places, torch.arange(size, size + new.numel())])[order]
+        return place
+
+
+class _Step:
+    """What one hop draws by one edge type around R nodes, ``count`` edges each, E in all.
+
+    Args:
+        lists: Of the edge type.
+        source: The nodes, [R].
+        root: Their components, [R]; of the edges, [E], once they are taken.
+        first_source: The place of the first of them among the found nodes; the others follow.
+        count: [R].
+    """
+
+    def __init__(
+        self, lists: Adjacency, source: Tensor, root: Tensor, first_source: int, count: Tensor
+    ) -> None:
+        self.lists, self.source, self.root, self.count = lists, source, root, count
+        self.first_source = first_source
+        self.node = self.edge = self.source_place = self.target_place = source  # until taken
+
+    def take(self, offset: Tensor) -> None:
+        """Looks up the neighbours at packed places [E] of the lists."""
+        self.node, self.edge = self.lists.find(self.source, self.count, offset)
+        row = row_index(make_ptr(self.count))
+        self.root, self.source_place = self.root[row], self.first_source + row
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Row and column of the edges in the direction of the graph, [E] each."""
+        if self.lists.backwards:
+            return self.target_place, self.source_place
+        return self.source_place, self.target_place
+
+
+def _join_edges(steps: list[_Step]) -> tuple[Tensor, Tensor, Tensor]:
+    """Row, column and edge of all edges of a type, each edge once in a component."""
+    if not steps:
+        empty = torch.empty(0, dtype=torch.int64)
+        return empty, empty, empty
+    root, edge = (torch.cat([getattr(step, name) for step in steps]) for name in ("root", "edge"))
+    row, col = (torch.cat(ends) for ends in zip(*(step.ends for step in steps), strict=True))
+    if not edge.numel():
+        return row, col, edge
+    least = edge.min()
+    key, order = torch.sort(root * (edge.max() - least + 1) + edge - least)
+    order = order[torch.cat([key.new_ones(1, dtype=torch.bool), key[1:] != key[:-1]])]
+    return row[order], col[order], edge[order]
+
+
+def _name_hash(kind: EdgeType) -> int:
+    return zlib.crc32(" ".join(kind).encode())
+
+
+def _check_fanouts(data: HeteroData, fanouts: Mapping[EdgeType, Sequence[int]]) -> None:
+    drawable = [kind for kind in data.edge_types if LABEL not in kind]
+    known = [*drawable, *map(reverse_edge, drawable)]
+    for kind, hops in fanouts.items():
+        if kind not in known:
+            raise GraphError(
+                f"NeighborhoodSampler draws edges of the graph or their reverses that do not touch "
+                f"labels, found {kind}; choose from {known}."
+            )
+        if any(fanout < -1 for fanout in hops):
+            raise GraphError(
+                f"A fan-out must be at least 0, or -1 for all, found {list(hops)} for {kind}."
+            )
+
+
+def _check_mask(reachable: Tensor | None, num_nodes: int, seed_type: str) -> None:
+    if reachable is not None and (
+        reachable.dtype != torch.bool or list(reachable.shape) != [num_nodes]
+    ):
+        raise GraphError(
+            f"reachable must be a mask of the {num_nodes} nodes of '{seed_type}', found "
+            f"{reachable.dtype} {list(reachable.shape)}."
+        )

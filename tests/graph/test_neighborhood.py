@@ -1,0 +1,425 @@
+"""Neighbourhoods of several hops: a breadth-first search, chances, costs, and what never is."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric import seed_everything
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import FakeHeteroDataset
+from torch_geometric.loader import NodeLoader
+
+from match_graph.datasets import Synthetic
+from match_graph.errors import GraphError
+from match_graph.graph import BuiltGraph, Neighborhood, NeighborhoodSampler
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, EdgeType, has_edge, reverse_edge
+
+AUTHOR = has_edge("author")
+
+
+def fan(data: HeteroData, *hops: int, but: str = "label") -> dict[EdgeType, list[int]]:
+    """The same fan-outs for every edge type in both directions."""
+    kinds = [kind for kind in data.edge_types if but not in kind]
+    return {name: list(hops) for kind in kinds for name in (kind, reverse_edge(kind))}
+
+
+def search(
+    data: HeteroData,
+    seed: int,
+    fanouts: dict[EdgeType, list[int]],
+    reachable: list[bool] | None = None,
+    seed_type: str = DOCUMENT,
+) -> tuple[set[tuple[str, int]], set[tuple[EdgeType, int]]]:
+    """Breadth-first search over lists of edges: all nodes and edges within the hops."""
+    edges = [
+        (kind, data[kind].edge_index.t().tolist())
+        for kind in data.edge_types
+        if "label" not in kind
+    ]
+    nodes, found = {(seed_type, seed)}, set()
+    frontier = set(nodes)
+    for hop in range(max(map(len, fanouts.values()))):
+        nxt = set()
+        for kind, pairs in edges:
+            for number, (row, col) in enumerate(pairs):
+                for way, start, end in (
+                    (kind, (kind[0], row), (kind[2], col)),
+                    (reverse_edge(kind), (kind[2], col), (kind[0], row)),
+                ):
+                    follows = way in fanouts and fanouts[way][hop : hop + 1] == [-1]
+                    seen = reachable is None or end[0] != seed_type or reachable[end[1]]
+                    if follows and start in frontier and seen:
+                        found.add((kind, number))
+                        nxt.add(end)
+        frontier = nxt - nodes
+        nodes |= nxt
+    return nodes, found
+
+
+def component(draw: Neighborhood, number: int) -> tuple[list, list]:
+    """Nodes and edges of one seed's component, as the search names them."""
+    nodes, edges = [], []
+    for name, node in draw.node.items():
+        nodes += [(name, value) for value in node[draw.root[name] == number].tolist()]
+    for kind, edge in draw.edge.items():
+        inside = draw.root[kind[0]][draw.row[kind]] == number
+        assert torch.equal(inside, draw.root[kind[2]][draw.col[kind]] == number)
+        edges += [(kind, value) for value in edge[inside].tolist()]
+    return nodes, edges
+
+
+# Breadth-first search ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("transductive", [False, True])
+def test_all_edges_are_those_of_a_search(
+    toy_graph: BuiltGraph, hops: int, transductive: bool
+) -> None:
+    """Unlimited fan-outs: nodes and edges of every document's component, each once."""
+    data = toy_graph.data
+    mask = torch.ones(12, dtype=torch.bool) if transductive else data[DOCUMENT].train_mask
+    fanouts = fan(data, *[-1] * hops)
+    draw = NeighborhoodSampler(data, fanouts, mask).draw(torch.arange(12))
+    for document in range(12):
+        nodes, edges = component(draw, document)
+        expected = search(data, document, fanouts, mask.tolist())
+        assert len(nodes) == len(set(nodes))
+        assert len(edges) == len(set(edges))
+        assert (set(nodes), set(edges)) == expected
+
+
+def test_each_hop_has_its_own_edge_types(toy_graph: BuiltGraph) -> None:
+    """Only the edge types and directions that a hop names are followed then."""
+    data = toy_graph.data
+    fanouts = {
+        AUTHOR: [-1, 0], reverse_edge(AUTHOR): [0, -1, 0], CITES: [0, 0, -1], CONTAINS: [0],
+        reverse_edge(CITES): [-1, 0, -1],
+    }  # fmt: skip
+    draw = NeighborhoodSampler(data, fanouts).draw(torch.arange(12))
+    assert set(draw.node) == {DOCUMENT, "author"}  # words are never drawn
+    for document in range(12):
+        nodes, edges = component(draw, document)
+        assert (set(nodes), set(edges)) == search(data, document, fanouts)
+
+
+@pytest.mark.parametrize("seed_type", ["v0", "v1"])
+def test_it_works_on_any_heterogeneous_graph(seed_type: str) -> None:
+    """Unsorted edges, loops and several edge types between two types of nodes."""
+    seed_everything(0)
+    data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=12, avg_degree=2)[0]
+    for kind in data.edge_types:
+        shuffled = torch.randperm(data[kind].edge_index.size(1))
+        data[kind].edge_index = data[kind].edge_index[:, shuffled]
+    fanouts = fan(data, -1, -1)
+    num_seeds = int(data[seed_type].num_nodes)
+    reachable = torch.arange(num_seeds) % 3 > 0
+    sampler = NeighborhoodSampler(data, fanouts, reachable, seed_type=seed_type)
+    draw = sampler.draw(torch.arange(num_seeds))
+    for number in range(num_seeds):
+        nodes, edges = component(draw, number)
+        expected = search(data, number, fanouts, reachable.tolist(), seed_type)
+        assert (set(nodes), set(edges)) == expected
+
+
+# Draws ---------------------------------------------------------------------------------------
+
+
+def check_edges(draw: Neighborhood, data: HeteroData) -> None:
+    """Every edge joins the nodes that the graph says."""
+    for kind, edge in draw.edge.items():
+        row, col = data[kind].edge_index[:, edge].long()
+        assert torch.equal(draw.node[kind[0]][draw.row[kind]], row)
+        assert torch.equal(draw.node[kind[2]][draw.col[kind]], col)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_fanouts_are_respected(synthetic: Synthetic, random: bool) -> None:
+    """Of every node exactly min(fan-out, what it has), true edges, none twice."""
+    data = synthetic[0]
+    fanouts = {CONTAINS: [5, 0], AUTHOR: [2, 0], reverse_edge(AUTHOR): [0, 3]}
+    sampler = NeighborhoodSampler(data, fanouts, random=random)
+    seed = torch.randperm(400)[:60]
+    draw = sampler.draw(seed)
+    check_edges(draw, data)
+    assert torch.equal(draw.node[DOCUMENT][:60], seed)
+    num_words = torch.bincount(data[CONTAINS].edge_index[0], minlength=400)[seed]
+    drawn = torch.bincount(draw.row[CONTAINS], minlength=60)
+    assert drawn[:60].tolist() == num_words.clamp(max=5).tolist()
+    assert drawn[60:].sum() == 0
+    num_documents = torch.bincount(data[AUTHOR].edge_index[1], minlength=data["author"].num_nodes)
+    author = draw.node["author"]
+    pairs = Counter(zip(draw.col[AUTHOR].tolist(), draw.row[AUTHOR].tolist(), strict=True))
+    by_author = Counter(place for place, _ in pairs)
+    for place, name in enumerate(author.tolist()):
+        least = min(3, int(num_documents[name]))  # and perhaps the seed's own edge
+        assert least <= by_author[place] <= least + 1
+
+
+def star(degree: int) -> HeteroData:
+    """One hub, hit by ``degree`` documents; document 0 is the seed."""
+    data = HeteroData()
+    data[DOCUMENT].num_nodes = degree
+    data["word"].num_nodes = 1
+    data[CONTAINS].edge_index = torch.stack(
+        [torch.arange(degree), torch.zeros(degree, dtype=torch.int64)]
+    ).int()
+    return data
+
+
+HUB = {CONTAINS: [1], reverse_edge(CONTAINS): [0, 4]}
+
+
+@pytest.mark.parametrize("by", ["epoch", "seed", "document"])
+def test_every_neighbour_has_the_same_chance(by: str) -> None:
+    """A chi-square test over 800 to 3,000 draws of four of twenty documents at a word."""
+    data = star(20)
+    counts = torch.zeros(20)
+    sampler = NeighborhoodSampler(data, HUB, random=True, seed=3)
+    if by == "document":  # each of the twenty documents, 150 epochs
+        for epoch in range(150):
+            sampler.set_epoch(epoch)
+            draw = sampler.draw(torch.arange(20))
+            others = draw.col[CONTAINS].numel()
+            assert 4 * 20 <= others <= 5 * 20
+            for number in range(20):
+                row = draw.node[DOCUMENT][draw.row[CONTAINS]]
+                mine = row[draw.root[DOCUMENT][draw.row[CONTAINS]] == number]
+                counts[mine[mine != number]] += 1
+        expected = counts.sum() / 20
+    else:
+        for number in range(800):
+            if by == "seed":
+                sampler = NeighborhoodSampler(data, HUB, random=True, seed=number)
+            else:
+                sampler.set_epoch(number)
+            counts[sampler.draw(torch.tensor([0])).node[DOCUMENT]] += 1
+        counts = counts[1:]  # the seed itself is always there
+        assert abs(float(counts.sum()) / 800 - (4 - 4 / 20)) < 0.1
+        expected = counts.sum() / 19
+    assert float(((counts - expected) ** 2 / expected).sum()) < 50
+
+
+class CountCost(TorchDispatchMode):
+    """How many values all operations give out together."""
+
+    cost = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        out = func(*args, **(kwargs or {}))
+        parts = out if isinstance(out, tuple | list) else [out]
+        is_view = func._schema.returns and func._schema.returns[0].alias_info is not None
+        if not is_view:
+            self.cost += sum(part.numel() for part in parts if isinstance(part, Tensor))
+        return out
+
+
+def test_a_draw_costs_the_fan_out_and_not_the_degree() -> None:
+    """At a word with 700,000 documents no more values are touched than at one with 50."""
+    costs = []
+    for degree in (50, 700_000):
+        sampler = NeighborhoodSampler(star(degree), HUB)
+        with CountCost() as counter:
+            sampler.draw(torch.zeros(8, dtype=torch.int64))
+        costs.append(counter.cost)
+    assert costs[1] < 1.2 * costs[0] < 20_000
+
+
+def as_sets(draw: Neighborhood, number: int) -> tuple[frozenset, frozenset]:
+    nodes, edges = component(draw, number)
+    return frozenset(nodes), frozenset(edges)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_a_component_does_not_depend_on_the_batch(synthetic: Synthetic, random: bool) -> None:
+    """Alone, in another order, after other draws, beside itself: the same."""
+    data = synthetic[0]
+    sampler = NeighborhoodSampler(data, fan(data, 3, 2), random=random, seed=2)
+    together = sampler.draw(torch.arange(50))
+    mixed = sampler.draw(torch.tensor([7, 49, 7, 3]))
+    alone = sampler.draw(torch.tensor([7]))
+    assert as_sets(alone, 0) == as_sets(mixed, 0) == as_sets(mixed, 2) == as_sets(together, 7)
+    assert as_sets(mixed, 1) == as_sets(together, 49)
+
+
+def test_draws_depend_on_seed_and_epoch_alone(synthetic: Synthetic) -> None:
+    """Random ones change with both; the others with the seed only. No generator is touched."""
+    data = synthetic[0]
+    documents = torch.arange(40)
+    state = torch.get_rng_state()
+
+    def edges(seed: int, epoch: int, random: bool) -> list[int]:
+        sampler = NeighborhoodSampler(data, {CONTAINS: [4]}, random=not random, seed=seed)
+        sampler = sampler.with_random(random)
+        sampler.set_epoch(epoch)
+        return sampler.draw(documents).edge[CONTAINS].tolist()
+
+    assert edges(0, 3, True) == edges(0, 3, True)
+    assert edges(0, 3, True) != edges(0, 4, True)
+    assert edges(0, 3, True) != edges(1, 3, True)
+    assert edges(0, 3, False) == edges(0, 4, False) != edges(1, 3, False)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# No leak -------------------------------------------------------------------------------------
+
+
+def plant(data: HeteroData) -> HeteroData:
+    """A copy with edges from labels to everything, one label for each document."""
+    planted = data.clone()
+    document = torch.arange(12, dtype=torch.int32)
+    label = document % int(data["label"].num_nodes)
+    planted["document", "tagged", "label"].edge_index = torch.stack([document, label])
+    planted["label", "marks", "document"].edge_index = torch.stack([label, document])
+    planted["word", "hints", "label"].edge_index = torch.stack([document, label])
+    return planted
+
+
+def test_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
+    """Whatever joins labels to other nodes: not drawn, and refused where it is asked for."""
+    data = plant(toy_graph.data)
+    draw = NeighborhoodSampler(data, fan(data, -1, -1, -1)).draw(torch.arange(12))
+    assert "label" not in draw.node
+    assert not any("label" in kind for kind in draw.edge)
+    known = [kind for kind in data.edge_types if "label" not in kind]
+    for kind in data.edge_types:
+        if "label" not in kind:
+            continue
+        for way in (kind, reverse_edge(kind)):
+            with pytest.raises(GraphError) as caught:
+                NeighborhoodSampler(data, {way: [1]})
+            assert str(caught.value) == (
+                f"NeighborhoodSampler draws edges of the graph or their reverses that do not touch "
+                f"labels, found {way}; choose from {[*known, *map(reverse_edge, known)]}."
+            )
+
+
+def test_only_reachable_documents_are_reached(synthetic: Synthetic) -> None:
+    """Through citations, metadata and words, in every hop; the seeds are of any split."""
+    data = synthetic[0]
+    train = data[DOCUMENT].train_mask
+    fanouts = fan(data, 3, 3, 3)
+    draw = NeighborhoodSampler(data, fanouts, train, random=True).draw(torch.arange(400))
+    assert train[draw.node[DOCUMENT][400:]].all()
+    assert draw.node[DOCUMENT].numel() > 1000
+    everyone = NeighborhoodSampler(data, fanouts, random=True).draw(torch.arange(400))
+    assert not train[everyone.node[DOCUMENT][400:]].all()
+
+
+# Seeds outside the graph ---------------------------------------------------------------------
+
+
+def cut_out(data: HeteroData, documents: Tensor) -> HeteroData:
+    """Some documents with their edges, numbered anew; what is at the other ends as it was."""
+    number = torch.full((int(data[DOCUMENT].num_nodes),), -1)
+    number[documents] = torch.arange(len(documents))
+    cut = HeteroData()
+    cut[DOCUMENT].num_nodes = len(documents)
+    for kind in [kind for kind in data.edge_types if "label" not in kind and kind[0] == DOCUMENT]:
+        row, col = data[kind].edge_index.long()
+        kept = number[row] >= 0
+        if kind[2] != DOCUMENT:
+            cut[kind[2]].num_nodes = int(data[kind[2]].num_nodes)
+        cut[kind].edge_index = torch.stack([number[row[kept]], col[kept]])
+    row, col = data[CITES].edge_index.long()
+    kept = number[col] >= 0
+    cut[reverse_edge(CITES)].edge_index = torch.stack([number[col[kept]], row[kept]])
+    return cut
+
+
+def test_adopted_documents_draw_as_those_of_the_graph(synthetic: Synthetic) -> None:
+    """Test documents taken out of the graph find the same neighbours by the same draws."""
+    data = synthetic[0]
+    documents = data[DOCUMENT].test_mask.nonzero().view(-1)
+    sampler = NeighborhoodSampler(data, fan(data, 4, 3, 2), data[DOCUMENT].train_mask, seed=5)
+    expected = sampler.draw(documents)
+    found = sampler.adopt(cut_out(data, documents)).draw(torch.arange(len(documents)))
+    assert found.node[DOCUMENT][: len(documents)].tolist() == [
+        400 + number for number in range(len(documents))
+    ]
+    for name, node in expected.node.items():
+        start = len(documents) if name == DOCUMENT else 0
+        assert torch.equal(found.node[name][start:], node[start:]), name
+        assert torch.equal(found.root[name], expected.root[name])
+    for kind in expected.edge:
+        pairs = [
+            sorted(zip(draw.row[kind].tolist(), draw.col[kind].tolist(), strict=True))
+            for draw in (found, expected)
+        ]
+        assert pairs[0] == pairs[1], kind
+        of_seeds = found.row[kind] < len(documents)
+        if kind == CITES:
+            of_seeds |= found.col[kind] < len(documents)
+        assert torch.equal(found.edge[kind] < 0, of_seeds)
+
+
+def test_adopted_documents_may_have_unknown_neighbours(toy_graph: BuiltGraph) -> None:
+    """Numbers past the graph are nodes without neighbours of their own."""
+    data = toy_graph.data
+    num_authors = int(data["author"].num_nodes)
+    new = HeteroData()
+    new[DOCUMENT].num_nodes = 2
+    new["author"].num_nodes = num_authors + 2
+    new[AUTHOR].edge_index = torch.tensor([[0, 0, 1], [0, num_authors, num_authors + 1]])
+    fanouts = {AUTHOR: [-1], reverse_edge(AUTHOR): [0, -1]}
+    draw = NeighborhoodSampler(data, fanouts).adopt(new).draw(torch.arange(2))
+    of_second = draw.node[DOCUMENT][draw.root[DOCUMENT] == 1]
+    assert of_second.tolist() == [13]
+    assert draw.node["author"][draw.root["author"] == 1].tolist() == [num_authors + 1]
+    writers = data[AUTHOR].edge_index[0][data[AUTHOR].edge_index[1] == 0].tolist()
+    assert draw.node[DOCUMENT][draw.root[DOCUMENT] == 0].tolist() == [12, *writers]
+
+
+# PyG and faults ------------------------------------------------------------------------------
+
+
+def test_node_loader_takes_it(synthetic: Synthetic) -> None:
+    """Plain NodeLoader: features and edges follow, `batch` tells the components apart."""
+    data = synthetic[0]
+    sampler = NeighborhoodSampler(data, fan(data, 3, 2), random=True)
+    for batch in NodeLoader(data, sampler, input_nodes=(DOCUMENT, torch.arange(30)), batch_size=8):
+        assert isinstance(batch, HeteroData)
+        assert torch.equal(
+            batch[DOCUMENT].n_id[: batch[DOCUMENT].batch_size], batch[DOCUMENT].input_id
+        )
+        assert torch.equal(batch["word"].train_count, data["word"].train_count[batch["word"].n_id])
+        for kind in sampler.edge_types:
+            row, col = batch[kind].edge_index
+            assert torch.equal(batch[kind[0]].batch[row], batch[kind[2]].batch[col])
+            original = data[kind].edge_index[:, batch[kind].e_id].long()
+            assert torch.equal(batch[kind[0]].n_id[row], original[0])
+            assert torch.equal(batch[kind[2]].n_id[col], original[1])
+
+
+def test_nothing_drawn_is_an_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
+    """No fan-out, no seed: the seeds alone, and nothing."""
+    draw = NeighborhoodSampler(toy_graph.data, {}).draw(torch.tensor([3, 3]))
+    assert draw.node[DOCUMENT].tolist() == [3, 3]
+    assert draw.edge == {}
+    nothing = torch.empty(0, dtype=torch.int64)
+    draw = NeighborhoodSampler(toy_graph.data, fan(toy_graph.data, 2)).draw(nothing)
+    assert all(node.numel() == 0 for node in draw.node.values())
+
+
+def test_faults_are_one_sentence(toy_graph: BuiltGraph) -> None:
+    """Fan-outs below -1, a mask of another size or type, edges as seeds."""
+    data = toy_graph.data
+    with pytest.raises(GraphError) as caught:
+        NeighborhoodSampler(data, {CONTAINS: [3, -2]})
+    assert str(caught.value) == (
+        f"A fan-out must be at least 0, or -1 for all, found [3, -2] for {CONTAINS}."
+    )
+    for mask in (torch.ones(3, dtype=torch.bool), torch.ones(12)):
+        with pytest.raises(GraphError) as caught:
+            NeighborhoodSampler(data, {}, mask)
+        assert str(caught.value) == (
+            f"reachable must be a mask of the 12 nodes of 'document', found {mask.dtype} "
+            f"{list(mask.shape)}."
+        )
+    with pytest.raises(GraphError) as caught:
+        NeighborhoodSampler(data, {}).sample_from_edges(None)
+    assert str(caught.value) == (
+        "NeighborhoodSampler draws around nodes, found a call for edges; use NodeLoader."
+    )
