@@ -25,6 +25,7 @@ DEV = [
     "mypy>=1.15",
     "pre-commit>=4",
     "pandas-stubs",
+    "types-defusedxml",
     "types-networkx",
     "types-PyYAML",
     "scipy-stubs",
@@ -58,6 +59,7 @@ setup(
         "tensorboard>=2.17",
         "filelock>=3.13",
         "platformdirs>=4",
+        "defusedxml>=0.7.1",
     ],
     extras_require={
         "scatter": ["torch-scatter>=2.1"],

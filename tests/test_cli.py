@@ -116,6 +116,40 @@ def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
     assert all(part in printed for part in ("published", "difference", "564,340", "-564,332"))
 
 
+def test_a_run_of_ones_own_table_can_be_evaluated_from_elsewhere(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options reach the class; a run keeps the paths of its files as absolute ones."""
+    rows = [record for records in toy_documents().values() for record in records]
+    splits = ["train"] * 8 + ["dev"] * 2 + ["test"] * 2
+    lines = [json.dumps({**row, "s": s}) for row, s in zip(rows, splits, strict=True)]
+    (tmp_path / "toy.jsonl").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    options = "{path: toy.jsonl, fields: [venue, author], columns: {id: paper, split: s}}"
+    out = tmp_path / "run"
+    code, printed, error = call("run", "table", "--set", f"data.options={options}", "--out", out,
+                                *SMALL)  # fmt: skip
+    assert (code, error) == (0, "")
+    assert "NDCG@5" in printed
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert call("evaluate", out, "--quiet")[0] == 0
+
+
+def test_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
+    """By one key each, or data.fields and the like; a wrong one is one sentence."""
+    path = tmp_path / "toy.csv"
+    path.write_text("paper,text,label,who\n1,a text,x;y,Bo\n2,more,x,Li\n")
+    arguments = ["build", "table", "--root", tmp_path, "--set", f"data.options.path={path}"]
+    mapped = "data.options.columns={id: paper, author: who}"
+    code, printed, _ = call(*arguments, "--set", mapped, "--set", "data.fields=[author]", "--quiet")
+    assert code == 0
+    assert "author nodes" in printed
+    code, _, error = call(*arguments, "--set", "data.options.subject=Art")
+    assert code == 1
+    assert error.startswith("Error: The options of Table must be valid: 'subject' is not a setting")
+
+
 def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:
     """A table for people, JSON lines for programs."""
     code, printed, _ = call("datasets", "--root", tmp_path)

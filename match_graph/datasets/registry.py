@@ -7,17 +7,25 @@ from typing import Any
 from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
+from match_graph.datasets.maple import Maple
 from match_graph.datasets.match_folder import MatchFolder
+from match_graph.datasets.openalex import OpenAlex
+from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
+from match_graph.datasets.table import Table
 from match_graph.errors import CorpusError
 
 #: Registered data sets; any other name is a folder in the MATCH format.
 DATASETS: dict[str, type[CorpusDataset]] = {
     "debtags": DebTags,
     "mag-cs": MagCs,
+    "maple": Maple,
+    "openalex": OpenAlex,
     "pubmed": PubMed,
+    "pubmed-xml": PubMedXml,
     "synthetic": Synthetic,
+    "table": Table,
 }
 
 

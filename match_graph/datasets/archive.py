@@ -1,0 +1,134 @@
+"""Archives unpacked safely: nothing outside the folder, no links, no absolute paths."""
+
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, NamedTuple, TypeAlias
+
+from match_graph.errors import CorpusError
+
+SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
+
+#: Maps a file's path in the archive to one below the folder; None leaves the file out.
+Choose: TypeAlias = Callable[[PurePosixPath], PurePosixPath | None]
+
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
+
+
+class _Member(NamedTuple):
+    name: str
+    size: int
+    is_file: bool
+    is_folder: bool
+    open: Callable[[], IO[bytes] | None]
+
+
+def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
+    """Unpacks files of a zip or tar archive, each beside and renamed.
+
+    Args:
+        archive: Its kind is told by its name, one of `SUFFIXES`.
+        folder: Where to; made if need be.
+        choose: Which files, and where to.
+
+    Returns:
+        What was written.
+
+    Raises:
+        CorpusError: It is damaged, some member of it (chosen or not) is a link, a device or lies
+            outside the folder, or the disk has no room for the chosen ones. Then nothing of it was
+            written, or, where damage shows late, only whole files.
+    """
+    try:
+        with _open_archive(archive) as members:
+            chosen = _choose_members(archive, members, choose)
+            need = sum(member.size for member, _ in chosen)
+            folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(folder).free
+            if need > free:
+                raise CorpusError(
+                    f"The files of '{archive.name}' need {need:,} bytes, but '{folder}' has room "
+                    f"for {free:,}; make room, or choose another --root."
+                )
+            return [_write(member, folder / target) for member, target in chosen]
+    except _BROKEN as error:
+        raise CorpusError(
+            f"An archive must be whole, but '{archive}' cannot be unpacked ({error}); "
+            f"delete it and fetch it again."
+        ) from error
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[list[_Member]]:
+    if path.name.endswith(".zip"):
+        with zipfile.ZipFile(path) as packed:
+            yield [
+                _Member(
+                    info.filename,
+                    info.file_size,
+                    not info.is_dir() and (info.external_attr >> 28) in (0, 0o10),
+                    info.is_dir(),
+                    lambda info=info: packed.open(info),  # type: ignore[misc]
+                )
+                for info in packed.infolist()
+            ]
+    else:
+        with tarfile.open(path) as packed_tar:
+            yield [
+                _Member(
+                    info.name,
+                    info.size,
+                    info.isfile(),
+                    info.isdir(),
+                    lambda info=info: packed_tar.extractfile(info),  # type: ignore[misc]
+                )
+                for info in packed_tar.getmembers()
+            ]
+
+
+def _choose_members(
+    archive: Path, members: list[_Member], choose: Choose
+) -> list[tuple[_Member, PurePosixPath]]:
+    """The chosen files with their targets, after a check of every member."""
+    chosen = []
+    for member in members:
+        path = PurePosixPath(member.name)
+        reason = _find_danger(member, path)
+        if reason:
+            raise CorpusError(
+                f"An archive must hold files and folders below its own folder, but "
+                f"'{member.name}' of '{archive}' {reason}; do not use this archive."
+            )
+        target = choose(path) if member.is_file else None
+        if target is not None:
+            chosen.append((member, target))
+    return chosen
+
+
+def _find_danger(member: _Member, path: PurePosixPath) -> str:
+    if path.is_absolute() or PureWindowsPath(member.name).anchor:
+        return "is an absolute path"
+    if ".." in path.parts or ".." in PureWindowsPath(member.name).parts:
+        return "leads out of it"
+    if not member.is_file and not member.is_folder:
+        return "is a link or a device"
+    return ""
+
+
+def _write(member: _Member, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    source = member.open()
+    assert source is not None
+    try:
+        with source, beside.open("wb") as file:
+            shutil.copyfileobj(source, file)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+    return target

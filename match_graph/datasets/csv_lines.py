@@ -1,0 +1,61 @@
+"""Rows of CSV with a header, each with the line on which it starts."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from match_graph.datasets.json_lines import Fail
+
+_MAX_CELL = 1 << 30  # characters; the csv module's own limit is shorter than many texts
+
+
+def read_csv_rows(
+    lines: Iterable[bytes], name: str, delimiter: str, fail: Fail
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name:line, cells by column) per row; a cell may hold line breaks, the line is the first.
+
+    Args:
+        lines: The first row is the header.
+        name: Of the file, for places.
+        delimiter: Between cells.
+        fail: Takes the faults; after one of quoting the rest is not read.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
+    reader = csv.reader(_decode(lines, name, fail), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    while True:
+        place = f"{name}:{reader.line_num + 1}"
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            fail(f"{place}: a row must be CSV, but it is not ({error}); mend its quotes.")
+            return
+        if row is None:
+            return
+        if not header:
+            header = row
+            repeated = sorted({column for column in row if row.count(column) > 1})
+            if repeated:
+                fail(f"{place}: the columns must have names of their own, but {repeated} repeat.")
+                return
+        elif row and len(row) != len(header):
+            fail(
+                f"{place}: a row must have the {len(header)} cells of the header, found "
+                f"{len(row)}; quote cells that hold the delimiter."
+            )
+        elif row:
+            yield place, dict(zip(header, row, strict=True))
+
+
+def _decode(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[str]:
+    """The lines as text, blank ones too, as a cell may hold them."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fail(
+                f"{name}:{number}: the file must be UTF-8, but byte {error.start} of the line is "
+                f"0x{line[error.start]:02x}; convert the file."
+            )
+            text = line.decode("utf-8", "replace")  # keeps the quotes in pairs
+        yield text.removeprefix("\ufeff") if number == 1 else text

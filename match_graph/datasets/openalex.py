@@ -1,0 +1,317 @@
+"""OpenAlex works, one JSON object a line, with topics or concepts as labels.
+
+Source: https://docs.openalex.org/api-entities/works/work-object; the successor of the Microsoft
+Academic Graph, from which the paper's MAG-CS was made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.corpus import Corpus
+from match_graph.datasets.dataset import Card
+from match_graph.datasets.json_lines import describe, read_json_lines
+from match_graph.datasets.match_folder import Hierarchy
+from match_graph.datasets.openalex_work import (
+    INSTANCES,
+    read_id,
+    read_name,
+    read_objects,
+    read_text,
+)
+from match_graph.datasets.source import Track, open_sources
+from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets.user_files import UserFiles
+
+OpenAlexField: TypeAlias = Literal["venue", "author", "institution", "reference"]
+#: The paper's three; institutions are there for those who want them.
+FIELDS: tuple[OpenAlexField, ...] = ("venue", "author", "reference")
+#: A topic's ancestors, nearest first, by their keys in a topic object.
+TOPIC_LEVELS = ("subfield", "field", "domain")
+
+LabelKind: TypeAlias = Literal["topics", "concepts"]
+
+_PLURALS = {"subfield": "subfields", "field": "fields", "domain": "domains"}
+_DEPTHS = {"topic": 3, "subfield": 2, "field": 1, "domain": 0}
+
+
+class OpenAlex(UserFiles):
+    """Works of OpenAlex, the living successor of the Microsoft Academic Graph.
+
+    The text is title and abstract; fields are instances by their OpenAlex ids, which have names.
+
+    Args:
+        path: JSON lines of works, packed by gzip or not; None takes ``raw/openalex`` below the
+            root.
+        labels: "topics" with subfield, field and domain, or "concepts".
+        concepts: JSON lines of concept objects, whose ancestors are the concepts' hierarchy.
+        fields: Among venue, author, institution, reference.
+        tokenizer: "regex" for raw text, "whitespace" keeps case and punctuation.
+        hierarchy: "ignore" leaves every label without a parent.
+        min_score: Concepts below it are left out.
+        train_until: As for `SplitRule`, by the date of publication.
+        valid_until: Likewise.
+        seed: Of a random split.
+        **kwargs: As for `CorpusDataset`.
+
+    Raises:
+        CorpusError: There are no files, or with every fault of them, each with file:line.
+        ConfigError: With every option that is none.
+    """
+
+    class Options(SplitOptions):
+        """Arguments that settings may give."""
+
+        path: str | None = None
+        labels: LabelKind = "topics"
+        concepts: str | None = None
+        fields: Sequence[OpenAlexField] = FIELDS
+        tokenizer: Tokenizer = "regex"
+        hierarchy: Hierarchy = "use"
+        min_score: float = Field(0.3, ge=0, le=1)
+
+    card = Card("openalex", "CC0", "250 million works", "works as JSON lines of yours")
+    suffixes = (".jsonl", ".json", ".ndjson")
+    path_options = ("path", "concepts")
+
+    def __init__(
+        self,
+        path: str | None = None,
+        labels: LabelKind = "topics",
+        concepts: str | None = None,
+        fields: Sequence[OpenAlexField] = FIELDS,
+        tokenizer: Tokenizer = "regex",
+        hierarchy: Hierarchy = "use",
+        min_score: float = 0.3,
+        train_until: DateOption = None,
+        valid_until: DateOption = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.check_options(
+            {
+                "path": path,
+                "labels": labels,
+                "concepts": concepts,
+                "fields": fields,
+                "tokenizer": tokenizer,
+                "hierarchy": hierarchy,
+                "min_score": min_score,
+                "train_until": train_until,
+                "valid_until": valid_until,
+                "seed": seed,
+            }
+        )
+        self.labels, self.fields = labels, list(fields)
+        self.tokenizer, self.hierarchy_mode = tokenizer, hierarchy
+        self.min_score = float(min_score)
+        rule = SplitRule.from_options(train_until, valid_until, seed)
+        super().__init__(path, {"concepts": concepts}, rule, **kwargs)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "labels": self.labels,
+            "concepts": "concepts" in self.extra,
+            "fields": self.fields,
+            "tokenizer": self.tokenizer,
+            "word_pattern": WORD_PATTERN,
+            "hierarchy": self.hierarchy_mode,
+            "min_score": self.min_score,
+            **self.rule.to_dict(),
+        }
+
+    def read(self) -> Corpus:
+        return read_openalex(
+            self.files,
+            self.labels,
+            self.extra.get("concepts"),
+            self.fields,
+            self.tokenizer,
+            self.hierarchy_mode,
+            self.min_score,
+            self.rule,
+            self.track,
+        )
+
+
+def read_openalex(
+    files: Sequence[Path],
+    labels: LabelKind = "topics",
+    concepts: Path | None = None,
+    fields: Sequence[str] = FIELDS,
+    tokenizer: Tokenizer = "regex",
+    hierarchy: Hierarchy = "use",
+    min_score: float = 0.3,
+    rule: SplitRule | None = None,
+    track: Track | None = None,
+) -> Corpus:
+    """Reads works.
+
+    Topics make a tree, domain > field > subfield > topic, and each document carries its topics
+    closed upwards. Concepts make a DAG: a concept's parents are its nearest ancestors by level,
+    which only concept objects tell, so they come from a file of their own.
+
+    Args:
+        files: JSON lines.
+        labels: "topics" or "concepts".
+        concepts: Concept objects as JSON lines; None leaves concepts without parents, unless the
+            works' own concepts hold ``ancestors``.
+        fields: Among venue, author, institution, reference.
+        tokenizer: "regex" for raw text.
+        hierarchy: "ignore" leaves every label without a parent.
+        min_score: Concepts below it are left out. OpenAlex adds the ancestors of a concept with
+            scores down to 0; topics have no threshold, as OpenAlex gives three at most.
+        rule: Of the splits; None takes the defaults.
+        track: Shows progress.
+
+    Raises:
+        CorpusError: With every fault of the files, each with file:line.
+    """
+    builder = CorpusBuilder("openalex", fields, "The files of 'openalex' must hold OpenAlex works")
+    reader = _Reader(builder, rule or SplitRule(), labels, tokenizer, min_score)
+    with open_sources([*files, *([concepts] if concepts else [])], "openalex", track) as sources:
+        for path in files:
+            lines = sources.lines(path)
+            for place, work in read_json_lines(lines, path.name, builder.fail):
+                if builder.is_hopeless:
+                    break
+                reader.add(work, place)
+        if concepts is not None:
+            lines = sources.lines(concepts)
+            for place, concept in read_json_lines(lines, concepts.name, builder.fail):
+                if builder.is_hopeless:
+                    break
+                reader.add_ancestors(concept, place)
+    if hierarchy == "ignore":
+        reader.edges.clear()
+    return reader.build()
+
+
+class _Reader:
+    """Adds works to a builder, and gathers labels' names, depths and parents."""
+
+    def __init__(
+        self,
+        builder: CorpusBuilder,
+        rule: SplitRule,
+        labels: LabelKind,
+        tokenizer: Tokenizer,
+        min_score: float,
+    ) -> None:
+        self.builder, self.rule, self.kind = builder, rule, labels
+        self.tokenizer, self.min_score = tokenizer, min_score
+        self.edges: dict[tuple[str, str], str] = {}  # place by (child, parent)
+        self.counts = {"works_without_text": 0, "undated_documents_in_train": 0}
+
+    def add(self, work: Mapping[str, Any], place: str) -> None:
+        """Adds one work, or its faults."""
+        before = len(self.builder.faults)
+        fail = self.builder.fail
+        document = read_id(work.get("id"))
+        if document is None:
+            fail(
+                f"{place}: a work must have its OpenAlex id in 'id', "
+                f"found {describe(work.get('id'))}; remove the work."
+            )
+        text = read_text(work, place, fail)
+        day = work.get("publication_date") or work.get("publication_year")
+        if day is not None and not isinstance(day, str | int):
+            fail(f"{place}: 'publication_date' must be a date, found {describe(day)}.")
+        found: dict[str, dict[str, str]] = {
+            name: dict(INSTANCES[name](work, place, fail)) for name in self.builder.fields
+        }
+        nodes = [*self._read_labels(work, place)]
+        if len(self.builder.faults) > before or document is None:
+            return
+        day = None if day is None else str(day)
+        self.counts["works_without_text"] += not text.strip()
+        self.counts["undated_documents_in_train"] += self.rule.undated(day)
+        split = self.rule.choose(document, text, day)
+        metadata = {name: list(instances) for name, instances in found.items()}
+        words = split_words(text, self.tokenizer)
+        labels = [label for label, _, _ in nodes]
+        self.builder.add(document, split, text, words, metadata, labels, place)
+        for name, instances in found.items():
+            for instance, shown in instances.items():
+                if shown:
+                    self.builder.set_name(name, instance, shown)
+        for label, shown, depth in nodes:
+            self.builder.set_name("label", label, shown or label)
+            if depth is not None:
+                self.builder.set_depth(label, depth)
+
+    def _read_labels(
+        self, work: Mapping[str, Any], place: str
+    ) -> Iterator[tuple[str, str, int | None]]:
+        """(id, name, depth) of the labels, each with those above it."""
+        for item in read_objects(work, self.kind, place, self.builder.fail):
+            label = read_id(item.get("id"))
+            if label is None:
+                self.builder.fail(
+                    f"{place}: each of '{self.kind}' must have an id, "
+                    f"found {describe(item.get('id'))}."
+                )
+            elif self.kind == "topics":
+                yield from self._climb_topic(label, item, place)
+            else:
+                yield from self._read_concept(label, item, place)
+
+    def _read_concept(
+        self, label: str, concept: Mapping[str, Any], place: str
+    ) -> Iterator[tuple[str, str, int | None]]:
+        score, level = concept.get("score", 1.0), concept.get("level")
+        if not isinstance(score, int | float):
+            self.builder.fail(
+                f"{place}: the score of a concept must be a number, found {describe(score)}."
+            )
+        elif score >= self.min_score:
+            self.add_ancestors(concept, place)
+            yield label, read_name(concept), level if isinstance(level, int) else None
+
+    def _climb_topic(
+        self, label: str, topic: Mapping[str, Any], place: str
+    ) -> Iterator[tuple[str, str, int | None]]:
+        yield label, read_name(topic), _DEPTHS["topic"]
+        for level in TOPIC_LEVELS:
+            item = topic.get(level)
+            above = read_id(item.get("id"), _PLURALS[level]) if isinstance(item, dict) else None
+            if above is None or not isinstance(item, dict):
+                continue
+            self.edges.setdefault((label, above), place)
+            yield above, read_name(item), _DEPTHS[level]
+            label = above
+
+    def add_ancestors(self, concept: Mapping[str, Any], place: str) -> None:
+        """Notes a concept's parents: of its ancestors those of the highest level below its own."""
+        child = read_id(concept.get("id"))
+        if child is None:
+            self.builder.fail(
+                f"{place}: a concept must have an id, found {describe(concept.get('id'))}."
+            )
+            return
+        own = concept.get("level")
+        ancestors = []
+        for item in read_objects(concept, "ancestors", place, self.builder.fail):
+            above, level = read_id(item.get("id")), item.get("level")
+            if above is None or not isinstance(level, int):
+                self.builder.fail(
+                    f"{place}: each of 'ancestors' must have an id and a level, "
+                    f"found {describe(dict(item))}."
+                )
+            elif not isinstance(own, int) or level < own or above == child:
+                ancestors.append((level, above))
+        nearest = max((level for level, _ in ancestors), default=None)
+        for level, above in ancestors:
+            if level == nearest:
+                self.edges.setdefault((child, above), place)
+
+    def build(self) -> Corpus:
+        """The corpus."""
+        corpus = self.builder.build([(*edge, place) for edge, place in self.edges.items()])
+        corpus.notes.update(self.counts)
+        return corpus

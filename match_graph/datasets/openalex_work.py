@@ -1,0 +1,123 @@
+"""The parts of an OpenAlex work: ids, text from the inverted index, instances by field.
+
+Source: https://docs.openalex.org/api-entities/works/work-object.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from match_graph.datasets.json_lines import Fail, describe
+
+_PREFIX = "https://openalex.org/"
+
+
+def read_id(value: Any, kind: str = "") -> str | None:
+    """An OpenAlex id without the address before it; numbers get the kind before them.
+
+    Args:
+        value: Such as ``https://openalex.org/W1``, ``W1``, or 17 for a field.
+        kind: Such as ``fields``, for what is numbered.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        return None
+    short = value.removeprefix(_PREFIX)
+    return f"{kind}/{short}" if kind and short.isdecimal() else short
+
+
+def read_text(work: Mapping[str, Any], place: str, fail: Fail) -> str:
+    """Title and abstract; what is missing is empty."""
+    title = work.get("title") or work.get("display_name") or ""
+    if not isinstance(title, str):
+        fail(f"{place}: 'title' must be a string, found {describe(title)}.")
+        title = ""
+    abstract = read_abstract(work.get("abstract_inverted_index"))
+    if abstract is None:
+        fail(
+            f"{place}: 'abstract_inverted_index' must give each word a list of positions, "
+            f"found {describe(work.get('abstract_inverted_index'))}."
+        )
+    return " ".join(part for part in (title, abstract) if part)
+
+
+def read_abstract(index: Any) -> str | None:
+    """The text of an inverted index, empty without one; None where it is none.
+
+    Words stand in the order of their positions, whatever lies between: a huge position costs
+    nothing.
+    """
+    if index is None:
+        return ""
+    if not isinstance(index, dict):
+        return None
+    placed: list[tuple[int, str]] = []
+    for word, positions in index.items():
+        if not isinstance(positions, list) or not all(isinstance(n, int) for n in positions):
+            return None
+        placed += [(position, word) for position in positions]
+    placed.sort()
+    return " ".join([word for _, word in placed])
+
+
+def _read_venue(work: Mapping[str, Any], place: str, fail: Fail) -> Iterator[tuple[str, str]]:
+    location = work.get("primary_location") or work.get("host_venue") or {}
+    source = location.get("source", location) if isinstance(location, dict) else location
+    if not isinstance(source, dict | None):
+        fail(f"{place}: 'primary_location' must hold a source, found {describe(location)}.")
+    elif source and (venue := read_id(source.get("id"))) is not None:
+        yield venue, read_name(source)
+
+
+def _read_authors(work: Mapping[str, Any], place: str, fail: Fail) -> Iterator[tuple[str, str]]:
+    for item in read_objects(work, "authorships", place, fail):
+        author = item.get("author") or {}
+        if isinstance(author, dict) and (name := read_id(author.get("id"))) is not None:
+            yield name, read_name(author)
+
+
+def _read_institutions(
+    work: Mapping[str, Any], place: str, fail: Fail
+) -> Iterator[tuple[str, str]]:
+    for item in read_objects(work, "authorships", place, fail):
+        for institution in read_objects(item, "institutions", place, fail):
+            if (name := read_id(institution.get("id"))) is not None:
+                yield name, read_name(institution)
+
+
+def _read_references(work: Mapping[str, Any], place: str, fail: Fail) -> Iterator[tuple[str, str]]:
+    values = work.get("referenced_works") or []
+    references = [read_id(value) for value in values] if isinstance(values, list) else [None]
+    if None in references:
+        fail(f"{place}: 'referenced_works' must be a list of ids, found {describe(values)}.")
+    for reference in references:
+        if reference is not None:
+            yield reference, ""
+
+
+#: (id, name) of the instances of a work by field.
+INSTANCES = {
+    "venue": _read_venue,
+    "author": _read_authors,
+    "institution": _read_institutions,
+    "reference": _read_references,
+}
+
+
+def read_objects(
+    record: Mapping[str, Any], key: str, place: str, fail: Fail
+) -> Iterator[Mapping[str, Any]]:
+    """The objects of a list; none where it is missing."""
+    values = record.get(key)
+    if values is None:
+        return
+    if not isinstance(values, list) or not all(isinstance(item, dict) for item in values):
+        fail(f"{place}: '{key}' must be a list of objects, found {describe(values)}.")
+        return
+    yield from values
+
+
+def read_name(item: Mapping[str, Any]) -> str:
+    """The name of an object; empty where it has none."""
+    name = item.get("display_name")
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,79 @@
+"""The parts of a PubMed article: text, date, journal, authors, references.
+
+Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html.
+"""
+
+import re
+from xml.etree.ElementTree import Element
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+#: White space of XML, which its writers may break lines with; other blanks are part of a name.
+_blanks = re.compile(r"[ \t\r\n]+")
+
+
+def read_string(element: Element | None) -> str:
+    """An element's text with that of the marks in it, such as ``<i>``; empty without one."""
+    return "" if element is None else _blanks.sub(" ", "".join(element.itertext())).strip(" ")
+
+
+def read_text(article: Element) -> str:
+    """Title and abstract; of a structured abstract all sections without their headings."""
+    citation = article.find("MedlineCitation/Article")
+    if citation is None:
+        return ""
+    parts = [*citation.iterfind("ArticleTitle"), *citation.iterfind("Abstract/AbstractText")]
+    return " ".join(text for text in map(read_string, parts) if text)
+
+
+def read_date(article: Element) -> str | None:
+    """The journal issue's date as precise as it is given: ISO day, month or year."""
+    date = article.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
+    if date is None:
+        return None
+    year, month, day = (read_string(date.find(name)) for name in ("Year", "Month", "Day"))
+    if not year:  # such as "1998 Dec-1999 Jan"
+        year, month = read_string(date.find("MedlineDate"))[:4], ""
+    if len(year) != 4 or not year.isdecimal():
+        return None
+    month = str(_MONTHS.index(month[:3].lower()) + 1) if month[:3].lower() in _MONTHS else month
+    if not month.isdecimal():
+        return year
+    return f"{year}-{month:0>2}-{day:0>2}" if day.isdecimal() else f"{year}-{month:0>2}"
+
+
+def read_venue(article: Element) -> dict[str, str]:
+    """Id and title of the journal; none where the record has neither."""
+    title = read_string(article.find("MedlineCitation/Article/Journal/Title"))
+    short = read_string(article.find("MedlineCitation/MedlineJournalInfo/MedlineTA"))
+    number = read_string(article.find("MedlineCitation/MedlineJournalInfo/NlmUniqueID"))
+    name = title or short or number
+    return {number or name: name} if name else {}
+
+
+def read_authors(article: Element) -> list[str]:
+    """Names as "Last, Fore", or of a group; PubMed tells no two people of one name apart."""
+    names = []
+    for author in article.iterfind("MedlineCitation/Article/AuthorList/Author"):
+        last, fore, initials, group = (
+            read_string(author.find(name))
+            for name in ("LastName", "ForeName", "Initials", "CollectiveName")
+        )
+        name = ", ".join(part for part in (last, fore or initials) if part) or group
+        if name and author.get("ValidYN", "Y") == "Y":
+            names.append(name)
+    return names
+
+
+def read_references(article: Element) -> tuple[list[str], int]:
+    """PMIDs of the references in order, and how many references have none."""
+    found, missing = [], 0
+    for reference in article.iterfind("PubmedData/ReferenceList//Reference"):
+        pmids = [
+            read_string(number)
+            for number in reference.iterfind("ArticleIdList/ArticleId")
+            if number.get("IdType") == "pubmed" and read_string(number)
+        ]
+        found += pmids[:1]
+        missing += not pmids
+    return found, missing

@@ -1,0 +1,65 @@
+"""Data sets made from files that the user has: where they lie, and how they are split."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from match_graph.datasets.dataset import CorpusDataset, default_root
+from match_graph.datasets.source import find_files
+from match_graph.datasets.splits import SplitRule
+from match_graph.errors import CorpusError
+
+
+class UserFiles(CorpusDataset):
+    """What the data sets from a user's files share; nothing is written beside these.
+
+    A subclass names its `suffixes`, and gives `read` and PyG's arguments.
+
+    Args:
+        path: A file, or a folder of which the files with one of the suffixes count; None takes
+            ``raw/NAME`` below the root.
+        extra: Files by role that are read besides, not as documents.
+        rule: Of the splits.
+        **kwargs: As for `CorpusDataset`.
+
+    Raises:
+        CorpusError: There is no file.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]]
+    path_options: ClassVar[tuple[str, ...]] = ("path",)
+
+    def __init__(
+        self, path: str | None, extra: dict[str, str | None], rule: SplitRule, **kwargs: Any
+    ) -> None:
+        assert self.card is not None
+        name = self.card.name
+        root = Path(kwargs.get("root") or default_root())
+        self.path = root / "raw" / name if path is None else Path(path)
+        self.rule = rule
+        self.extra = {role: Path(file) for role, file in extra.items() if file is not None}
+        for role, file in self.extra.items():
+            if not file.is_file():
+                raise CorpusError(
+                    f"The option '{role}' of '{name}' must name a file, but there is none at "
+                    f"'{file}'; check the path."
+                )
+        taken = {file.resolve() for file in self.extra.values()}
+        found = find_files(self.path, self.suffixes, name)
+        self.files = [file for file in found if file.resolve() not in taken]
+        super().__init__(name=name, **kwargs)
+
+    @property
+    def raw_dir(self) -> str:
+        return str(self.path if self.path.is_dir() else self.path.parent)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return [str(file.resolve()) for file in (*self.files, *self.extra.values())]
+
+    @classmethod
+    def has_raw(cls, root: Path) -> bool:
+        assert cls.card is not None
+        try:
+            return bool(find_files(root / "raw" / cls.card.name, cls.suffixes, cls.card.name))
+        except CorpusError:
+            return False

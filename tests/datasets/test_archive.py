@@ -1,0 +1,122 @@
+"""Archives unpacked safely."""
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from collections import namedtuple
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from match_graph.datasets.archive import unpack_archive
+from match_graph.errors import CorpusError
+
+
+def write_zip(path: Path, members: dict[str, bytes], links: tuple[str, ...] = ()) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+        for name in links:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (stat.S_IFLNK | 0o777) << 16
+            file.writestr(info, "/etc/passwd")
+    return path
+
+
+def write_tar(path: Path, members: dict[str, bytes], links: tuple[str, ...] = ()) -> Path:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as file:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+        for name in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            file.addfile(info)
+    return path
+
+
+WRITERS = {"a.zip": write_zip, "a.tar.gz": write_tar, "a.tar": write_tar}
+
+
+def choose_all(path: PurePosixPath) -> PurePosixPath:
+    return path
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_chosen_files_are_unpacked_where_they_are_wanted(tmp_path: Path, name: str) -> None:
+    """The others stay in the archive; folders are no files."""
+    archive = WRITERS[name](tmp_path / name, {"M/Art/p.json": b"1\n", "M/Art/x": b"2", "y": b"3"})
+
+    def choose(path: PurePosixPath) -> PurePosixPath | None:
+        return PurePosixPath("Art", path.name) if path.suffix == ".json" else None
+
+    assert unpack_archive(archive, tmp_path / "out", choose) == [tmp_path / "out/Art/p.json"]
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert files == [tmp_path / "out/Art/p.json"]
+    assert files[0].read_bytes() == b"1\n"
+
+
+DANGERS = {
+    "../evil": "leads out of it",
+    "a/../../evil": "leads out of it",
+    "/tmp/evil": "is an absolute path",
+    "C:\\evil": "is an absolute path",
+    "a\\..\\..\\evil": "leads out of it",
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("member", DANGERS)
+def test_a_member_outside_refuses_the_whole_archive(tmp_path: Path, name: str, member: str) -> None:
+    """Also where it is not among the chosen; nothing is written."""
+    archive = WRITERS[name](tmp_path / name, {"good": b"1", member: b"2"})
+    with pytest.raises(CorpusError) as caught:
+        unpack_archive(archive, tmp_path / "out", lambda p: p if p.name == "good" else None)
+    assert str(caught.value) == (
+        f"An archive must hold files and folders below its own folder, but '{member}' of "
+        f"'{archive}' {DANGERS[member]}; do not use this archive."
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [name]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_link_refuses_the_whole_archive(tmp_path: Path, name: str) -> None:
+    """A file behind a link could be written anywhere."""
+    archive = WRITERS[name](tmp_path / name, {"good": b"1"}, links=("link",))
+    with pytest.raises(CorpusError, match=r"'link' of '.*' is a link or a device; do not use this"):
+        unpack_archive(archive, tmp_path / "out", choose_all)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
+    """No half of a file is left behind."""
+    archive = WRITERS[name](tmp_path / name, {"a": b"1" * 10, "b": os.urandom(100_000)})
+    archive.write_bytes(archive.read_bytes()[:5000])
+    with pytest.raises(CorpusError) as caught:
+        unpack_archive(archive, tmp_path / "out", choose_all)
+    assert str(caught.value).startswith(
+        f"An archive must be whole, but '{archive}' cannot be unpacked ("
+    )
+    assert str(caught.value).endswith("); delete it and fetch it again.")
+    left = {path.name for path in (tmp_path / "out").rglob("*")}
+    assert left <= {"a"}
+
+
+def test_a_full_disk_is_seen_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is needed and what there is."""
+    archive = write_zip(tmp_path / "a.zip", {"a": b"1" * 2000})
+    usage = namedtuple("usage", ["total", "used", "free"])(5000, 4000, 1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    with pytest.raises(CorpusError) as caught:
+        unpack_archive(archive, tmp_path / "out", choose_all)
+    assert str(caught.value) == (
+        f"The files of 'a.zip' need 2,000 bytes, but '{tmp_path / 'out'}' has room for 1,000; "
+        f"make room, or choose another --root."
+    )
+    assert list((tmp_path / "out").iterdir()) == []

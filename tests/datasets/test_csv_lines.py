@@ -1,0 +1,63 @@
+"""Rows of CSV with the line on which each starts."""
+
+import csv
+
+import pytest
+
+from match_graph.datasets.csv_lines import read_csv_rows
+
+
+def read(content: bytes, delimiter: str = ",") -> list[tuple[str, dict[str, str]]]:
+    return [*read_csv_rows(content.splitlines(keepends=True), "t.csv", delimiter, pytest.fail)]
+
+
+def read_faults(content: bytes) -> list[str]:
+    faults: list[str] = []
+    for _ in read_csv_rows(content.split(b"\n"), "t.csv", ",", faults.append):
+        pass
+    return faults
+
+
+def test_cells_by_column_with_the_first_line_of_a_row() -> None:
+    """Quotes, line breaks within a cell, a BOM and blank lines."""
+    content = b'\xef\xbb\xbfid,text\r\n\r\n1,"a ""quoted""\n\nword, here"\n2,\xc3\xa9\n'
+    assert read(content) == [
+        ("t.csv:3", {"id": "1", "text": 'a "quoted"\n\nword, here'}),
+        ("t.csv:6", {"id": "2", "text": "é"}),
+    ]
+    assert read(b"a\tb\n1\t2\n", "\t") == [("t.csv:2", {"a": "1", "b": "2"})]
+    assert read(b"") == read(b"a,b\n") == []
+
+
+def test_a_cell_may_be_longer_than_the_modules_limit() -> None:
+    """A text of a million characters is no fault."""
+    long = "x" * (csv.field_size_limit() + 1 if csv.field_size_limit() < 1 << 20 else 1 << 20)
+    assert read(f"id\n{long}\n".encode()) == [("t.csv:2", {"id": long})]
+
+
+def test_faults_name_their_rows() -> None:
+    """Too few cells, a wrong encoding; the other rows are read on."""
+    assert read_faults(b"id,text\n1\n2,caf\xe9\n3,x,y\n") == [
+        "t.csv:2: a row must have the 2 cells of the header, found 1; quote cells that hold the "
+        "delimiter.",
+        "t.csv:3: the file must be UTF-8, but byte 5 of the line is 0xe9; convert the file.",
+        "t.csv:4: a row must have the 2 cells of the header, found 3; quote cells that hold the "
+        "delimiter.",
+    ]
+
+
+def test_quotes_without_end_are_named_by_the_row_that_opens_them() -> None:
+    """Nothing behind them can be told apart."""
+    assert read_faults(b'id,text\n1,"open\n2,x\n') == [
+        "t.csv:2: a row must be CSV, but it is not (unexpected end of data); mend its quotes."
+    ]
+    assert read_faults(b'id,text\n1,"a"b\n') == [
+        "t.csv:2: a row must be CSV, but it is not (',' expected after '\"'); mend its quotes."
+    ]
+
+
+def test_columns_need_names_of_their_own() -> None:
+    """Of two columns of one name the second would win unseen."""
+    assert read_faults(b"id,x,x\n1,2,3\n") == [
+        "t.csv:1: the columns must have names of their own, but ['x'] repeat."
+    ]

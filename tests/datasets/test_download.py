@@ -1,0 +1,128 @@
+"""Files of a Zenodo record, from a server of the test's own."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from match_graph.datasets import download
+from match_graph.datasets.download import fetch_record
+from match_graph.errors import CorpusError
+from match_graph.training import Reporter
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that is served; ``write_record`` makes records in it."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setattr(download, "API", f"http://127.0.0.1:{server.server_port}")
+    yield folder
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def write_record(site: Path, files: dict[str, bytes], record: int = 7) -> None:
+    entries = []
+    for key, content in files.items():
+        (site / "files").mkdir(exist_ok=True)
+        (site / "files" / Path(key).name).write_bytes(content)
+        entries.append(
+            {
+                "key": key,
+                "size": len(content),
+                "checksum": f"md5:{hashlib.md5(content).hexdigest()}",
+                "links": {"self": f"{download.API}/files/{Path(key).name}"},
+            }
+        )
+    (site / str(record)).write_text(json.dumps({"files": entries}))
+
+
+BY_HAND = (
+    "check the network, or fetch the files of https://zenodo.org/records/7 by hand and put them "
+    "into '{}'."
+)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(CorpusError) as caught:
+        fetch_record(7, folder, "maple")
+    assert not folder.exists() or list(folder.iterdir()) == []
+    return str(caught.value)
+
+
+def test_files_are_fetched_once(site: Path, tmp_path: Path) -> None:
+    """What is there is not fetched again; progress is shown; a name cannot lead out."""
+    write_record(site, {"a.zip": b"a" * 3_000_000, "../../b.txt": b"b"})
+    folder = tmp_path / "out"
+    paths = fetch_record(7, folder, "maple", Reporter(seconds=0).track)
+    assert paths == [folder / "a.zip", folder / "b.txt"]
+    assert [path.stat().st_size for path in paths] == [3_000_000, 1]
+    (site / "files" / "a.zip").unlink()
+    assert fetch_record(7, folder, "maple") == paths
+
+
+def test_a_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> None:
+    """The message holds both."""
+    write_record(site, {"a.zip": b"right"})
+    (site / "files" / "a.zip").write_bytes(b"wrong")
+    assert refusal(tmp_path / "out") == (
+        f"The file 'a.zip' of Zenodo record 7 must have the checksum "
+        f"md5:{hashlib.md5(b'right').hexdigest()}, but what came has "
+        f"md5:{hashlib.md5(b'wrong').hexdigest()} and was not kept; try again."
+    )
+
+
+def test_a_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path) -> None:
+    """With what the server said, and what to do by hand."""
+    folder = tmp_path / "out"
+    assert refusal(folder) == (
+        f"The data set 'maple' must be fetched from {download.API}/7, but that did not succeed "
+        f"(File not found); {BY_HAND.format(folder)}"
+    )
+    write_record(site, {"a.zip": b"a"})
+    (site / "files" / "a.zip").unlink()
+    assert f"must be fetched from {download.API}/files/a.zip, but" in refusal(folder)
+
+
+def test_an_answer_of_another_kind_is_named(site: Path, tmp_path: Path) -> None:
+    """A page instead of JSON, or JSON of something else."""
+    for answer in ("<html>", "[]", '{"files": [{}]}'):
+        (site / "7").write_text(answer)
+        assert f"from {download.API}/7, but that did not succeed (" in refusal(tmp_path / "out")
+
+
+def test_without_a_network_the_message_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Port 9 refuses."""
+    monkeypatch.setattr(download, "API", "http://127.0.0.1:9")
+    folder = tmp_path / "out"
+    assert refusal(folder) == (
+        f"The data set 'maple' must be fetched from http://127.0.0.1:9/7, but that did not succeed "
+        f"([Errno 111] Connection refused); {BY_HAND.format(folder)}"
+    )
+
+
+def test_only_https_is_followed(site: Path, tmp_path: Path) -> None:
+    """A record cannot name a file of this machine."""
+    write_record(site, {"a.zip": b"a"})
+    text = (site / "7").read_text().replace(f"{download.API}/files/a.zip", "file:///etc/passwd")
+    (site / "7").write_text(text)
+    assert "('file:///etc/passwd' is not fetched over https)" in refusal(tmp_path / "out")

@@ -1,0 +1,102 @@
+"""MAPLE's graph release."""
+
+from pathlib import Path
+
+import pytest
+
+from match_graph.datasets import open_dataset, read_maple_graph
+from match_graph.errors import CorpusError
+
+FILES = {
+    "papers.txt": "PAPER_1\ton small toys\nPAPER_2\ton\tbig toys\nPAPER_3\t\n",
+    "labels.txt": "LABEL_11\tscience\nLABEL_12\ttoys\nLABEL_13\tunused\n",
+    "venues.txt": "VENUE_5\tjournal of toys\n",
+    "authors.txt": "AUTHOR_7\tbo\nAUTHOR_8\tli\n",
+    "paper-label.txt": "PAPER_2\tLABEL_12\nPAPER_1\tLABEL_11\nPAPER_2\tLABEL_11\n",
+    "paper-venue.txt": "PAPER_1\tVENUE_5\nPAPER_3\tVENUE_5\n",
+    "paper-author.txt": "PAPER_3\tAUTHOR_8\nPAPER_1\tAUTHOR_8\nPAPER_1\tAUTHOR_7\n",
+    "paper-paper.txt": "PAPER_2\tPAPER_1\nPAPER_1\tPAPER_9\n",
+    "meshs.txt": "MESH_D1\tanimals\n",
+    "paper-mesh.txt": "PAPER_1\tMESH_D1\nPAPER_3\tMESH_D1\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The release of one subject, in its place below a root."""
+    folder = tmp_path / "raw/maple/graph/Biology"
+    folder.mkdir(parents=True)
+    for name, content in FILES.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(CorpusError) as caught:
+        read_maple_graph(folder)
+    return str(caught.value).removeprefix(f"The folder '{folder}' must be one of MAPLE's: ")
+
+
+def lists(corpus, name: str) -> list[list[str]]:
+    """The instances of each document, in order."""
+    ids = corpus.instances[name]["id"].tolist()
+    found: list[list[str]] = [[] for _ in range(corpus.num_documents)]
+    for document, instance in corpus.edges[name].itertuples(index=False):
+        found[document].append(ids[instance])
+    return found
+
+
+def test_edges_in_any_order_come_to_their_papers(folder: Path) -> None:
+    """In the order of the file; ids without prefixes, names beside them."""
+    corpus = read_maple_graph(folder)
+    assert corpus.documents["id"].tolist() == ["1", "2", "3"]
+    assert corpus.documents["text"].tolist() == ["on small toys", "on\tbig toys", ""]
+    assert lists(corpus, "label") == [["11"], ["12", "11"], []]
+    assert lists(corpus, "author") == [["8", "7"], [], ["8"]]
+    assert lists(corpus, "venue") == [["5"], [], ["5"]]
+    assert lists(corpus, "reference") == [["9"], ["1"], []]
+    names = corpus.instances["label"].set_index("id")["name"]
+    assert names.to_dict() == {"11": "science", "12": "toys"}
+    assert corpus.instances["author"].set_index("id")["name"].to_dict() == {"7": "bo", "8": "li"}
+
+
+def test_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
+    """Three subjects have both kinds of labels."""
+    (folder / "taxonomy.txt").write_text("11 12\n")
+    root = folder.parents[3]
+    options = {"root": root, "subject": "Biology", "release": "graph"}
+    dataset = open_dataset("maple", **options)
+    assert dataset.label_dag.num_edges == 1
+    assert dataset[0]["document"].train_mask.sum() == 3 - dataset[0]["document"].test_mask.sum()
+    mesh = open_dataset("maple", labels="mesh", fields=["venue"], hierarchy="ignore", **options)
+    assert mesh.table("label")[["id", "name"]].to_numpy().tolist() == [["D1", "animals"]]
+
+
+def test_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
+    """Papers and their labels are enough."""
+    for name in FILES:
+        if name not in ("papers.txt", "paper-label.txt"):
+            (folder / name).unlink()
+    corpus = read_maple_graph(folder)
+    assert lists(corpus, "author") == [[], [], []]
+    assert "name" not in corpus.instances["label"]
+
+
+def test_faults_name_their_lines(folder: Path) -> None:
+    """An edge of no paper, a line without a tab, a paper given twice."""
+    (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\nPAPER_8\tLABEL_11\n")
+    assert refusal(folder) == (
+        "paper-label.txt:2: an edge must start at a paper of papers.txt, found 'PAPER_8'; "
+        "fetch the files again."
+    )
+    (folder / "paper-label.txt").write_text("PAPER_1 LABEL_11\n")
+    assert refusal(folder) == (
+        "paper-label.txt:1: a line must have two columns by tab, found 'PAPER_1 LABEL_11'; "
+        "fetch the file again."
+    )
+    (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\n")
+    (folder / "papers.txt").write_text(FILES["papers.txt"] + "PAPER_2\tagain\n")
+    assert refusal(folder) == (
+        "papers.txt:4: the document '2' was given before (papers.txt:2); "
+        "every document needs an id of its own."
+    )

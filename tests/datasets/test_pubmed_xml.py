@@ -1,0 +1,255 @@
+"""PubMed records: what is read, what is refused and with which sentence."""
+
+import gzip
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from match_graph.datasets import Corpus, PubMedXml, open_dataset, read_pubmed_xml
+from match_graph.datasets.pubmed_xml import read_articles
+from match_graph.datasets.splits import SplitRule
+from match_graph.errors import CorpusError
+
+HEAD = (
+    '<?xml version="1.0"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, '
+    '1st January 2019//EN" "https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_190101.dtd">\n'
+)
+TREES = "Head;A01\nEar;A01.1\nSense Organs;A02\nEar;A02.1\nPersons;M01\n"
+SUMMARY = "The files of 'pubmed-xml' must hold PubMed records"
+
+
+def make_record(pmid: str, headings: str = "", version: str = "1", year: str = "2000") -> str:
+    """One record on one line; headings are descriptors with ids, such as ``D1:Ear,D2:Head``."""
+    meshes = "".join(
+        '<MeshHeading><DescriptorName UI="{}">{}</DescriptorName></MeshHeading>'.format(
+            *heading.split(":")
+        )
+        for heading in headings.split(",")
+        if heading
+    )
+    return (
+        f'<PubmedArticle><MedlineCitation><PMID Version="{version}">{pmid}</PMID><Article><Journal>'
+        f"<JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue><Title>J</Title>"
+        f"</Journal><ArticleTitle>Text of {pmid}</ArticleTitle><AuthorList><Author><LastName>Li"
+        f"</LastName></Author></AuthorList></Article><MeshHeadingList>{meshes}</MeshHeadingList>"
+        f"</MedlineCitation><PubmedData><ReferenceList><Reference><ArticleIdList><ArticleId IdType="
+        f'"pubmed">1</ArticleId></ArticleIdList></Reference></ReferenceList></PubmedData>'
+        f"</PubmedArticle>\n"
+    )
+
+
+def wrap(*records: str) -> str:
+    return f"{HEAD}<PubmedArticleSet>\n{''.join(records)}</PubmedArticleSet>\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files and trees, in the default place of a root."""
+    folder = tmp_path / "raw" / "pubmed-xml"
+    folder.mkdir(parents=True)
+    (folder / "mtrees2020.bin").write_text(TREES)
+    many = [make_record(str(n), "D1:Ear,D2:Persons,D9:Male") for n in range(2, 40)]
+    (folder / "a.xml").write_text(wrap(make_record("1", "D1:Ear,D3:Head", year="1990"), *many))
+    packed = gzip.compress(wrap(make_record("99", "D3:Head", year="2010")).encode())
+    (folder / "b.xml.gz").write_bytes(packed)
+    return folder
+
+
+def refusal(folder: Path, **options: Any) -> str:
+    """The sentence; no build may be left behind."""
+    root = folder.parents[1]
+    with pytest.raises(CorpusError) as caught:
+        PubMedXml(root=root, **options)
+    assert [path for path in root.glob("built/*") if path.suffix != ".lock"] == []
+    return str(caught.value)
+
+
+def read(folder: Path, **options: Any) -> Corpus:
+    return read_pubmed_xml([folder / "a.xml"], folder / "mtrees2020.bin", **options)
+
+
+def test_records_become_documents_with_metadata_and_labels(folder: Path) -> None:
+    """Headings outside the categories, or in no tree, are left out and counted."""
+    dataset = open_dataset("pubmed-xml", root=folder.parents[1])
+    assert isinstance(dataset, PubMedXml)
+    assert dataset.table("document")["id"].tolist()[-1] == "99"
+    labels = dataset.table("label")
+    assert dict(zip(labels["id"], labels["name"], strict=True)) == {"D1": "Ear", "D3": "Head"}
+    assert dataset.notes["headings_outside_categories"] == 2 * 38
+    assert dataset.label_dag.num_edges == 1  # "Sense Organs" is on no document
+    assert dataset.table("venue")["name"].tolist() == ["J"]
+    assert dataset.names("author").tolist() == ["Li"]
+    data = dataset[0]
+    assert data["document", "cites", "document"].num_edges == 39  # all but its own
+
+
+def test_options_reach_the_reader(folder: Path) -> None:
+    """Fields, categories, hierarchy and dates."""
+    root = folder.parents[1]
+    dataset = open_dataset(
+        "pubmed-xml", root=root, path=str(folder / "a.xml"), fields=["author"], categories="M",
+        train_until=1999, valid_until=2005,
+    )  # fmt: skip
+    assert dataset.names("label").tolist() == ["D2"]
+    assert dataset[0].node_types == ["document", "author", "word", "label"]
+    assert dataset.documents("train_mask").tolist() == [0]
+    assert len(dataset.documents("val_mask")) == 38
+    plain = open_dataset("pubmed-xml", root=root, hierarchy="ignore")
+    assert set(plain.names("label")) == {"D1", "D2", "D3", "D9"}
+    assert plain.label_dag.num_edges == 0
+
+
+def test_a_later_version_of_a_record_is_dropped_and_counted(folder: Path) -> None:
+    """The NLM publishes versions of some records under one PMID."""
+    records = [make_record(str(n)) for n in range(9)]
+    (folder / "a.xml").write_text(wrap(*records, make_record("1", version="2")))
+    corpus = read(folder)
+    assert corpus.num_documents == 9
+    assert corpus.notes["later_versions_dropped"] == 1
+
+
+def test_records_without_date_text_and_headings_are_carried_through(folder: Path) -> None:
+    """None of these is a fault; books are no articles."""
+    bare = "<PubmedArticle><MedlineCitation><PMID>5</PMID></MedlineCitation></PubmedArticle>"
+    book = "<PubmedBookArticle><BookDocument><PMID>6</PMID></BookDocument></PubmedBookArticle>"
+    (folder / "a.xml").write_text(wrap(book, bare, make_record("7")))
+    corpus = read(folder, rule=SplitRule(train_until="2001"))
+    assert corpus.documents["id"].tolist() == ["5", "7"]
+    assert corpus.documents["text"].tolist()[0] == ""
+    assert corpus.notes["undated_documents_in_train"] == 1
+
+
+def test_a_repeated_pmid_is_named_with_both_places(folder: Path) -> None:
+    """The same record in two files is a fault of whoever put them together."""
+    (folder / "b.xml.gz").write_bytes(gzip.compress(wrap(make_record("3")).encode()))
+    assert refusal(folder) == (
+        f"{SUMMARY}: b.xml.gz:record 1: the document '3' was given before (a.xml:record 3); "
+        f"every document needs an id of its own."
+    )
+
+
+def test_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
+    """With the number of whole records before it."""
+    text = (folder / "a.xml").read_text().splitlines(keepends=True)
+    text[20] = text[20].replace("</Article>", "</Artikel>")
+    (folder / "a.xml").write_text("".join(text))
+    message = refusal(folder)
+    assert message.startswith(
+        "a.xml:21: XML must be well-formed, but here it is not (mismatched tag, column "
+    )
+    assert message.endswith("; 17 records were whole); fetch the file again.")
+
+
+def test_a_file_that_breaks_off_is_named(folder: Path) -> None:
+    """Its last line is where it ends."""
+    text = (folder / "a.xml").read_text()
+    (folder / "a.xml").write_text(text[: len(text) // 2])
+    assert "XML must be well-formed, but here it is not (unclosed token" in refusal(folder)
+
+
+def test_a_wrong_encoding_is_named(folder: Path) -> None:
+    """Bytes that are not of the declared encoding, which is UTF-8 here, and an unknown one."""
+    (folder / "a.xml").write_bytes(wrap(make_record("caf")).encode().replace(b"caf", b"caf\xe9"))
+    assert refusal(folder).startswith(
+        "a.xml:4: XML must be well-formed, but here it is not (not well-formed (invalid token), "
+    )
+    (folder / "a.xml").write_text('<?xml version="1.0" encoding="latin-99"?><PubmedArticleSet/>')
+    assert refusal(folder) == (
+        "a.xml: XML must be in an encoding that can be read, but this is not (unknown encoding: "
+        "latin-99); convert the file to UTF-8."
+    )
+
+
+BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
+    "<PubmedArticleSet><x>&b;</x></PubmedArticleSet>"
+)
+FOREIGN = (
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+    "<PubmedArticleSet><x>&a;</x></PubmedArticleSet>"
+)
+
+
+@pytest.mark.parametrize("content", [BOMB, FOREIGN])
+def test_entities_are_refused(folder: Path, content: str) -> None:
+    """Neither a bomb nor another file is read."""
+    (folder / "a.xml").write_text(content)
+    assert refusal(folder) == (
+        "a.xml: PubMed records declare no entities of their own, but this file does after 0 "
+        "records (EntitiesForbidden), as files do that are made to fill the memory or to read "
+        "other files; fetch it from the NLM."
+    )
+
+
+def test_a_truncated_gzip_file_is_named_by_record(folder: Path) -> None:
+    """XML or packing, whichever ends first."""
+    whole = gzip.compress((folder / "a.xml").read_bytes(), 1)
+    (folder / "a.xml").unlink()
+    (folder / "b.xml.gz").write_bytes(whole[: len(whole) - 20])
+    assert refusal(folder) == (
+        "b.xml.gz:record 1: a file named .gz must be whole and packed by gzip, but from here on it "
+        "cannot be read (Compressed file ended before the end-of-stream marker was reached); "
+        "fetch it again."
+    )
+
+
+def test_a_record_without_pmid_and_a_heading_without_name_are_named(folder: Path) -> None:
+    """All faults come in one message."""
+    heading = "<MeshHeadingList><MeshHeading/></MeshHeadingList>"
+    bare = "<PubmedArticle><MedlineCitation>{}</MedlineCitation></PubmedArticle>"
+    (folder / "a.xml").write_text(wrap(bare.format(""), bare.format(f"<PMID>1</PMID>{heading}")))
+    assert refusal(folder).splitlines() == [
+        f"{SUMMARY}, but 2 faults were found:",
+        "  a.xml:record 1: a record must have its PMID in MedlineCitation, found none; "
+        "remove the record.",
+        "  a.xml:record 2: a MeshHeading must name its descriptor, found none.",
+    ]
+
+
+def test_without_trees_the_message_says_where_they_are(folder: Path) -> None:
+    """The hierarchy can be left out."""
+    (folder / "mtrees2020.bin").unlink()
+    assert refusal(folder) == (
+        f"The hierarchy of 'pubmed-xml' is read from the MeSH trees, but there is no mtrees*.bin "
+        f"in '{folder}'; take it from https://www.nlm.nih.gov/mesh/filelist.html, name it by "
+        f"data.options.trees, or set data.hierarchy=ignore."
+    )
+    assert len(PubMedXml(root=folder.parents[1], hierarchy="ignore")) == 1
+
+
+def test_a_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
+    """One descriptor above itself."""
+    with (folder / "mtrees2020.bin").open("a") as file:
+        file.write("Ear;A01.1.1\n")
+    assert refusal(folder) == (
+        "The corpus 'pubmed-xml' must be consistent: the label hierarchy must be acyclic, but "
+        "D1 -> D1 is a cycle (mtrees2020.bin:6); remove one of these edges, or set "
+        "data.hierarchy=ignore."
+    )
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """What was read is dropped: three times the records, about the same peak."""
+    peaks = []
+    for count in (400, 1200):
+        path = tmp_path / f"{count}.xml"
+        path.write_text(wrap(*(make_record(str(n), "D1:Ear") * 2 for n in range(count // 2))))
+        tracemalloc.start()
+        with path.open("rb") as file:
+            assert sum(1 for _ in read_articles(file, path.name, lambda: None)) == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] * 1.2
+
+
+def test_the_real_records_are_read(data_folder: Path) -> None:
+    """Counts of the fixtures, seen by a parser of another kind."""
+    folder = data_folder / "pubmed"
+    corpus = read_pubmed_xml([folder / "pubmed_result.xml"], folder / "mtrees2020.bin")
+    counts = {name: len(edges) for name, edges in corpus.edges.items() if name != "word"}
+    assert corpus.num_documents == 93
+    assert counts == {"venue": 93, "author": 828, "reference": 1925, "label": 1550}
+    assert corpus.notes["headings_outside_categories"] == 1622 - 1550
+    assert all(corpus.documents["text"])

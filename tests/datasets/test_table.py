@@ -1,0 +1,213 @@
+"""JSON lines and CSV of any kind: columns by name, splits by column, date or at random."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from match_graph.datasets import Table, open_dataset, read_table
+from match_graph.errors import ConfigError, CorpusError
+
+SUMMARY = "The files of 'table' must hold documents"
+ROWS: list[dict[str, Any]] = [
+    {"key": f"p{n}", "title": f"Title {n}", "body": f"body of {n}", "who": ["Bo", f"a{n}"],
+     "where": "J", "tags": ["deep learning", "all"], "fold": fold, "day": f"20{n:02}-01-01"}
+    for n, fold in enumerate(["train"] * 6 + ["dev", "Test"])
+]  # fmt: skip
+COLUMNS = {
+    "id": "key",
+    "text": ["title", "body"],
+    "author": "who",
+    "venue": "where",
+    "label": "tags",
+}
+
+
+def write_json(path: Path, rows: Sequence[Any] = ROWS) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, Any]] = ROWS, delimiter: str = ",") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(rows[0])
+        for row in rows:
+            writer.writerow("; ".join(v) if isinstance(v, list) else v for v in row.values())
+    return path
+
+
+def refusal(path: Path, **options: Any) -> str:
+    with pytest.raises(CorpusError) as caught:
+        read_table([path], **{"fields": ["author"], "columns": COLUMNS_OF_AUTHOR, **options})
+    return str(caught.value)
+
+
+COLUMNS_OF_AUTHOR = {key: COLUMNS[key] for key in ("id", "text", "author", "label")}
+
+
+@pytest.fixture
+def taxonomy(tmp_path: Path) -> Path:
+    """One edge between labels with blanks."""
+    path = tmp_path / "taxonomy.txt"
+    path.write_text("all\tdeep learning\n")
+    return path
+
+
+def test_every_kind_of_file_gives_the_same_corpus(tmp_path: Path, taxonomy: Path) -> None:
+    """JSON lines, CSV and TSV of the same rows."""
+    paths = [write_json(tmp_path / "a.jsonl"), write_csv(tmp_path / "a.csv")]
+    paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
+    columns = {**COLUMNS, "split": "fold"}
+    first, *others = [
+        read_table([path], ["author", "venue"], columns, taxonomy=taxonomy) for path in paths
+    ]
+    assert first.documents["id"].tolist() == [f"p{n}" for n in range(8)]
+    assert first.documents["text"].tolist()[0] == "Title 0 body of 0"
+    assert first.documents["split"].tolist() == ["train"] * 6 + ["valid", "test"]
+    assert first.instances["author"]["id"].tolist()[:3] == ["Bo", "a0", "a1"]
+    assert first.instances["label"]["id"].tolist() == ["deep learning", "all"]
+    assert first.hierarchy[["child", "parent"]].to_numpy().tolist() == [["deep learning", "all"]]
+    for other in others:
+        assert other.documents.equals(first.documents)
+        assert all(other.edges[name].equals(first.edges[name]) for name in first.edges)
+        assert all(other.instances[name].equals(first.instances[name]) for name in first.instances)
+
+
+def test_the_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
+    """Several files of a folder; the taxonomy among them is none of them."""
+    write_json(tmp_path / "raw" / "table" / "a.jsonl", ROWS[:4])
+    write_csv(tmp_path / "raw" / "table" / "b.csv", [*ROWS[4:]])
+    dataset = open_dataset(
+        "table", root=tmp_path, fields=["author"], columns={**COLUMNS_OF_AUTHOR, "date": "day"},
+        taxonomy=str(taxonomy), train_until=2004, valid_until=2006,
+    )  # fmt: skip
+    assert dataset[0].node_types == ["document", "author", "word", "label"]
+    assert [len(dataset.documents(f"{name}_mask")) for name in ("train", "val", "test")] == [
+        5,
+        2,
+        1,
+    ]
+    assert dataset.label_dag.num_edges == 1
+    flat = open_dataset(
+        "table", root=tmp_path, columns={key: COLUMNS[key] for key in ("id", "text", "label")},
+        taxonomy=str(taxonomy), hierarchy="ignore",
+    )  # fmt: skip
+    assert flat.label_dag.num_edges == 0
+    assert flat.processed_dir != dataset.processed_dir
+
+
+def test_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
+    """Twins do not fall into training and test."""
+    rows = [{"id": n, "text": f"text {n // 2}", "label": []} for n in range(2000)]
+    corpus = read_table([write_json(tmp_path / "a.jsonl", rows)])
+    splits = corpus.documents["split"].to_numpy()
+    assert (splits[::2] == splits[1::2]).all()
+    assert {*splits} == {"train", "valid", "test"}
+
+
+def test_a_missing_value_is_no_fault(tmp_path: Path) -> None:
+    """Null, empty and absent, where some document has the column."""
+    rows = [
+        {"id": "a", "text": None, "label": None, "venue": ""},
+        {"id": 2, "text": "x", "label": "one", "venue": None},
+        {"id": "c"},
+    ]
+    corpus = read_table([write_json(tmp_path / "a.jsonl", rows)], ["venue"])
+    assert corpus.documents["id"].tolist() == ["a", "2", "c"]
+    assert corpus.documents["text"].tolist() == ["", "x", ""]
+    assert len(corpus.edges["venue"]) == 0
+    assert corpus.instances["label"]["id"].tolist() == ["one"]
+
+
+def test_a_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
+    """Or has another one."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,text,label\n1,x,a; b|c\n")
+    for separator, expected in (("", ["a; b|c"]), ("|", ["a; b", "c"]), (";", ["a", "b|c"])):
+        corpus = read_table([path], separator=separator)
+        assert corpus.instances["label"]["id"].tolist() == expected
+
+
+def test_a_column_that_no_document_has_is_named(tmp_path: Path) -> None:
+    """A misspelt column would pass for an empty one."""
+    path = write_json(tmp_path / "a.jsonl")
+    assert refusal(path, columns={**COLUMNS_OF_AUTHOR, "text": "abstract"}) == (
+        f"{SUMMARY}: no document has the columns ['abstract'], but they have ['body', 'day', "
+        f"'fold', 'key', 'tags', 'title', 'where', 'who']; say by data.options.columns which is "
+        f"which."
+    )
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "id": ({"key": ""}, "'key' must be the document's id, found the string \"\"."),
+    "repeated": (
+        {"key": "p1"},
+        "the document 'p1' was given before (a.jsonl:2); every document needs an id of its own.",
+    ),
+    "text": ({"title": ["a"]}, "'title' must be a string, found the list [\"a\"]."),
+    "label": (
+        {"tags": {"a": 1}},
+        "'tags' must be a string or a list of strings, found the object {\"a\": 1}.",
+    ),
+    "field": (
+        {"who": [1.5]},
+        "'who' must be a string or a list of strings, found the list [1.5].",
+    ),
+    "split": (
+        {"fold": "later"},
+        "'fold' must be one of ['train', 'training', 'valid', 'validation', 'val', 'dev', 'test', "
+        "'testing'], found 'later'.",
+    ),
+    "split-list": ({"fold": ["train"]}, "'fold' must be a string, found the list [\"train\"]."),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+    """With what was found."""
+    change, fault = FAULTS[name]
+    path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
+    lines = refusal(path, columns={**COLUMNS_OF_AUTHOR, "split": "fold"})
+    assert f"a.jsonl:3: {fault}" in lines
+
+
+def test_a_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
+    """A label above itself, too."""
+    taxonomy.write_text("all\tall\n")
+    assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=taxonomy) == (
+        "The corpus 'table' must be consistent: the label hierarchy must be acyclic, but "
+        "all -> all is a cycle (taxonomy.txt:1); remove one of these edges, or set "
+        "data.hierarchy=ignore."
+    )
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    """All at once, before anything is read."""
+    with pytest.raises(ConfigError) as caught:
+        Table(root=tmp_path, columns={"x": "y", "id": ["a", "b"], "split": "s"}, train_until=2000)
+    assert str(caught.value).splitlines() == [
+        "The options of Table must be valid, but 4 faults were found:",
+        "  columns must be those of ['id', 'text', 'label', 'split', 'date'], found ['x']; name a "
+        "field in fields too.",
+        "  columns.id must be one column, found ['a', 'b'].",
+        "  a column of splits leaves nothing to train_until; remove one.",
+        "  train_until needs a date; name its column in columns.date.",
+    ]
+
+
+def test_no_file_says_where_to_put_it(tmp_path: Path) -> None:
+    """By suffixes, folder and option."""
+    with pytest.raises(CorpusError) as caught:
+        Table(root=tmp_path)
+    assert str(caught.value) == (
+        f"The data set 'table' reads files of yours (.jsonl, .jsonl.gz, .json, .json.gz, .ndjson, "
+        f".ndjson.gz, .csv, .csv.gz, .tsv, .tsv.gz), but there is none at "
+        f"'{tmp_path / 'raw' / 'table'}'; put them there, or name a file or a folder with "
+        f"--set data.options.path=PATH."
+    )
+    assert not (tmp_path / "raw").exists()
