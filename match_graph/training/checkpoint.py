@@ -89,26 +89,32 @@ class LossMeter:
     def compute(self, fabric: Fabric) -> dict[str, float]:
         """The means over all processes' documents, and ``loss_recent``."""
         state = self.state_dict(fabric)
-        means = state["sums"] / max(state["num_documents"], 1)
+        means = state["sums"].sum(0) / max(int(state["num_documents"].sum()), 1)
+        recent = state["recent"].sum(0)
         names = dict(zip(self.NAMES, means.tolist(), strict=True))
-        return {**names, "loss_recent": float(state["recent"].mean()) if len(self.recent) else 0.0}
+        return {**names, "loss_recent": float(recent.mean()) if recent.numel() else 0.0}
 
-    def state_dict(self, fabric: Fabric) -> dict[str, Any]:
-        """Sums over all processes; each of them must call this."""
+    def state_dict(self, fabric: Fabric) -> dict[str, Tensor]:
+        """What each process counted, [num_processes, ...]; each of them must call this."""
         recent = torch.stack(list(self.recent)) if self.recent else self.sums[:0]
-        number = sum_up(fabric, torch.tensor(self.num_documents))
+        number = torch.tensor(self.num_documents)
         return {
-            "sums": sum_up(fabric, self.sums),
-            "recent": sum_up(fabric, recent),
-            "num_documents": int(number),
+            "sums": gather(fabric, self.sums),
+            "recent": gather(fabric, recent),
+            "num_documents": gather(fabric, number),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], is_first: bool) -> None:
-        """Goes on from sums over all processes, which the first one takes."""
-        factor = 1 if is_first else 0
-        self.sums = factor * state["sums"].to(self.sums)
-        self.recent.extend((factor * state["recent"].to(self.sums)).unbind())
-        self.num_documents = factor * state["num_documents"]
+    def load_state_dict(self, state: Mapping[str, Tensor], fabric: Fabric) -> None:
+        """Goes on from what each counted; if they were not as many, the first one takes it all."""
+        rank, number = fabric.global_rank, len(state["sums"])
+        if number == fabric.world_size:
+            state = {name: values[rank] for name, values in state.items()}
+        else:
+            factor = 0 if rank else 1
+            state = {name: factor * values.sum(0) for name, values in state.items()}
+        self.sums = state["sums"].to(self.sums)
+        self.recent.extend(state["recent"].to(self.sums).unbind())
+        self.num_documents = int(state["num_documents"])
 
 
 @dataclass
@@ -188,7 +194,7 @@ class Learner:
                 self.average.load([_spread(value, like) for value, like in values])
             for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
                 _spread_moments(optimizer, moments)
-            self.losses.load_state_dict(content["losses"], self.fabric.is_global_zero)
+            self.losses.load_state_dict(content["losses"], self.fabric)
             self.state = TrainState(**content["train"])
             self.history = pd.DataFrame(content["history"])
         except (KeyError, TypeError, ValueError, RuntimeError, CheckpointError) as error:

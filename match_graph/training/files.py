@@ -1,10 +1,11 @@
 """The files of a run folder: written beside and renamed, read without unpickling."""
 
+import glob
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
         OSError: The file cannot be written; names ``path``, whatever wrote.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_dead(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
@@ -76,8 +78,12 @@ def _find_errno(error: BaseException | None) -> int | None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes the half-written files of processes of this machine that are gone."""
-    for path in list(folder.rglob(".*.tmp")):
+    """Deletes what processes of this machine left half-written in a run folder when killed."""
+    _remove_dead(folder.rglob(".*.tmp"))
+
+
+def _remove_dead(paths: Iterable[Path]) -> None:
+    for path in list(paths):
         process = path.name.split(".")[-2]
         if not process.isdecimal() or _is_alive(int(process)):
             continue

@@ -3,7 +3,10 @@
 import json
 import multiprocessing
 import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,28 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+import torch.distributed.fsdp  # here, so that forked processes need not
 
-from match_graph.config import Config
-from match_graph.training import Run, start_run
-from match_graph.training.files import HISTORY, METRICS, MODEL, RECORD, read_tensors
+from match_graph.config import Config, TrainConfig
+from match_graph.errors import ConfigError
+from match_graph.training import Run, checkpoint, loop, start_run
+from match_graph.training.device import make_fabric
+from match_graph.training.files import (
+    HISTORY,
+    METRICS,
+    MODEL,
+    RECORD,
+    STATE,
+    read_state,
+    read_tensors,
+)
+from match_graph.training.processes import (
+    average_sparse_gradient,
+    count_processes,
+    gather,
+    lead,
+    sum_up,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -66,6 +87,16 @@ def whole_line(config: Config, folder: Path) -> Run:
     return run
 
 
+def assert_close_weights(one: Path, two: Path) -> None:
+    left, right = read_tensors(one / MODEL), read_tensors(two / MODEL)
+    assert left.keys() == right.keys()
+    for name, values in left.items():
+        difference = (values - right[name]).abs()
+        if name.endswith("attention.project.bias"):  # of keys: softmax cancels it, Adam moves by
+            difference = torch.cat(difference.tensor_split(3)[::2])  # the sign of rounding errors
+        assert float(difference.max()) < 1e-5, name
+
+
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strategy: str) -> None:
     """Weights, losses and measures within 1e-5, also where the last batch has one document."""
@@ -74,12 +105,7 @@ def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strat
     num_train = int(alone.dataset[0]["document"].train_mask.sum())
     assert num_train % 29 == 1  # one of the two has no document of that batch
     assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
-    left, right = (read_tensors(tmp_path / name / MODEL) for name in ("one", "two"))
-    for name, values in left.items():
-        difference = (values - right[name]).abs()
-        if name.endswith("attention.project.bias"):  # of keys: softmax cancels it, Adam moves by
-            difference = torch.cat(difference.tensor_split(3)[::2])  # the sign of rounding errors
-        assert float(difference.max()) < 1e-5, name
+    assert_close_weights(tmp_path / "one", tmp_path / "two")
     one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "two"))
     assert len(one) == len(two) == 2
     pd.testing.assert_frame_equal(one, two, atol=1e-5, rtol=1e-5)
@@ -87,3 +113,140 @@ def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strat
     for split in ("valid", "test"):
         assert measured[0][split] == pytest.approx(measured[1][split], abs=1e-5)
     assert json.loads((tmp_path / "two" / RECORD).read_text())["processes"] == 2
+
+
+def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
+    """Trains with a checkpoint every third step, and kills itself before a step."""
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.0, 0.0, 3
+    original = loop._step
+
+    def step_or_die(learner, *args):
+        if (learner.state.epoch, learner.state.step) == (epoch, step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(learner, *args)
+
+    loop._step = step_or_die
+    whole_line(config, folder)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_killed_processes_go_on_to_the_same_weights(
+    tmp_path: Path, small_settings, strategy: str
+) -> None:
+    """To the bit, with dropout."""
+    common = ("train.precision=32-true", "train.accelerator=cpu", "model.init=random")
+    config = small_settings(*common, f"train.strategy={strategy}", "train.batch_size=29")
+    assert run_together(whole_line, config, tmp_path / "whole") == [0, 0]
+    assert run_together(train_and_die, config, tmp_path / "killed", 1, 7) == [-9, -9]
+    state = read_state(tmp_path / "killed" / STATE)
+    assert (state["train"]["epoch"], state["train"]["step"]) == (1, 6)
+    assert run_together(whole_line, config, tmp_path / "killed") == [0, 0]
+    for name in (MODEL, HISTORY, METRICS):
+        left, right = (tmp_path / run / name for run in ("whole", "killed"))
+        assert left.read_bytes() == right.read_bytes(), name
+
+
+def test_one_process_goes_on_where_two_were_killed(tmp_path: Path, small_settings) -> None:
+    """The checkpoint of a model in parts is whole; without dropout within 1e-5."""
+    config = small_settings(*EXACT, "train.strategy=fsdp", "train.batch_size=29")
+    whole_line(config, tmp_path / "one")
+    assert run_together(train_and_die, config, tmp_path / "fewer", 1, 7) == [-9, -9]
+    whole_line(config, tmp_path / "fewer")
+    assert_close_weights(tmp_path / "one", tmp_path / "fewer")
+    one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "fewer"))
+    pd.testing.assert_frame_equal(one, two, atol=1e-5, rtol=1e-5)
+
+
+def test_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings) -> None:
+    """Three processes share a last batch of one."""
+    config = small_settings(*EXACT, "train.batch_size=29", "train.epochs=1", "model.init=random")
+    whole_line(config, tmp_path / "one")
+    assert run_together(whole_line, config, tmp_path / "three", number=3) == [0, 0, 0]
+    assert_close_weights(tmp_path / "one", tmp_path / "three")
+
+
+def test_a_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_settings) -> None:
+    """The label prior has the same measures, whoever counts them."""
+    config = small_settings("model.encoder=prior", "model.encoder_config={}", *EXACT[3:5])
+    whole_line(config, tmp_path / "one")
+    assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
+    one, two = (json.loads((tmp_path / name / METRICS).read_text()) for name in ("one", "two"))
+    for split in ("valid", "test"):
+        assert one[split] == pytest.approx(two[split], abs=1e-6)
+
+
+def test_the_command_starts_further_processes(tmp_path: Path) -> None:
+    """`--devices 2` runs itself twice; one of them prints."""
+    settings = (
+        "data.options={num_documents: 200, num_labels: 12, num_layers: 3, num_words: 300}",
+        "model.encoder_config={num_layers: 1, num_cls: 1, position_channels: 4}",
+        "model.init=random", "model.channels=16", "train.epochs=1", "train.accelerator=cpu",
+    )  # fmt: skip
+    command = [sys.executable, "-m", "match_graph.cli", "run", "synthetic", "--devices", "2"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    command += ["--root", str(tmp_path / "root"), "--out", str(tmp_path / "run")]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / RECORD).read_text())["processes"] == 2
+    assert done.stdout.count("Written:") == 1
+    assert done.stderr.count("train: epoch 1 of 1, loss") == 1
+
+
+# Parts ---------------------------------------------------------------------------------------
+
+
+def test_torchrun_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is taken, another one is refused; without it the settings count."""
+    asked = TrainConfig(devices=4, num_nodes=2)
+    assert count_processes(asked) is asked
+    for name, value in as_torchrun(0, 2, 1).items():
+        monkeypatch.setenv(name, value)
+    found = count_processes(TrainConfig())
+    assert (found.devices, found.num_nodes) == (2, 1)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert count_processes(asked).num_nodes == 4
+    with pytest.raises(ConfigError) as caught:
+        count_processes(TrainConfig(devices=3))
+    assert str(caught.value) == (
+        "train.devices x train.num_nodes must be the number of processes that torchrun started, "
+        "found 3 x 1 and 8; leave them out, or run torchrun with --nproc-per-node 3 --nnodes 1."
+    )
+
+
+def use_parts(folder: Path) -> None:
+    """Sums and tensors of three processes, a sparse gradient, and a leader that fails."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    rank = fabric.global_rank
+    assert sum_up(fabric, torch.tensor([rank, 1])).tolist() == [3, 3]
+    assert gather(fabric, torch.tensor([rank])).tolist() == [[0], [1], [2]]
+    weight = torch.nn.Parameter(torch.zeros(5, 2))
+    rows = torch.tensor([[1, 2], [2, 2], [4, 0]])[rank][: rank + 1]
+    value = torch.full((len(rows), 2), 3.0)
+    weight.grad = torch.sparse_coo_tensor(rows.unsqueeze(0), value, (5, 2))
+    average_sparse_gradient(fabric, weight)
+    assert weight.grad.to_dense()[:, 0].tolist() == [1, 1, 2, 0, 1]
+    assert lead(fabric, lambda: rank) == (0 if rank == 0 else None)
+
+    def fail() -> None:
+        raise ConfigError("It must not fail.")
+
+    try:
+        lead(fabric, fail)
+    except ConfigError:
+        (folder / "raised").write_text(str(rank))
+        raise SystemExit(1) from None
+
+
+def test_the_parts_of_three_processes(tmp_path: Path) -> None:
+    """Where the first one fails, it alone says why, and none goes on."""
+    assert run_together(use_parts, tmp_path, number=3) == [1, 1, 1]
+    assert (tmp_path / "raised").read_text() == "0"
+
+
+def test_one_process_needs_no_others() -> None:
+    """The same functions without any network."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    assert lead(fabric, lambda: 3) == 3
+    assert sum_up(fabric, torch.tensor(4)) == 4
+    assert gather(fabric, torch.tensor([4])).tolist() == [[4]]

@@ -1,0 +1,114 @@
+"""`kill -9` at random moments of every stage, then the same command: the results are the same.
+
+`MATCH_GRAPH_KILLS=40 pytest -n0 --no-cov tests/test_kills.py` goes on until so many were killed.
+"""
+
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.cli import app
+from match_graph.datasets import Synthetic
+from match_graph.training import checkpoint, pretraining
+from match_graph.training.files import HISTORY, METRICS, MODEL, VECTORS, read_tensors
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+OPTIONS = {"num_documents": 300, "num_labels": 20, "num_layers": 3, "num_words": 400}
+SETTINGS = (
+    "pretrain.samples=60000", "pretrain.channels=16", "model.channels=16", "train.epochs=2",
+    "model.encoder_config={num_layers: 1, num_cls: 1, position_channels: 4}",
+    "train.batch_size=8", "train.precision=32-true", "train.accelerator=cpu",
+    "data.max_metadata=4",
+)  # fmt: skip
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """The command of every stage, in their order."""
+    options = f"data.options={OPTIONS}"
+    settings = [word for setting in (options, *SETTINGS) for word in ("--set", setting)]
+    place = ["--root", str(folder / "root")]
+    start = [*settings, *place, "--out", str(folder / "run"), "--quiet"]
+    documents, found = str(folder / "documents.jsonl"), str(folder / "found.jsonl")
+    return {
+        "build": ["build", "synthetic", *settings[:2], *place],
+        "pretrain": ["pretrain", "synthetic", *start],
+        "train": ["train", "synthetic", *start],
+        "evaluate": ["evaluate", str(folder / "run"), *place, "--quiet"],
+        "predict": ["predict", str(folder / "run"), "--input", documents, "--output", found],
+    }
+
+
+def call(arguments: list[str], log: Path) -> None:
+    """One command, with checkpoints every tenth of a second."""
+    sys.stdout = sys.stderr = log.open("w")
+    torch.set_num_threads(1)
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR = 0.1, 0.0
+    pretraining.SAVE_SECONDS = 0.1
+    app(arguments, standalone_mode=False)
+
+
+def call_and_kill(arguments: list[str], log: Path, seconds: float | None) -> bool:
+    """Runs a command in a process of its own, killed after some time; whether it was done."""
+    process = multiprocessing.get_context("fork").Process(target=call, args=(arguments, log))
+    process.start()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -9), log.read_text()
+    return process.exitcode == 0
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """What must be equal to the byte."""
+    names = (f"run/{METRICS}", f"run/{HISTORY}", "found.jsonl")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_killed_stages_give_what_uninterrupted_ones_give(tmp_path: Path) -> None:
+    """Metrics, history, predictions and weights; and nothing half-written is left."""
+    wanted = int(os.environ.get("MATCH_GRAPH_KILLS", "5"))
+    generator = random.Random(0)
+    corpus = Synthetic(**OPTIONS, root=tmp_path / "root").read()
+    texts = corpus.documents["text"].tolist()[:50]
+    lines = "".join(f'{{"text": "{text}"}}\n' for text in texts)
+
+    def make_folder(name: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "documents.jsonl").write_text(lines)
+        return folder
+
+    whole, seconds = make_folder("whole"), {}
+    for stage, arguments in commands(whole).items():
+        start = time.monotonic()
+        assert call_and_kill(arguments, tmp_path / "log", None)
+        seconds[stage] = time.monotonic() - start
+    expected, kills, rounds = results(whole), Counter(), 0
+    tensors = [read_tensors(whole / "run" / name) for name in (MODEL, VECTORS)]
+    while kills.total() < wanted:
+        rounds += 1
+        folder = make_folder(f"round{rounds}")
+        for stage, arguments in commands(folder).items():
+            most = 5 if stage in ("pretrain", "train") else 3
+            for _ in range(generator.randint(1, most)):
+                moment = generator.uniform(0.05, 0.9) * seconds[stage]
+                done = call_and_kill(arguments, tmp_path / "log", moment)
+                kills[stage] += not done
+                if done:
+                    break
+            if not done:
+                assert call_and_kill(arguments, tmp_path / "log", None)
+        assert results(folder) == expected, f"round {rounds}, {dict(kills)}"
+        for name, left in zip((MODEL, VECTORS), tensors, strict=True):
+            right = read_tensors(folder / "run" / name)
+            assert all(torch.equal(left[key], right[key]) for key in left), name
+        assert not list(folder.rglob("*.tmp"))
+    sys.stderr.write(f"{kills.total()} kills in {rounds} rounds: {dict(kills)}\n")

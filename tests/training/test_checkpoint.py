@@ -1,0 +1,175 @@
+"""Checkpoints: of what they are, when they are due, and what a broken one costs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.config import TrainConfig
+from match_graph.errors import CheckpointError
+from match_graph.graph import EgoBatch
+from match_graph.nn.loss import Losses
+from match_graph.training import Run, checkpoint, start_run
+from match_graph.training import loop as loop_module
+from match_graph.training.checkpoint import LossMeter, SaveTimer, TrainState
+from match_graph.training.device import make_fabric
+from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors, write_state
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, small_settings):
+    """Starts a run of the small corpus without pre-training."""
+
+    def make(name: str, *settings: str) -> Run:
+        config = small_settings("model.init=random", "train.precision=32-true", *settings)
+        return start_run("synthetic", config, tmp_path / name, tmp_path / "root")
+
+    return make
+
+
+@pytest.fixture
+def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run with checkpoints after every step, stopped in the second epoch."""
+    run, original = make_run("run"), loop_module._step
+
+    def step_or_stop(learner, *args):
+        if (learner.state.epoch, learner.state.step) == (1, 3):
+            raise KeyboardInterrupt
+        return original(learner, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop_module, "_step", step_or_stop)
+        patch.setattr(checkpoint, "SAVE_SECONDS", 0.0)
+        patch.setattr(checkpoint, "SAVE_FACTOR", 0.0)
+        run.train()
+    return run
+
+
+def test_it_holds_everything_and_is_read_without_unpickling(broken_off: Run) -> None:
+    """Tensors and plain values alone: `read_state` takes nothing else."""
+    content = read_state(broken_off.folder / STATE)
+    assert content["train"] == {**content["train"], "epoch": 1, "step": 3}
+    assert content["origin"] == broken_off.origin
+    assert len(content["optimizers"][0]["state"]) > 0
+    assert content["average"]
+    assert content["random"]["cpu"].shape == (1, torch.get_rng_state().numel())
+    assert content["losses"]["num_documents"].tolist() == [3 * broken_off.config.train.batch_size]
+
+
+def test_a_truncated_one_costs_the_steps_since_the_one_before(
+    broken_off: Run, make_run, capsys: pytest.CaptureFixture
+) -> None:
+    """The training says so, goes on, and ends with the same weights."""
+    whole = make_run("whole")
+    whole.train()
+    path = broken_off.folder / STATE
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    again = make_run("run")
+    again.train()
+    assert f"warning: the checkpoint '{path}' cannot be read" in capsys.readouterr().err
+    left, right = (read_tensors(run.folder / MODEL) for run in (whole, again))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
+
+
+def test_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> None:
+    """A whole sentence, and the file stays."""
+    other = make_run("other", "seed=1")
+    assert other.origin != broken_off.origin
+    path = other.folder / STATE
+    path.parent.mkdir()
+    path.write_bytes((broken_off.folder / STATE).read_bytes())
+    with pytest.raises(CheckpointError) as caught:
+        other.train()
+    assert str(caught.value) == (
+        f"The checkpoint '{path}' must be of the data and settings of this run, but it was made "
+        f"with others; delete the folder '{path.parent}' to train again."
+    )
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("part", ["model", "average", "optimizers", "losses"])
+def test_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
+    """Where a part is missing, has other shapes or is of another kind."""
+    path = broken_off.folder / STATE
+    content = read_state(path)
+    changed = {
+        "model": {**content["model"], "head.bias": torch.zeros(3)},
+        "average": content["average"][:-1],
+        "optimizers": [],
+        "losses": None,
+    }
+    write_state(path, {**content, part: changed[part]})
+    with pytest.raises(CheckpointError) as caught:
+        make_run("run").train()
+    text = str(caught.value)
+    assert text.startswith(
+        f"The checkpoint '{path}' must hold the weights, moments and counts of this run's model, "
+        f"but it cannot be used ("
+    )
+    assert text.endswith(f"); delete the folder '{path.parent}' to train again.")
+
+
+def test_it_is_due_by_the_clock_and_never_costs_more_than_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After 30 seconds; after one that took 4 seconds, not before 80."""
+    now = 100.0
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
+    timer = SaveTimer(make_fabric(TrainConfig(accelerator="cpu")))
+    now += 29
+    assert not timer.is_due(1)
+    now += 1
+    assert timer.is_due(2)
+    with timer.writing():
+        now += 4
+    now += 79
+    assert not timer.is_due(3)
+    now += 1
+    assert timer.is_due(4)
+    with timer.writing():
+        pass
+    now += 30
+    assert timer.is_due(5)
+
+
+def test_losses_are_means_over_documents() -> None:
+    """Batches of different size by hand; a share of 0 counts nothing, and states read back."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    config = TrainConfig(lambda_parameter=0.5, lambda_output=2.0)
+    empty = torch.zeros(0, dtype=torch.int64)
+
+    def batch(size: int, share: float = 1.0) -> EgoBatch:
+        made = EgoBatch(torch.arange(size), empty, empty, empty, torch.zeros(size + 1).long())
+        return replace(made, share=share)
+
+    def losses(bce: float) -> Losses:
+        parts = [torch.tensor(value) for value in (99.0, bce, 4.0, 1.0)]
+        return Losses(*parts)
+
+    meter = LossMeter(fabric.device)
+    assert float(meter.update(losses(1.0), config, batch(3))) == 5.0
+    meter.update(losses(3.0), config, batch(1))
+    meter.update(losses(1000.0), config, batch(1, share=0.0))
+    found = meter.compute(fabric)
+    assert found == {
+        "loss": 5.5, "loss_bce": 1.5, "loss_parameter": 4.0, "loss_output": 1.0,
+        "loss_recent": pytest.approx(4.0),
+    }  # fmt: skip
+    again = LossMeter(fabric.device)
+    again.load_state_dict(meter.state_dict(fabric), fabric)
+    assert again.compute(fabric) == found
+    halves = {name: torch.cat([part, part]) for name, part in meter.state_dict(fabric).items()}
+    again.reset()
+    again.load_state_dict(halves, fabric)  # two processes, now one
+    assert again.num_documents == 2 * meter.num_documents
+    assert again.compute(fabric)["loss"] == found["loss"]
+    again.reset()
+    assert again.compute(fabric)["loss"] == 0.0
+
+
+def test_a_place_is_told_in_words() -> None:
+    """For the line that says what is gone on from."""
+    assert str(TrainState(epoch=2)) == "epoch 2"
+    assert str(TrainState(epoch=2, step=7)) == "epoch 2 and 7 steps"
