@@ -25,6 +25,7 @@ _FILES = {
     "thresholds.parquet": "the least probability of each label",
     "events": "the same as history.csv for TensorBoard",
     "tokens": "names of tokens and labels",
+    "graph": "documents that new ones can reach, with their edges",
 }
 
 

@@ -15,7 +15,7 @@ from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.classifier import read_record
 from match_graph.training.known_graph import GRAPH, read_known_graph, write_known_graph
 from match_graph.training.vocabulary import read_vocabulary
-from match_graph.typing import CITES, DOCUMENT, MASKS, reverse_edge
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge
 
 #: Wide enough to reach documents by all edge types, narrow enough to cut.
 NEIGHBORHOOD = {
@@ -205,6 +205,23 @@ def test_a_corpus_without_references_has_a_graph_too(tmp_path: Path, small_setti
     run = start_run(str(folder), config, tmp_path / "run", tmp_path / "root")
     run.train()
     assert CITES not in run.graphs.sampler.edge_types
+    (result,) = load(run.folder).predict([{"text": "Deep graphs.", "author": ["Bo"]}])
+    assert len(result["labels"]) == 5
+
+
+@pytest.mark.parametrize("encoder", ["hgt", "match_hetero"])
+def test_without_metadata_there_may_be_nothing_to_draw(
+    tmp_path: Path, small_settings, encoder: str
+) -> None:
+    """Words alone, or for the hybrid no edge at all: the documents' own texts are left."""
+    folder = write_match_folder(tmp_path / "toy")
+    config = small_settings(
+        "data.options={}", f"model.encoder={encoder}", "model.encoder_config={}",
+        "model.init=random", "train.epochs=1", "train.accelerator=cpu", "ablation=[no-metadata]",
+    )  # fmt: skip
+    run = start_run(str(folder), config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    assert run.graphs.sampler.edge_types == ((CONTAINS,) if encoder == "hgt" else ())
     (result,) = load(run.folder).predict([{"text": "Deep graphs.", "author": ["Bo"]}])
     assert len(result["labels"]) == 5
 
