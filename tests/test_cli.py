@@ -88,9 +88,9 @@ def test_settings_by_name_are_written_into_the_run(call, toy: Path, tmp_path: Pa
     assert (code, error) == (0, "")
     written = yaml.safe_load((out / "config.yaml").read_text())
     assert written["model"]["encoder_config"]["bottleneck"] == 8
-    assert written["model"]["encoder_config"]["num_filters"] == 128
+    assert written["model"]["encoder_config"]["num_filters"] == 32
     assert written["model"]["init"] == "spherical_text"
-    assert (written["model"]["channels"], written["train"]["batch_size"]) == (16, 256)
+    assert (written["model"]["channels"], written["train"]["batch_size"]) == (16, 20)
     code, _, error = call("run", toy, "--encoder", "xml_cnn", "--settings", "best", *small)
     assert code == 1
     assert error == (

@@ -74,11 +74,9 @@ def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path)
     assert config.train.epochs == 3
     assert config.model.channels == config.pretrain.channels == 300
     assert config.model.encoder_config == {
-        "widths": [2, 4, 8], "num_filters": 7, "num_chunks": 2, "dropout": 0.5,
+        "widths": [2, 4, 8], "num_filters": 7, "num_chunks": 2, "bottleneck": 512, "dropout": 0.3,
     }  # fmt: skip
-    assert XmlCnnEncoder.settings["own"]["model.encoder_config"] == {
-        "widths": [2, 4, 8], "dropout": 0.5,
-    }  # fmt: skip
+    assert XmlCnnEncoder.settings["own"]["model.encoder_config"]["num_chunks"] == 32
 
 
 def test_without_a_name_there_are_the_defaults_alone() -> None:
@@ -112,8 +110,8 @@ def test_resolved_settings_hold_every_number(synthetic: Synthetic) -> None:
     config = load_named_config(None, ["model.encoder=xml_cnn"], "own")
     resolved = resolve_config(config, synthetic).model
     assert resolved.encoder_config == {
-        "metadata": False, "widths": [2, 4, 8], "num_filters": 128, "num_chunks": 8,
-        "bottleneck": 512, "dropout": 0.5,
+        "metadata": False, "widths": [2, 4, 8], "num_filters": 32, "num_chunks": 32,
+        "bottleneck": 512, "dropout": 0.3,
     }  # fmt: skip
     assert resolve_config(config, synthetic).model == complete_settings(resolved)
 

@@ -56,12 +56,19 @@ class XmlCnnEncoder(TextEncoder):
                 "dropout": 0.5,
             },
         },
-        # word vectors of 300 channels; the paper gives no numbers for filters, chunks, bottleneck
+        # those of a public port of its code (https://github.com/siddsax/XML-CNN)
         "own": {
             **COMPARED,
             "pretrain.channels": 300,
             "model.channels": 300,
-            "model.encoder_config": {"widths": [2, 4, 8], "dropout": 0.5},
+            "model.encoder_config": {
+                "widths": [2, 4, 8],
+                "num_filters": 32,
+                "num_chunks": 32,
+                "bottleneck": 512,
+                "dropout": 0.3,
+            },
+            "train.batch_size": 20,
             "train.average": 0.0,
         },
     }
