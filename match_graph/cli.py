@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from match_graph.datasets import list_datasets, open_dataset
 from match_graph.errors import MatchGraphError
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, Run, load, open_run, start_run
+from match_graph.training.catalogue import SIZE, list_models
 from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
 from match_graph.training.settings import load_named_config
@@ -298,6 +300,27 @@ def show_datasets(
     for row in rows:
         table.add_row(*(Text(row[column]) for column in columns))
     Console().print(table)
+
+
+@app.command()
+def encoders(
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List encoders, heads and baselines: what they need and give, their size, their paper."""
+    entries = list_models()
+    if json_lines:
+        for entry in entries:
+            typer.echo(json.dumps(asdict(entry), ensure_ascii=False))
+        return
+    table = Table("", "kind", "needs", "gives", "parameters", "with head", "paper")
+    for entry in entries:
+        sizes = [entry.parameters, entry.parameters_with_head]
+        shown = ["-" if size is None else f"{size:,}" for size in sizes]
+        needs = ", ".join(entry.needs) or "-"
+        paper = entry.paper.partition(", http")[0] or "-"  # the address is in --json
+        table.add_row(entry.name, entry.kind, needs, entry.gives, *shown, paper)
+    Console().print(table)
+    typer.echo(f"Parameters without token embeddings, at {SIZE}.")
 
 
 @app.callback(invoke_without_command=True)

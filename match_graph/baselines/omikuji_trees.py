@@ -57,7 +57,7 @@ class OmikujiTrees(Baseline):
         beam_size: int = Field(10, ge=1)
         num_threads: int = Field(0, ge=0, description="0: one per core")
 
-    paper: ClassVar[str] = "https://doi.org/10.1145/3178876.3185998"
+    paper: ClassVar[str] = "Prabhu et al., WWW 2018, https://doi.org/10.1145/3178876.3185998"
     config: Config
 
     def __init__(self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0) -> None:

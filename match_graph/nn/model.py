@@ -10,6 +10,7 @@ from match_graph.config import ModelConfig, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, LabelDAG, TokenSpace
 from match_graph.nn.coherent import CoherentOutput
+from match_graph.nn.contract import check_encoder_class, check_width
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder
 from match_graph.nn.heads import HEADS, Head
@@ -45,6 +46,7 @@ class MatchModel(nn.Module):
             space, config.channels, config.embedding_dropout, config.token_dropout
         )
         encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
+        check_encoder_class(encoder_cls, config.encoder)
         head = config.head or choose_head(encoder_cls)
         head_cls = find_class(head, HEADS, Head, "head")
         if head_cls.takes != encoder_cls.gives:
@@ -60,6 +62,7 @@ class MatchModel(nn.Module):
                 encoder_cls.Config, config.encoder_config, "model.encoder_config must be valid"
             ),
         )
+        check_width(self.encoder, config.encoder)
         self.head = head_cls(
             self.encoder.out_channels,
             num_labels,

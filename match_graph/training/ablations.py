@@ -27,6 +27,7 @@ from match_graph.baselines import Baseline
 from match_graph.config import Config, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import metadata_fields
+from match_graph.nn import Encoder
 from match_graph.training.fitting import find_encoder
 from match_graph.typing import IS_A
 
@@ -55,7 +56,7 @@ def resolve_ablations(config: Config, data: HeteroData) -> Config:
             config = _leave_out_hierarchy(config, data)
         elif name == NO_PRETRAIN:
             config = _leave_out_pretraining(config)
-        elif name == NO_METADATA or name.removeprefix("no-") in fields:
+        elif name in (NO_METADATA, *(f"no-{field}" for field in fields)):
             left_out = fields if name == NO_METADATA else [name.removeprefix("no-")]
             config = _leave_out_fields(config, name, left_out, fields)
         else:
@@ -101,8 +102,10 @@ def _is_baseline(config: Config) -> bool:
 
 
 def _reads_metadata(config: Config) -> bool:
-    """Whether the encoder reads metadata under its settings: some do so only on request."""
+    """Whether the model reads metadata: some encoders do so on request, the wide term always."""
     cls = find_encoder(config.model.encoder)
+    if issubclass(cls, Encoder) and config.model.wide is not False:
+        return True
     summary = "model.encoder_config must be valid"
     settings = parse_settings(cls.Config, config.model.encoder_config, summary)
     return bool(cls.needs & {"tokens", "graph"}) and getattr(settings, "metadata", True)

@@ -13,6 +13,7 @@ from match_graph.config import Config, ModelConfig, parse_settings
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.nn import ENCODERS, Encoder
+from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.model import find_class
 from match_graph.training.files import FITTED
 from match_graph.training.progress import Reporter
@@ -38,10 +39,12 @@ def find_encoder(name: str) -> type[Encoder] | type[Baseline]:
     """The class that ``model.encoder`` names: an encoder or a baseline.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is none, or it does not keep the contract of encoders.
     """
     registered: dict[str, type[Any]] = {**ENCODERS, **BASELINES}
     found: type[Any] = find_class(name, registered, (Encoder, Baseline), "encoder")
+    if issubclass(found, Encoder):
+        check_encoder_class(found, name)
     return found
 
 

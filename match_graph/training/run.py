@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import ConfigError, CorpusError
+from match_graph.errors import CorpusError
 from match_graph.graph import (
     EgoGraphs,
     EgoLoader,
@@ -27,7 +27,6 @@ from match_graph.graph import (
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.training.checkpoint import close_training
-from match_graph.training.device import choose_device
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.files import (
@@ -128,7 +127,7 @@ class Run:
             self.dataset.targets,
             with_graph="graph" in self.needs,
             graphs=None if self.graphs is None else self.graphs.with_random(training),
-            texts=self._texts if "text" in self.needs else None,
+            texts=self.texts if "text" in self.needs else None,
             batch_sampler=order,
         )
 
@@ -143,7 +142,12 @@ class Run:
         return make_graphs(self.config, self.dataset[0], self.space)
 
     @cached_property
-    def _texts(self) -> list[str]:
+    def texts(self) -> list[str]:
+        """The raw texts by document.
+
+        Raises:
+            CorpusError: The data set keeps none.
+        """
         table = self.dataset.table(DOCUMENT)
         if "text" not in table:
             raise CorpusError(
@@ -151,26 +155,6 @@ class Run:
                 f"'{self.config.dataset}' keeps none; choose another encoder or data set."
             )
         return [str(text) for text in table["text"]]
-
-    def check_model(self) -> None:
-        """Wires the model over no tokens and one label, so that a fault shows before work starts.
-
-        Raises:
-            ConfigError: As `MatchModel`.
-        """
-        none_kept = TokenSpace(self.space.types, (0,) * len(self.space.types))
-        if is_baseline(self.config.model):
-            make_baseline(none_kept, 1, self.config)
-            if self.config.model.coherent:
-                raise ConfigError(
-                    f"A coherent output stands behind a network's head, but "
-                    f"'{self.config.model.encoder}' is a baseline; set model.coherent to false."
-                )
-        else:
-            no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
-            MatchModel(none_kept, 1, self.config.model, no_edge)
-        choose_device(self.config.train.accelerator)
-        _ = self.graphs  # its settings must fit the graph
 
     def make_model(self) -> MatchModel:
         """A model of the configuration, its parameters drawn by the run's seed."""

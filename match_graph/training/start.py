@@ -12,6 +12,7 @@ from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.training.ablations import resolve_ablations
+from match_graph.training.checks import check_model
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import make_fabric
 from match_graph.training.files import (
@@ -72,7 +73,7 @@ def start_run(
     config = resolve_config(config, dataset)
     folder = default_folder(dataset.name, config) if folder is None else Path(folder)
     run = Run(folder, config, dataset, reporter, fabric)
-    run.check_model()
+    check_model(run)
     lead(fabric, lambda: _claim(run, overwrite, elapsed))
     _check_is_seen(run)
     reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")

@@ -31,8 +31,8 @@ def make(synthetic: Synthetic, **settings) -> TfidfLinear:
 def test_scores_equal_scikit_learns_one_vs_rest(
     synthetic: Synthetic, batches, loss: str, reference
 ) -> None:
-    """Without pruning and with slope 1, for the labels that some documents have and some lack."""
-    baseline = make(synthetic, loss=loss, cost=2.0, prune=0.0, slope=1.0)
+    """Without pruning and scaling, for the labels that some documents have and some lack."""
+    baseline = make(synthetic, loss=loss, cost=2.0, prune=0.0, slope=1.0, offset=0.0)
     baseline.fit(batches("train"))
     train, test = batches("train"), batches("test")
     features = baseline.features

@@ -27,6 +27,10 @@ class WordsOnly(Encoder):
     class Config(StrictModel):
         metadata: bool = False
 
+    def reset_parameters(self) -> None: ...
+
+    def forward(self, batch): ...
+
 
 class TextOnly(Encoder):
     """Reads raw texts, from pre-trained weights of its own."""
@@ -35,6 +39,10 @@ class TextOnly(Encoder):
         pretrained: bool = True
 
     needs: ClassVar[frozenset[str]] = frozenset({"text"})
+
+    def reset_parameters(self) -> None: ...
+
+    def forward(self, batch): ...
 
 
 @pytest.fixture
@@ -105,7 +113,7 @@ def test_resolving_twice_changes_nothing(data: HeteroData, tmp_path: Path) -> No
 
 def test_unknown_names_are_one_sentence_with_the_choices(data: HeteroData) -> None:
     """A field that the data set lacks, a misspelt name, a wrong drop_fields."""
-    for name in ("no-autor", "hierarchy", "no-", "no-word"):
+    for name in ("no-autor", "author", "hierarchy", "no-", "no-word"):
         assert refusal(data, name) == (
             f"An ablation must leave out what the data set or the model has, found '{name}'; "
             f"choose from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
@@ -156,11 +164,14 @@ def test_an_ablation_that_makes_no_sense_is_refused(
     data: HeteroData, encoder: str, name: str, sentence: str
 ) -> None:
     """By what the encoder has and reads."""
-    assert refusal(data, name, settings=(f"model.encoder={encoder}",)) == sentence
+    settings = (f"model.encoder={encoder}", "model.wide=false")
+    assert refusal(data, name, settings=settings) == sentence
 
 
 def test_a_setting_can_make_sense_of_an_ablation(data: HeteroData) -> None:
-    """An encoder that reads metadata on request, once it does."""
+    """An encoder that reads metadata on request, once it does; the wide term reads them always."""
+    wide = (f"model.encoder={__name__}:WordsOnly", "model.wide=true")
+    assert resolve(data, "no-venue", settings=wide).data.drop_fields == ["venue"]
     settings = (f"model.encoder={__name__}:WordsOnly", "model.encoder_config={metadata: true}")
     assert resolve(data, "no-venue", settings=settings).data.drop_fields == ["venue"]
     assert resolve(data, "no-venue", settings=("model.encoder=tfidf_linear",)).data.drop_fields

@@ -62,7 +62,7 @@ class LanguageModelEncoder(Encoder):
 
     needs: ClassVar[frozenset[str]] = frozenset({"text", "tokens"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"
-    paper: ClassVar[str] = "https://arxiv.org/abs/1810.04805"
+    paper: ClassVar[str] = "Devlin et al., NAACL 2019, https://arxiv.org/abs/1810.04805"
     config: Config
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:

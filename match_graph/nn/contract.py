@@ -1,0 +1,80 @@
+"""What an encoder of one's own must keep, checked where it is wired: a sentence for each fault."""
+
+from match_graph.config import StrictModel
+from match_graph.errors import ConfigError, list_faults
+from match_graph.nn.encoders import Encoder, EncoderOutput
+
+NEEDS = frozenset({"tokens", "graph", "text"})
+GIVES = ("document", "tokens")
+
+
+def check_encoder_class(cls: type[Encoder], name: str) -> None:
+    """Checks what an encoder's class states.
+
+    Args:
+        cls: The class.
+        name: As in ``model.encoder``, for the message.
+
+    Raises:
+        ConfigError: With every fault.
+    """
+    faults = []
+    if not (isinstance(cls.needs, frozenset | set) and cls.needs <= NEEDS):
+        faults.append(f"'needs' must be a set out of {sorted(NEEDS)}, found {cls.needs!r}.")
+    if cls.gives not in GIVES:
+        faults.append(f"'gives' must be one of {list(GIVES)}, found {cls.gives!r}.")
+    if not (isinstance(cls.Config, type) and issubclass(cls.Config, StrictModel)):
+        faults.append(f"'Config' must be a subclass of StrictModel, found {cls.Config!r}.")
+    faults += [
+        f"it must define '{method}', found none."
+        for method in ("forward", "reset_parameters")
+        if getattr(cls, method) is getattr(Encoder, method)
+    ]
+    if faults:
+        raise ConfigError(list_faults(f"The encoder '{name}' must keep the contract", faults))
+
+
+def check_width(encoder: Encoder, name: str) -> None:
+    """Checks that an encoder states the width of its states.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    width = getattr(encoder, "out_channels", None)
+    if not isinstance(width, int) or width < 1:
+        raise ConfigError(
+            f"The encoder '{name}' must keep the contract: 'out_channels' must be set in __init__ "
+            f"to a positive number, found {width!r}."
+        )
+
+
+def check_output(encoder: Encoder, output: object, num_documents: int, name: str) -> None:
+    """Checks that an encoder gives what its class states.
+
+    Args:
+        encoder: States ``gives`` and ``out_channels``.
+        output: For a batch.
+        num_documents: Of the batch.
+        name: As in ``model.encoder``, for the message.
+
+    Raises:
+        ConfigError: It gives something else.
+    """
+    width = encoder.out_channels
+    if not isinstance(output, EncoderOutput):
+        raise ConfigError(
+            f"The encoder '{name}' must keep the contract: forward must give an EncoderOutput, "
+            f"found {type(output).__name__}."
+        )
+    if encoder.gives == "document":
+        states, length = output.document, num_documents
+    else:
+        states, length = output.states, int(output.ptr[-1])
+    found = None if states is None else list(states.shape)
+    if found != [length, width]:
+        part = "document" if encoder.gives == "document" else "states"
+        raise ConfigError(
+            f"The encoder '{name}' must keep the contract: it gives '{encoder.gives}' with "
+            f"out_channels = {width}, so '{part}' must be {[length, width]}, found {found}; test "
+            f"it with match_graph.testing.assert_encoder."
+        )

@@ -1,0 +1,97 @@
+"""Every encoder, head and baseline: what it needs and gives, its size, its paper."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from match_graph.baselines import BASELINES
+from match_graph.errors import ConfigError
+from match_graph.graph import TokenSpace
+from match_graph.nn import ENCODERS, HEADS, Encoder, TokenEmbedding
+from match_graph.nn.model import choose_head
+
+#: The size at which parameters are counted.
+CHANNELS, NUM_LABELS, FIELDS = 100, 1000, ("venue", "author", "reference")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered class.
+
+    Args:
+        name: As in ``model.encoder`` or ``model.head``.
+        kind: What it is.
+        needs: What an encoder or baseline reads of a batch, what a head takes of an encoder.
+        gives: What it makes of it.
+        parameters: Its own, without token embeddings, at the size of `SIZE`; None where it has
+            none before it is fitted, or where a checkpoint decides.
+        parameters_with_head: With the head that fits it, likewise.
+        paper: Where it comes from, a URL.
+        summary: One line.
+    """
+
+    name: str
+    kind: Literal["encoder", "head", "baseline"]
+    needs: Sequence[str]
+    gives: str
+    parameters: int | None
+    parameters_with_head: int | None
+    paper: str
+    summary: str
+
+
+#: For the heading of a table.
+SIZE = f"{CHANNELS} channels, {NUM_LABELS:,} labels, {len(FIELDS)} metadata fields"
+
+
+def list_models() -> list[Entry]:
+    """What ``model.encoder`` and ``model.head`` take by name, encoders first."""
+    with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
+        entries = [_describe_encoder(name) for name in sorted(ENCODERS)]
+        for name in sorted(HEADS):
+            cls = HEADS[name]
+            number = count_parameters(cls(CHANNELS, NUM_LABELS, cls.Config()))
+            paper = getattr(cls, "paper", "")
+            entries.append(
+                Entry(name, "head", [cls.takes], "logits", number, None, paper, _summary(cls))
+            )
+    for name in sorted(BASELINES):
+        baseline = BASELINES[name]
+        needs, line = sorted(baseline.needs), _summary(baseline)
+        entries.append(Entry(name, "baseline", needs, "logits", None, None, baseline.paper, line))
+    return entries
+
+
+def count_parameters(module: nn.Module) -> int:
+    """How many numbers a module learns."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _describe_encoder(name: str) -> Entry:
+    cls = ENCODERS[name]
+    own = with_head = None
+    if (encoder := _make_encoder(cls)) is not None:
+        head_cls = HEADS[choose_head(cls)]
+        own = count_parameters(encoder)
+        head = head_cls(encoder.out_channels, NUM_LABELS, head_cls.Config())
+        with_head = own + count_parameters(head)
+    return Entry(
+        name, "encoder", sorted(cls.needs), cls.gives, own, with_head, cls.paper, _summary(cls)
+    )
+
+
+def _make_encoder(cls: type[Encoder]) -> Encoder | None:
+    """An encoder with its defaults; None where they are not enough."""
+    space = TokenSpace((*FIELDS, "word"), (0,) * (len(FIELDS) + 1))
+    try:
+        return cls(TokenEmbedding(space, CHANNELS), cls.Config())
+    except ConfigError:
+        return None
+
+
+def _summary(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
