@@ -1,7 +1,7 @@
 """GraphSAGE with weights of their own for each edge type."""
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 from torch_geometric.nn import HeteroConv, SAGEConv
@@ -16,6 +16,8 @@ class HeteroSageEncoder(GraphEncoder):
     Source: Hamilton et al. 2017, https://arxiv.org/abs/1706.02216, by PyG's SAGEConv; HeteroConv
     averages over the edge types, where the paper knows one.
     """
+
+    paper: ClassVar[str] = "Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216"
 
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
         convs = {kind: SAGEConv(config.channels, config.channels) for kind in edge_types}

@@ -1,6 +1,6 @@
 """The Heterogeneous Graph Transformer."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import nn
@@ -25,6 +25,8 @@ class HgtEncoder(GraphEncoder):
     Raises:
         ConfigError: The heads do not share the channels evenly.
     """
+
+    paper: ClassVar[str] = "Hu et al., WWW 2020, https://arxiv.org/abs/2003.01332"
 
     class Config(GraphEncoder.Config):
         """Settings."""

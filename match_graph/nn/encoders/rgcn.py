@@ -1,6 +1,6 @@
 """Relational graph convolutions."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,6 +17,8 @@ class RgcnEncoder(GraphEncoder):
     Source: Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103, by PyG's RGCNConv with
     basis decomposition (equation 3).
     """
+
+    paper: ClassVar[str] = "Schlichtkrull et al., ESWC 2018, https://arxiv.org/abs/1703.06103"
 
     class Config(GraphEncoder.Config):
         """Settings."""
