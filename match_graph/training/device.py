@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.processes import count_processes
 
 #: Parameters with sparse gradients, which neither DDP on GPUs nor FSDP takes.
@@ -67,6 +68,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False
+    if device.type == "cpu":
+        keep_freed_memory()
     precision: Any = choose_precision(config)
     fabric = Fabric(
         accelerator=device.type,

@@ -174,7 +174,7 @@ def _train_epoch(
     with reporter.track(f"train: epoch {state.epoch + 1}", total, "documents") as advance:
         for batch in iterator:
             progress = (state.epoch + (state.step + 1) / len(batches)) / config.epochs
-            loss = _step(learner, batch, hierarchy, config, progress)
+            loss = train_step(learner, batch, hierarchy, config, progress)
             if state.step % 20 == 0:
                 done = min((state.step + 1) * batches.batch_size, total)
                 advance(done, f"loss {float(loss):.3f}")
@@ -186,14 +186,22 @@ def _train_epoch(
     return means
 
 
-def _step(
+def train_step(
     learner: Learner,
     cpu_batch: EgoBatch,
     hierarchy: Hierarchy,
     config: TrainConfig,
     progress: float,
 ) -> Tensor:
-    """One step of the optimizers; the batch's mean loss."""
+    """One step of the optimizers; the batch's mean loss.
+
+    Args:
+        learner: Moves.
+        cpu_batch: With gold labels.
+        hierarchy: On the device.
+        config: Resolved settings.
+        progress: Share of all steps that is done with this one, in 0..1.
+    """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)
     assert batch.label_ptr is not None

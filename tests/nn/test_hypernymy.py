@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.nn import hypernymy, hypernymy_output_penalty, hypernymy_parameter_penalty
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 Edges = list[tuple[int, int]]
@@ -149,6 +149,23 @@ def test_swapping_the_edges_changes_only_the_output_penalty() -> None:
     output = [hypernymy_output_penalty(values, index) for index in (edges, edges.flip(0))]
     assert torch.allclose(*parameter)
     assert not torch.allclose(*output)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pieces_of_edges_give_the_same(monkeypatch: pytest.MonkeyPatch, weighted: bool) -> None:
+    """Whatever the size of a piece: values and gradients to rounding."""
+    edges = torch.tensor([[1, 2, 3, 3, 4, 5, 5], [0, 0, 1, 2, 3, 3, 4]])
+    factor = random_values(7, 1, seed=8).view(-1).abs() if weighted else None
+    results = []
+    for piece in (1, 4 * 3, 2**18):
+        monkeypatch.setattr(hypernymy, "_PIECE", piece)
+        logits = random_values(4, 6, seed=7).requires_grad_()
+        penalty = hypernymy_output_penalty(logits, edges, factor)
+        penalty.backward()
+        results.append((penalty.detach(), logits.grad))
+    for value, gradient in results[1:]:
+        torch.testing.assert_close(value, results[0][0])
+        torch.testing.assert_close(gradient, results[0][1])
 
 
 def test_transposed_logits_give_the_same() -> None:

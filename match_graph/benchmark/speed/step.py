@@ -18,51 +18,32 @@ from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, make_s
 from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
-from match_graph.nn import MatchModel, match_loss
-from match_graph.training.average import WeightAverage
+from match_graph.nn import MatchModel
 from match_graph.training.device import make_fabric
-from match_graph.training.optimizers import make_optimizers
+from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
+#: Where in a training the steps are taken to be.
+_PROGRESS = 0.5
 
 
 class Trainer:
-    """Training steps as the loop makes them, over given batches again and again.
+    """The steps of the training loop, over given batches again and again.
 
     Args:
         bench: What is trained on.
     """
 
     def __init__(self, bench: Bench) -> None:
-        config = bench.config.train
-        self.config, self.model = config, open_bench(bench).make_model()
-        self.fabric = make_fabric(config)
-        optimizers = make_optimizers(self.model, config)
-        self.wrapped, *self.optimizers = self.fabric.setup(self.model, *optimizers)
-        self.average = WeightAverage(self.model, config.average) if config.average else None
+        self.config, self.model = bench.config.train, open_bench(bench).make_model()
+        self.fabric = make_fabric(self.config)
+        self.learner = make_learner(self.fabric, self.model, self.config, origin="")
         self.hierarchy = find_hierarchy(bench).to(self.fabric.device)
 
-    def step(self, cpu_batch: EgoBatch) -> int:
-        """One step; how many documents it took."""
-        config, batch = self.config, cpu_batch.to(self.fabric.device)
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        losses = match_loss(
-            self.wrapped(batch), batch.label_ptr, batch.label_index,
-            self.model.head.label_weight, self.hierarchy.edge_index, self.hierarchy.edge_weight,
-            config.lambda_parameter, config.lambda_output,
-        )  # fmt: skip
-        self.fabric.backward(losses.total)
-        self.fabric.clip_gradients(
-            self.wrapped, self.optimizers[0], max_norm=config.clip_norm, error_if_nonfinite=False
-        )
-        for optimizer in self.optimizers:
-            optimizer.step()
-        if self.average is not None:
-            self.average.update()
+    def step(self, batch: EgoBatch) -> int:
+        """One step, at half of the peak learning rate; how many documents it took."""
+        train_step(self.learner, batch, self.hierarchy, self.config, _PROGRESS)
         return batch.num_documents
 
 
