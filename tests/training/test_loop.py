@@ -47,7 +47,7 @@ def break_off(
     run: Run, monkeypatch: pytest.MonkeyPatch, epoch: int, step: int, save_every: int = 0
 ) -> None:
     """Trains until a step of an epoch, with a checkpoint every so many steps, if any."""
-    original, written = loop_module._step, SaveTimer.is_due
+    original, written = loop_module.train_step, SaveTimer.is_due
 
     def step_or_stop(learner, *args):
         if (learner.state.epoch, learner.state.step) == (epoch, step):
@@ -58,7 +58,7 @@ def break_off(
         return done % save_every == 0 if save_every else written(timer, done)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop_module, "_step", step_or_stop)
+        patch.setattr(loop_module, "train_step", step_or_stop)
         patch.setattr(SaveTimer, "is_due", is_due)
         run.train()
 
