@@ -77,7 +77,7 @@ class PubMedXml(UserFiles):
     card = Card(
         "pubmed-xml",
         "the NLM's terms; abstracts may be their publishers'",
-        "37 million records; 93 in the fixtures",
+        "about 37 million records",
         "XML of the NLM and its MeSH trees",
     )
     suffixes = (".xml",)
