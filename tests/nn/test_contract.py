@@ -1,0 +1,85 @@
+"""The contract of encoders where a user's class is wired: all faults at once, whole sentences."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+
+from match_graph.errors import ConfigError
+from match_graph.graph import TokenSpace
+from match_graph.nn import ENCODERS, Encoder, EncoderOutput, TokenEmbedding
+from match_graph.nn.contract import check_encoder_class, check_output, check_width
+
+
+class Tokens(Encoder):
+    """Keeps the contract; gives tokens."""
+
+    gives = "tokens"
+
+    def __init__(self) -> None:
+        super().__init__(TokenEmbedding(TokenSpace(("word",), (2,)), 4), self.Config())
+        self.out_channels = 4
+
+    def reset_parameters(self) -> None: ...
+
+    def forward(self, batch):
+        return EncoderOutput(None, torch.zeros(3, 4), torch.tensor([0, 1, 3]))
+
+
+class Wrong(Encoder):
+    """Keeps nothing of it."""
+
+    needs: ClassVar = frozenset({"words"})
+    gives: ClassVar = "labels"
+    Config = dict  # type: ignore[assignment]
+
+
+def test_registered_classes_and_a_class_that_gives_tokens_pass() -> None:
+    """Nothing is said."""
+    for name, cls in ENCODERS.items():
+        check_encoder_class(cls, name)
+    check_encoder_class(Tokens, "x")
+    encoder = Tokens()
+    check_width(encoder, "x")
+    check_output(encoder, encoder(None), 2, "x")
+
+
+def test_all_faults_of_a_class_come_at_once() -> None:
+    """Each with what was found."""
+    with pytest.raises(ConfigError) as caught:
+        check_encoder_class(Wrong, "my:Wrong")
+    assert str(caught.value).splitlines() == [
+        "The encoder 'my:Wrong' must keep the contract, but 5 faults were found:",
+        "  'needs' must be a set out of ['graph', 'text', 'tokens'], found frozenset({'words'}).",
+        "  'gives' must be one of ['document', 'tokens'], found 'labels'.",
+        "  'Config' must be a subclass of StrictModel, found <class 'dict'>.",
+        "  it must define 'forward', found none.",
+        "  it must define 'reset_parameters', found none.",
+    ]
+
+
+@pytest.mark.parametrize("width", [None, 0, "4"])
+def test_a_width_is_a_positive_number(width) -> None:
+    """Not missing, not 0, not a string."""
+    encoder = Tokens()
+    encoder.out_channels = width
+    with pytest.raises(ConfigError, match=f"to a positive number, found {width!r}"):
+        check_width(encoder, "x")
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (EncoderOutput(None, torch.zeros(3, 5), torch.tensor([0, 1, 3])), "[3, 5]"),
+        (EncoderOutput(None, torch.zeros(2, 4), torch.tensor([0, 1, 3])), "[2, 4]"),
+        (EncoderOutput(torch.zeros(2, 4), None, torch.tensor([0, 1, 3])), "None"),
+    ],
+)
+def test_states_of_another_shape_are_refused(output: EncoderOutput, found: str) -> None:
+    """One state for every packed token."""
+    with pytest.raises(ConfigError) as caught:
+        check_output(Tokens(), output, 2, "x")
+    assert str(caught.value) == (
+        f"The encoder 'x' must keep the contract: it gives 'tokens' with out_channels = 4, so "
+        f"'states' must be [3, 4], found {found}; test it with match_graph.testing.assert_encoder."
+    )
