@@ -13,6 +13,7 @@ if VERSION is None:
     raise RuntimeError('match_graph/__init__.py must hold a line __version__ = "...".')
 
 PEERS = ["omikuji>=0.5"]
+EXPORT = ["ogb>=1.3.6", "relbench>=3"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DEV = [
     "pytest>=8",
@@ -47,7 +48,7 @@ setup(
         "numpy>=1.26",
         "pandas>=2.2",
         "pyarrow>=16",
-        "networkx>=3.2",
+        "networkx>=3.4",
         "lightning>=2.4",
         "pydantic>=2.7",
         "typer>=0.15",
@@ -63,10 +64,11 @@ setup(
     ],
     extras_require={
         "scatter": ["torch-scatter>=2.1"],
+        "export": EXPORT,
         "report": REPORT,
         "peers": PEERS,
         "lm": ["transformers>=5"],
-        "dev": DEV + REPORT + PEERS,
+        "dev": DEV + EXPORT + REPORT + PEERS,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[

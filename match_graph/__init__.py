@@ -31,6 +31,11 @@ from match_graph.errors import (
     GraphError,
     MatchGraphError,
 )
+from match_graph.export import (
+    EXPORTS,
+    ExportOptions,
+    export_dataset,
+)
 from match_graph.graph import (
     BuiltGraph,
     DropFields,
@@ -102,6 +107,7 @@ __all__ = [
     "BASELINES",
     "DATASETS",
     "ENCODERS",
+    "EXPORTS",
     "HEADS",
     "AttentionXmlEncoder",
     "Baseline",
@@ -125,6 +131,7 @@ __all__ = [
     "Encoder",
     "EncoderOutput",
     "ExportError",
+    "ExportOptions",
     "F1Meter",
     "GraphEncoder",
     "GraphError",
@@ -173,6 +180,7 @@ __all__ = [
     "build_graph",
     "describe_graph",
     "evaluate_model",
+    "export_dataset",
     "hypernymy_output_penalty",
     "hypernymy_parameter_penalty",
     "load",

@@ -323,6 +323,41 @@ def encoders(
     typer.echo(f"Parameters without token embeddings, at {SIZE}.")
 
 
+@app.command()
+def export(
+    dataset: DatasetArgument,
+    to: Annotated[
+        str, typer.Option("--to", help="pyg, ogb, relbench, networkx, parquet or match.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder to make.")],
+    features: Annotated[str, typer.Option(help="x of nodes: none, ids or pretrained.")] = "none",
+    include_labels: Annotated[
+        str, typer.Option(help="Gold labels of which documents: none, train or all.")
+    ] = "train",
+    text: Annotated[
+        str | None, typer.Option(help="none, raw or words; by default the target's.")
+    ] = None,
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", help="The run whose vectors are x; else trained.")
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the export that is there.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Export the graph to another library's format, verified by reading it back."""
+    from match_graph.export import export_dataset, parse_options
+
+    resolved = load_config(config, settings)
+    options = parse_options(features=features, include_labels=include_labels, text=text)
+    built = open_dataset(dataset, root=root, **resolved.data.dataset_options())
+    reporter = Reporter(quiet)
+    typer.echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -4,13 +4,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pandas as pd
 import platformdirs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from filelock import FileLock
 from torch import Tensor
@@ -226,11 +228,29 @@ class CorpusDataset(InMemoryDataset):
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
         """One row per node: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
+        return pd.read_parquet(self._table_path(node_type), columns=columns)
+
+    def iter_table(
+        self, node_type: str, batch_size: int, with_text: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of `table` in batches, one at least, for what would not fit into memory."""
+        with pq.ParquetFile(self._table_path(node_type)) as file:
+            columns = [name for name in file.schema_arrow.names if with_text or name != "text"]
+            if not file.metadata.num_rows:
+                yield pa.RecordBatch.from_pylist([], file.schema_arrow)
+            yield from file.iter_batches(batch_size, columns=columns)
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether documents have their raw texts."""
+        return "text" in pq.read_schema(self._table_path(DOCUMENT)).names
+
+    def _table_path(self, node_type: str) -> Path:
         path = Path(self.processed_dir) / "names" / f"{node_type}.parquet"
         if not path.is_file():
             known = sorted(file.stem for file in path.parent.glob("*.parquet"))
             raise CorpusError(f"A node type must be one of {known}, found '{node_type}'.")
-        return pd.read_parquet(path, columns=columns)
+        return path
 
     def names(self, node_type: str) -> pd.Series:
         """The ids of the nodes of a type, in the order of the graph."""

@@ -1,0 +1,106 @@
+"""``EXPORT.md``: what an export holds, how it is loaded, what it could not carry."""
+
+import fnmatch
+from importlib.metadata import version
+from pathlib import Path
+
+from match_graph.export.inventory import Inventory
+from match_graph.export.source import Source
+from match_graph.export.target import Reading, Target
+
+DESCRIPTION = "EXPORT.md"
+_LABELS = {
+    "none": "No gold label is written.",
+    "train": "Gold labels of training documents only (`--include-labels train`). Labels as nodes "
+    "are those of all splits, so that some have no document here.",
+    "all": "Gold labels of all splits (`--include-labels all`), those of validation and test apart "
+    "from the graph: never train on them.",
+}
+_TEXTS = {
+    "none": "No texts (`--text none`); the words of each document are edges.",
+    "raw": "Texts as they were read (`--text raw`).",
+    "words": "Texts as the words of the graph with spaces between (`--text words`).",
+}
+
+
+def describe_export(
+    to: str,
+    target: Target,
+    source: Source,
+    expected: Inventory,
+    readings: list[Reading],
+    run: str | Path | None,
+) -> str:
+    """The text of ``EXPORT.md``.
+
+    Args:
+        to: Name of the target.
+        target: What wrote the export.
+        source: What it was made from.
+        expected: What was to be written.
+        readings: What was read back, without a difference.
+        run: Where the pre-trained vectors come from; None if they were trained.
+    """
+    options = source.options
+    held = [_LABELS[options.include_labels], _TEXTS[options.text or "none"]]
+    held += _describe_features(source, run)
+    left_out = _list_left_out(source, expected, readings)
+    parts = [
+        f"# {source.dataset.name} as {to}",
+        f"Written by match-graph {version('match-graph')} from the data set "
+        f"`{source.dataset.name}`, whose inputs and options have the SHA-256 "
+        f"`{source.dataset.checksum[:16]}...`.",
+        "\n".join(f"- {sentence}" for sentence in held),
+        "## Files",
+        target.describe(source).strip(),
+        "## Not carried",
+        "\n".join(f"- {sentence}" for sentence in left_out),
+        "## Verified",
+        "Read back and compared with the source: every count below, and for every node and edge "
+        "its ids and its attributes by a fingerprint.",
+        _make_table(expected, readings),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _describe_features(source: Source, run: str | Path | None) -> list[str]:
+    if source.options.features == "none":
+        return ["No features (`--features none`)."]
+    if source.options.features == "ids":
+        return ["`x` is the number of the node within its type, for an embedding table."]
+    channels = next(iter(source.features.values())).size(1)
+    origin = "trained for this export" if run is None else "of a run"
+    seen = source.options.include_labels != "none" or run is not None
+    return [
+        f"`x` holds pre-trained unit vectors of {channels} channels, {origin}. Nodes that are too "
+        f"rare for one have zeros. A document's is the normalised mean of those of its words and "
+        f"metadata, in all splits alike.",
+        f"Pre-training saw training documents only, {'with' if seen else 'without'} their labels.",
+    ]
+
+
+def _list_left_out(source: Source, expected: Inventory, readings: list[Reading]) -> list[str]:
+    """Sentences on what the source has and a file has not."""
+    sentences = {
+        sentence: None
+        for reading in readings
+        for pattern, sentence in reading.left_out.items()
+        if any(fnmatch.fnmatchcase(key, pattern) for key in [*expected.counts, *expected.prints])
+    }
+    if source.options.include_labels != "all":
+        number = int((~source.shown).sum())
+        sentences[f"Gold labels of {number:,} documents, left out on purpose."] = None
+    if source.options.text == "none" and source.dataset.keeps_texts:
+        sentences["Raw texts, left out on purpose."] = None
+    return [*sentences] or ["Nothing was left out."]
+
+
+def _make_table(expected: Inventory, readings: list[Reading]) -> str:
+    """Counts of the source, and of each reading; a dash where a format leaves a type out."""
+    lines = [f"| | source | {' | '.join(reading.files for reading in readings)} |"]
+    lines.append("|---|---:|" + "---:|" * len(readings))
+    for name, count in expected.counts.items():
+        found = (reading.inventory.counts.get(name) for reading in readings)
+        cells = (f"{number:,}" if number is not None else "-" for number in found)
+        lines.append(f"| {name} | {count:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""``x`` of every node: its number, or pre-trained unit vectors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ExportError
+from match_graph.graph.csr import sorted_row_ptr
+from match_graph.pretrain import SphericalTrainer
+from match_graph.training.defaults import resolve_config
+from match_graph.training.device import choose_device
+from match_graph.training.files import VECTORS, open_run_folder, read_tensors
+from match_graph.training.progress import Reporter
+from match_graph.training.record import read_record
+from match_graph.typing import CONTAINS, DOCUMENT
+
+_DOCUMENTS = 50_000  # per product of tokens and vectors
+
+
+def number_nodes(data: HeteroData) -> dict[str, Tensor]:
+    """The number of each node within its type, for an embedding table, [num_nodes, 1], int64."""
+    return {name: torch.arange(data[name].num_nodes).unsqueeze(1) for name in data.node_types}
+
+
+def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Pre-trained vectors as features of all nodes.
+
+    Nodes that pre-training left out as too rare have zeros. A document's vector is the mean of
+    those of its words and metadata, normalised, whatever its split. It is not the one that
+    pre-training learned: that has seen the document's labels, and there is none outside training,
+    so that a model would learn to read what test documents lack.
+
+    Args:
+        data: A built graph.
+        vectors: Per node type, [num_rows, C]; the rows are a prefix of the nodes.
+
+    Returns:
+        Per node type, [num_nodes, C], float32.
+    """
+    channels = next(iter(vectors.values())).size(1)
+    features = {}
+    for name in data.node_types:
+        features[name] = torch.zeros(int(data[name].num_nodes), channels)
+        if name in vectors and name != DOCUMENT:
+            features[name][: len(vectors[name])] = vectors[name]
+    kinds = [kind for kind in data.edge_types if kind[1] == "has" or kind == CONTAINS]
+    for kind in kinds:
+        _add_neighbours(features[DOCUMENT], data[kind].edge_index, features[kind[2]])
+    torch.nn.functional.normalize(features[DOCUMENT], dim=1, out=features[DOCUMENT])
+    return features
+
+
+def _add_neighbours(out: Tensor, edge_index: Tensor, x: Tensor) -> None:
+    """Adds to each document [D, C] the vectors of its nodes; edges are sorted by document."""
+    ptr = sorted_row_ptr(edge_index[0], len(out)).numpy()
+    columns, rows = edge_index[1].numpy(), x.numpy()
+    for start in range(0, len(out), _DOCUMENTS):
+        part = ptr[start : start + _DOCUMENTS + 1]
+        index = columns[part[0] : part[-1]]
+        ones = np.ones(len(index), dtype=np.float32)
+        shape = (len(part) - 1, len(rows))
+        counts = sp.csr_array((ones, index, part - part[0]), shape=shape)
+        out[start : start + len(part) - 1] += torch.from_numpy(counts @ rows)
+
+
+def train_vectors(
+    dataset: CorpusDataset, data: HeteroData, config: Config, reporter: Reporter
+) -> dict[str, Tensor]:
+    """Pre-trains vectors for an export.
+
+    Args:
+        dataset: Of the graph.
+        data: Only its edges are drawn: without training gold, no label is seen.
+        config: Its ``pretrain``, ``data.min_count`` and ``seed`` count.
+        reporter: For progress.
+    """
+    config = resolve_config(config, dataset)
+    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
+    trainer = SphericalTrainer(
+        data,
+        config.pretrain,
+        config.seed,
+        dict(zip(space.types, space.num_kept, strict=True)),
+        device=choose_device(config.train.accelerator),
+    )
+    assert config.pretrain.samples is not None
+    with reporter.track("pretrain", config.pretrain.samples, "pairs") as advance:
+        trainer.fit(config.pretrain.samples, lambda done, loss: advance(done, f"loss {loss:.4f}"))
+    return {name: table.cpu() for name, table in trainer.tables.items()}
+
+
+def read_vectors(folder: Path, dataset: CorpusDataset) -> dict[str, Tensor]:
+    """The vectors of a run folder.
+
+    Raises:
+        CheckpointError: The folder is no run, or has no vectors.
+        ExportError: The run is of another data set.
+    """
+    open_run_folder(folder)
+    if read_record(folder)["data_checksum"] != dataset.checksum:
+        raise ExportError(
+            f"Features come from vectors of the same data, but the run in '{folder}' was made from "
+            f"other data than '{dataset.name}' holds now; choose another run, or leave out --run."
+        )
+    return read_tensors(folder / VECTORS)

@@ -1,0 +1,193 @@
+"""An export as a folder: written beside, read back, compared, described, renamed."""
+
+import fnmatch
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError, ExportError, list_faults
+from match_graph.export.description import DESCRIPTION, describe_export
+from match_graph.export.features import number_nodes, read_vectors, spread_vectors, train_vectors
+from match_graph.export.inventory import Inventory, find_differences
+from match_graph.export.options import ExportOptions
+from match_graph.export.registry import find_target
+from match_graph.export.source import Source, open_source
+from match_graph.export.target import Reading, Target
+from match_graph.training.progress import Advance, Reporter
+
+
+def export_dataset(
+    dataset: CorpusDataset,
+    to: str,
+    out: str | Path,
+    options: ExportOptions | None = None,
+    run: str | Path | None = None,
+    config: Config | None = None,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> Path:
+    """Exports a built data set and verifies the result by reading it back.
+
+    Args:
+        dataset: Built.
+        to: A registered target.
+        out: The folder to make, new or empty. It appears when all is written and verified.
+        options: What is taken along; None takes the defaults.
+        run: A run folder with the vectors for ``features="pretrained"``; None trains them.
+        config: Settings of that pre-training; None takes the defaults.
+        overwrite: Replaces an export that is there; another folder is never touched.
+        reporter: For progress; None prints nothing.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: There is no such target, or it has no place for an option.
+        ExportError: The target cannot hold the graph, the disk is full, or what was read back
+            differs from the source. Nothing is left then.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    target, out = find_target(to), Path(out)
+    options = _resolve(to, target, options or ExportOptions(), run, dataset)
+    _check_folder(out, overwrite)
+    source = open_source(dataset, options)
+    target.check(source)
+    source = replace(source, features=_make_features(source, run, config or Config(), reporter))
+    beside = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.tmp")
+    old = beside.with_suffix(".old")
+    try:
+        beside.mkdir(parents=True)
+        with reporter.track(f"export to {to}", source.num_items, "nodes and edges") as advance:
+            target.write(source.watch(_add_up(advance)), beside, out)
+        reporter.line("export: reads it back and compares")
+        expected = target.expect(source)
+        readings = _verify(to, target, source, expected, beside)
+        text = describe_export(to, target, source, expected, readings, run)
+        (beside / DESCRIPTION).write_text(text, encoding="utf-8")
+        if overwrite and out.is_dir():
+            out.rename(old)
+        beside.rename(out)
+    except OSError as error:
+        raise ExportError(
+            f"An export must be written whole, but '{out}' could not be ({error.strerror or error})"
+            f"; nothing new is left. Make room on the disk, or choose another --out."
+        ) from error
+    finally:
+        for folder in (beside, old):
+            shutil.rmtree(folder, ignore_errors=True)
+    return out
+
+
+def _resolve(
+    to: str,
+    target: Target,
+    options: ExportOptions,
+    run: str | Path | None,
+    dataset: CorpusDataset,
+) -> ExportOptions:
+    """The options with the target's own defaults.
+
+    Raises:
+        ConfigError: The target has no place for one of them.
+    """
+    text = options.text or target.texts[0]
+    if options.text is None and text == "raw" and not dataset.keeps_texts:
+        text = "words" if "words" in target.texts else "none"
+    options = options.model_copy(update={"text": text})
+    allowed = {
+        "features": target.features,
+        "include_labels": target.include_labels,
+        "text": target.texts,
+    }
+    faults = [
+        f"--{name.replace('_', '-')} must be one of {list(values)} for the target '{to}', "
+        f"found '{getattr(options, name)}'."
+        for name, values in allowed.items()
+        if getattr(options, name) not in values
+    ]
+    if run is not None and options.features != "pretrained":
+        faults.append(
+            f"--run gives vectors for --features pretrained, found --features {options.features}."
+        )
+    if faults:
+        raise ConfigError(list_faults("The options of an export must fit its target", faults))
+    return options
+
+
+def _check_folder(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir():
+        raise ExportError(
+            f"An export must go into a new or empty folder, but '{out}' is a file; "
+            f"choose another --out."
+        )
+    if not (out / DESCRIPTION).is_file():
+        raise ExportError(
+            f"An export must go into a new or empty folder, but '{out}' holds something else; "
+            f"choose another --out."
+        )
+    if not overwrite:
+        raise ExportError(
+            f"An export must go into a new or empty folder, but '{out}' holds an export; "
+            f"choose another --out, or replace it with --overwrite."
+        )
+
+
+def _make_features(
+    source: Source, run: str | Path | None, config: Config, reporter: Reporter
+) -> dict[str, Tensor]:
+    if source.options.features == "none":
+        return {}
+    if source.options.features == "ids":
+        return number_nodes(source.data)
+    if run is not None:
+        vectors = read_vectors(Path(run), source.dataset)
+    else:
+        vectors = train_vectors(source.dataset, source.data, config, reporter)
+    return spread_vectors(source.data, vectors)
+
+
+def _add_up(advance: Advance) -> Callable[[int], None]:
+    """Progress from parts: the sum of what was handed out so far."""
+    total = 0
+
+    def add(number: int) -> None:
+        nonlocal total
+        total += number
+        advance(total, "")
+
+    return add
+
+
+def _verify(
+    to: str, target: Target, source: Source, expected: Inventory, folder: Path
+) -> list[Reading]:
+    """Reads an export back and compares it with its source.
+
+    Raises:
+        ExportError: With every difference.
+    """
+    readings = target.read(source, folder)
+    for reading in readings:
+        faults = [
+            fault
+            for key, fault in find_differences(expected, reading.inventory).items()
+            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in reading.left_out)
+        ]
+        if faults:
+            raise ExportError(
+                list_faults(
+                    f"An export must hold what the data set '{source.dataset.name}' does, but "
+                    f"reading it back ({reading.files}) found differences; this is a fault of "
+                    f"the target '{to}', please report it",
+                    faults,
+                )
+            )
+    return readings

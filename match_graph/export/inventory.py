@@ -1,0 +1,115 @@
+"""What is in a graph: counts and order-free fingerprints, to compare an export with its source."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from match_graph.typing import EdgeType
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+
+
+class Inventory:
+    """Counts per node and edge type, and a 64-bit fingerprint of each of their attributes.
+
+    Nodes are told apart by type and id, not by number, so that two graphs are equal if they differ
+    in the order of nodes and edges alone. A fingerprint is the sum of hashes of (id, value) or of
+    (source id, target id, value): every node and edge counts, in any order, in batches.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.prints: dict[str, int] = {}
+        self._ids: dict[str, Array] = {}
+
+    def add_nodes(self, node_type: str, ids: Any, columns: Mapping[str, Any]) -> None:
+        """Adds nodes, numbered on from those of the type so far.
+
+        Args:
+            node_type: Their type.
+            ids: Their ids, strings, [N].
+            columns: Attributes by name, [N] or, for vectors, [N, C].
+        """
+        keys = _hash_strings(ids)
+        self._ids[node_type] = np.concatenate([self._ids.get(node_type, keys[:0]), keys])
+        self._add(node_type, keys, {"id": keys, **columns})
+
+    def add_edges(
+        self,
+        edge_type: EdgeType,
+        ends: Sequence[Any] | Array,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Adds edges between nodes that were added before.
+
+        Args:
+            edge_type: Their type.
+            ends: Numbers of source and target within their types, [2, E].
+            columns: Attributes by name, [E].
+        """
+        source, target = map(np.asarray, ends)
+        keys = _mix(self._ids[edge_type[0]][source]) * _ODD[0] + self._ids[edge_type[2]][target]
+        self._add(" ".join(edge_type), keys, {"ends": keys, **(columns or {})})
+
+    def _add(self, name: str, keys: Array, columns: Mapping[str, Any]) -> None:
+        self.counts[name] = self.counts.get(name, 0) + len(keys)
+        for column, values in columns.items():
+            hashes = _mix(_mix(keys) * _ODD[1] + _hash_values(values))
+            key = f"{name}.{column}"
+            total = self.prints.get(key, 0) + int(hashes.sum(dtype=np.uint64))
+            self.prints[key] = total % 2**64
+
+
+def _hash_strings(values: Any) -> Array:
+    objects = np.asarray(values, dtype=object)
+    if not len(objects):
+        return np.empty(0, dtype=np.uint64)
+    return pd.util.hash_array(objects)
+
+
+def _hash_values(values: Any) -> Array:
+    array = np.asarray(values)
+    if array.dtype.kind in "OUST":
+        return _hash_strings(values)
+    if array.ndim == 2:  # [N, C]: each channel with a weight of its own
+        hashes = np.zeros(len(array), dtype=np.uint64)
+        for channel in range(array.shape[1]):
+            hashes = _mix(hashes * _ODD[2] + _hash_values(array[:, channel]))
+        return hashes
+    if array.dtype.kind == "f":
+        return array.astype(np.float32).view(np.uint32).astype(np.uint64)
+    if array.dtype.kind != "u":
+        array = array.astype(np.int64)
+    return array.astype(np.uint64)
+
+
+def _mix(values: Array) -> Array:
+    """Spreads every bit over all: the finalizer of splitmix64 (https://prng.di.unimi.it)."""
+    mixed = values + _ODD[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def find_differences(expected: Inventory, found: Inventory) -> dict[str, str]:
+    """A sentence for each count and fingerprint that is not as expected; more is no fault.
+
+    Returns:
+        Its key in the inventory -> the sentence.
+    """
+    faults = {}
+    for name, count in expected.counts.items():
+        there = found.counts.get(name, 0)
+        if there != count:
+            faults[name] = f"{name}: {count:,} expected, found {there:,}."
+    for key, value in expected.prints.items():
+        name, _, column = key.rpartition(".")
+        if expected.counts[name] and key not in found.prints:
+            faults[key] = f"{name}: '{column}' is missing."
+        elif found.prints.get(key, 0) != value and name not in faults:
+            faults[key] = f"{name}: '{column}' has other values."
+    return faults

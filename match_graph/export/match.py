@@ -1,0 +1,208 @@
+"""Back to the release's format: a folder that `MatchFolder` reads."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from match_graph.datasets.match_folder import (
+    FIELDS,
+    SPLIT_FILES,
+    TAXONOMY,
+    read_match_folder,
+)
+from match_graph.datasets.text import Tokenizer
+from match_graph.errors import ExportError
+from match_graph.export.escape import NOT_IN_TAXONOMY, escape_all, unescape
+from match_graph.export.inventory import Array, Inventory
+from match_graph.export.source import GOLD, Source
+from match_graph.export.target import Reading, Target
+from match_graph.graph import BuiltGraph, build_graph
+from match_graph.graph.csr import row_index, sorted_row_ptr
+from match_graph.graph.label_dag import contract_hierarchy
+from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
+
+#: Keys of a document's object that are no metadata.
+_TAKEN = ("paper", "text", "label")
+
+
+class MatchTarget(Target):
+    """``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt``, ``meta_dict.json``.
+
+    Labels of other splits than training are empty lists unless all are taken along. Labels with
+    white space, which ``taxonomy.txt`` would tear apart, are written with percent escapes, and
+    ``id2label.txt`` gives their names.
+    """
+
+    features = ("none",)
+    texts = ("raw", "words")
+
+    def check(self, source: Source) -> None:
+        taken = [name for name in source.fields if name in _TAKEN]
+        if taken:
+            raise ExportError(
+                f"The MATCH format keeps {', '.join(_TAKEN)} beside the metadata fields, but "
+                f"'{source.dataset.name}' has the fields {taken}; choose other fields with "
+                f"--set data.fields=[...], or another target."
+            )
+
+    def write(self, source: Source, folder: Path, out: Path) -> None:
+        ids = source.dataset.names(LABEL).tolist()
+        written = escape_all(ids, NOT_IN_TAXONOMY) or ids
+        with ExitStack() as stack:
+            files = {
+                split: stack.enter_context((folder / name).open("w", encoding="utf-8", newline=""))
+                for split, name in SPLIT_FILES.items()
+            }
+            for split, record in _make_records(source, written):
+                files[split].write(json.dumps(record, ensure_ascii=False) + "\n")
+        lines = [" ".join(line) for line in _taxonomy(source, written)]
+        _write_lines(folder / TAXONOMY, lines)
+        for node_type in (LABEL, *source.fields):
+            table = source.dataset.table(node_type)
+            if "name" in table or (node_type == LABEL and written is not ids):
+                keys = written if node_type == LABEL else table["id"].tolist()
+                pairs = zip(keys, table.get("name", table["id"]), strict=True)
+                lines = [f"{key}\t{_one_line(name)}" for key, name in pairs if _is_key(key)]
+                _write_lines(folder / f"id2{node_type}.txt", lines)
+        fields = json.dumps({"metadata": source.fields}, ensure_ascii=False)
+        (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
+
+    def expect(self, source: Source) -> Inventory:
+        """The graph less labels that no exported document carries; their children move up."""
+        kept = torch.zeros(source.targets.num_labels, dtype=torch.bool)
+        kept[source.targets.index.long()] = True
+        inventory = source.take_inventory(kept)
+        ids = source.dataset.names(LABEL).to_numpy(dtype=object)
+        child, parent = source.data[IS_A].edge_index.numpy()
+        hierarchy = pd.DataFrame({"child": ids[child], "parent": ids[parent]})
+        carried = ids[kept.numpy()].tolist()
+        number = {name: row for row, name in enumerate(carried)}
+        pairs, _ = contract_hierarchy(hierarchy, carried)
+        ends = np.array([(number[low], number[high]) for low, high in pairs], dtype=np.int64)
+        inventory.add_edges(IS_A, ends.reshape(-1, 2).T)
+        return inventory
+
+    def read(self, source: Source, folder: Path) -> list[Reading]:
+        built = build_graph(read_match_folder(folder, tokenizer=find_tokenizer(source)))
+        if escape_all(source.dataset.names(LABEL), NOT_IN_TAXONOMY) is not None:
+            built.tables[LABEL]["id"] = [unescape(value) for value in built.tables[LABEL]["id"]]
+        left_out = {"label.depth": "The depth of labels: the format has no place for it."}
+        for node_type in (LABEL, *source.fields):
+            table = source.dataset.table(node_type)
+            pairs = zip(table["id"], table.get("name", table["id"]), strict=True)
+            escaped = node_type == LABEL  # its ids have no tabs then
+            if any(_one_line(name) != name or not (escaped or _is_key(key)) for key, name in pairs):
+                left_out[f"{node_type}.name"] = (
+                    f"White space at the ends of names and line breaks in them, and names of "
+                    f"instances whose id holds a tab or a line break: id2{node_type}.txt has one "
+                    f"name a line."
+                )
+        return [Reading("all files, by match-graph", _take_inventory(built), left_out)]
+
+    def describe(self, source: Source) -> str:
+        tokenizer = find_tokenizer(source)
+        setting = "" if tokenizer == "regex" else f" --set data.tokenizer={tokenizer}"
+        argument = "" if tokenizer == "regex" else f', tokenizer="{tokenizer}"'
+        carried = source.targets.index.unique().numel()
+        text = f"""\
+- `{"`, `".join(SPLIT_FILES.values())}`: one document a line, in the order of the graph.
+- `{TAXONOMY}`: a parent and its children a line; nodes that no document of the source carries were
+  contracted when it was built and are not in it.
+- `{FIELDS}`: the metadata fields.
+- {carried:,} of {source.targets.num_labels:,} labels are on an exported document; a reader knows no
+  others.
+
+```
+match-graph build FOLDER{setting}
+```
+
+```python
+import match_graph as mg
+
+dataset = mg.open_dataset("FOLDER"{argument})
+```
+"""
+        if escape_all(source.dataset.names(LABEL), NOT_IN_TAXONOMY) is not None:
+            text += (
+                f"\nSome labels hold white space, which separates labels in `{TAXONOMY}`: every "
+                f"label is written with percent escapes for white space and `%` "
+                f"(`urllib.parse.unquote` turns it back), and `id2label.txt` names it.\n"
+            )
+        return text
+
+
+def find_tokenizer(source: Source) -> Tokenizer:
+    """How the exported texts become the words of the graph again."""
+    return "whitespace" if source.options.text == "words" else source.dataset.tokenizer
+
+
+def _make_records(source: Source, labels: list[str]) -> Iterator[tuple[Split, dict[str, Any]]]:
+    """The split and the JSON object of every document."""
+    lists = {field: _pack(source, field) for field in source.fields}
+    lists["label"] = (
+        source.targets.ptr.numpy(), source.targets.index.numpy(), np.array(labels, dtype=object)
+    )  # fmt: skip
+    document = 0
+    for batch in source.nodes(DOCUMENT):
+        rows = zip(
+            *(batch.column(name).to_pylist() for name in ("id", "split", "text")), strict=True
+        )
+        for name, split, text in rows:
+            record: dict[str, Any] = {"paper": name, "text": text}
+            for key, (ptr, index, names) in lists.items():
+                record[key] = names[index[ptr[document] : ptr[document + 1]]].tolist()
+            document += 1
+            yield split, record
+
+
+def _pack(source: Source, field: str) -> tuple[Array, Array, Array]:
+    """A field's offsets per document, its instances, and their names."""
+    document, instance = source.data[has_edge(field)].edge_index
+    ptr = sorted_row_ptr(document, int(source.data[DOCUMENT].num_nodes))
+    return ptr.numpy(), instance.numpy(), source.dataset.names(field).to_numpy(dtype=object)
+
+
+def _taxonomy(source: Source, labels: list[str]) -> Iterator[list[str]]:
+    """A parent and its children, for each label that has some."""
+    child, parent = source.data[IS_A].edge_index.tolist()
+    children: dict[int, list[str]] = {}
+    for low, high in zip(child, parent, strict=True):
+        children.setdefault(high, []).append(labels[low])
+    for high, names in sorted(children.items()):
+        yield [labels[high], *names]
+
+
+def _take_inventory(built: BuiltGraph) -> Inventory:
+    inventory = Inventory()
+    for node_type, table in built.tables.items():
+        columns = {name: table[name].to_numpy(dtype=object) for name in table.columns}
+        if "train_count" in built.data[node_type]:
+            columns["train_count"] = built.data[node_type].train_count.numpy()
+        inventory.add_nodes(node_type, columns.pop("id"), columns)
+    for kind in built.data.edge_types:
+        store = built.data[kind]
+        more = {"position": store.position.numpy()} if "position" in store else {}
+        inventory.add_edges(kind, store.edge_index.numpy(), more)
+    targets = built.targets
+    inventory.add_edges(GOLD, (row_index(targets.ptr).numpy(), targets.index.numpy()))
+    return inventory
+
+
+def _write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+
+
+def _is_key(key: str) -> bool:
+    """Whether an id can stand before the tab of a line."""
+    return not re.search(r"[\t\r\n\ufeff]", key)
+
+
+def _one_line(name: str) -> str:
+    return re.sub(r"[\r\n]+", " ", name).strip()

@@ -1,0 +1,196 @@
+"""The graph for NetworkX and what reads its formats: node-link JSON and, of small ones, GraphML."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+import networkx as nx
+import numpy as np
+
+from match_graph.errors import ExportError
+from match_graph.export.escape import NOT_IN_XML, escape_all, unescape
+from match_graph.export.inventory import Inventory
+from match_graph.export.source import NONE, Source
+from match_graph.export.target import Reading, Target
+from match_graph.typing import EdgeType
+
+Graph: TypeAlias = "nx.Graph[str]"
+
+JSON, GRAPHML = "graph.json", "graph.graphml"
+#: Nodes and edges that a graph of Python objects can have: about 1 KiB each, GraphML 3 KiB.
+MAX_ITEMS, MAX_GRAPHML_ITEMS = 10_000_000, 500_000
+#: The attribute of a GraphML graph that names its columns with percent escapes.
+ESCAPED = "percent_escaped"
+#: Node-link JSON calls a node itself "id".
+_NAMES = {"id": "name", "name": "title"}
+_STRINGS = {"name", "title", "split", "text"}
+
+
+class NetworkxTarget(Target):
+    """``graph.json`` (node-link) and ``graph.graphml``: a directed multigraph.
+
+    A node is named ``TYPE/NUMBER``; its id, which may hold any character, is an attribute.
+    """
+
+    texts = ("none", "raw", "words")
+
+    def check(self, source: Source) -> None:
+        if source.num_items > MAX_ITEMS:
+            raise ExportError(
+                f"NetworkX holds every node and edge as a Python object, here "
+                f"{source.num_items:,} of them or about {source.num_items / 2**20:,.0f} GiB, above "
+                f"the limit of {MAX_ITEMS:,}; export to pyg or parquet."
+            )
+
+    def write(self, source: Source, folder: Path, out: Path) -> None:
+        with (folder / JSON).open("w", encoding="utf-8", newline="") as file:
+            file.write('{"directed": true, "multigraph": true, "graph": {}')
+            _write_list(file, "nodes", _node_objects(source))
+            _write_list(file, "edges", _edge_objects(source))
+            file.write("}\n")
+        if source.num_items <= MAX_GRAPHML_ITEMS:
+            nx.write_graphml(
+                _for_graphml(_read_json(folder / JSON)), folder / GRAPHML, prettyprint=False
+            )
+
+    def read(self, source: Source, folder: Path) -> list[Reading]:
+        inventory = _take_inventory(source, _read_json(folder / JSON))
+        readings = [Reading(f"{JSON}, by NetworkX", inventory)]
+        if (folder / GRAPHML).is_file():
+            graph = nx.read_graphml(folder / GRAPHML, force_multigraph=True)
+            inventory = _take_inventory(source, _unescape(graph))
+            left_out = {"*.x": f"Features in {GRAPHML}: GraphML has no lists."}
+            readings.append(Reading(f"{GRAPHML}, by NetworkX", inventory, left_out))
+        return readings
+
+    def describe(self, source: Source) -> str:
+        text = f"""\
+- `{JSON}`: node-link JSON, a directed multigraph.
+- A node is `TYPE/NUMBER` with `type`, its id as `name`, and what people call it as `title`, where
+  that is known; an edge has its relation as `type`, and words have `position`.
+
+```python
+import json
+import networkx as nx
+
+with open("{JSON}", encoding="utf-8") as file:
+    graph = nx.node_link_graph(json.load(file), edges="edges")
+```
+"""
+        if source.has_gold:
+            text += (
+                "\nEdges `gold` are gold labels; `tagged` repeats those of training. Take both out "
+                "of the graph that a model is given, or it reads the answer.\n"
+            )
+        if source.num_items > MAX_GRAPHML_ITEMS:
+            return text + (
+                f"\n`{GRAPHML}` is not written: {source.num_items:,} nodes and edges are above its "
+                f"limit of {MAX_GRAPHML_ITEMS:,}.\n"
+            )
+        return text + (
+            f"\n- `{GRAPHML}`: the same as GraphML, for Gephi and others. XML cannot hold control "
+            f"characters: columns that have some are written with percent escapes "
+            f"(`urllib.parse.unquote`) and named in the graph's attribute `{ESCAPED}`. Empty "
+            f"strings are left out, as NetworkX reads them so.\n"
+        )
+
+
+def _node_objects(source: Source) -> Iterator[dict[str, Any]]:
+    for node_type in source.data.node_types:
+        number = 0
+        for batch in source.nodes(node_type):
+            columns = [_NAMES.get(name, name) for name in batch.schema.names]
+            for record in batch.rename_columns(columns).to_pylist():
+                yield {"id": f"{node_type}/{number}", "type": node_type, **record}
+                number += 1
+
+
+def _edge_objects(source: Source) -> Iterator[dict[str, Any]]:
+    for head, relation, tail in source.edge_types:
+        for batch in source.edges((head, relation, tail)):
+            for record in batch.to_pylist():
+                ends = {
+                    "source": f"{head}/{record.pop('source')}",
+                    "target": f"{tail}/{record.pop('target')}",
+                }
+                yield {**ends, "type": relation, **record}
+
+
+def _write_list(file: TextIO, name: str, objects: Iterable[dict[str, Any]]) -> None:
+    file.write(f',\n"{name}": [')
+    for number, item in enumerate(objects):
+        file.write(",\n" if number else "\n")
+        file.write(json.dumps(item, ensure_ascii=False))
+    file.write("\n]")
+
+
+def _read_json(path: Path) -> Graph:
+    with path.open(encoding="utf-8") as file:
+        return nx.node_link_graph(json.load(file), edges="edges")
+
+
+def _for_graphml(graph: Graph) -> Graph:
+    """Changes a graph to what GraphML can hold: no lists, no control characters."""
+    columns: dict[tuple[str, str], list[str]] = {}
+    for _, node in graph.nodes(data=True):
+        for key in [key for key, value in node.items() if key == "x" or value is None]:
+            del node[key]
+        for key in _STRINGS & node.keys():
+            columns.setdefault((node["type"], key), []).append(node[key])
+    escaped = {key: escape_all(values, NOT_IN_XML) for key, values in columns.items()}
+    escapes = {key: iter(values) for key, values in escaped.items() if values is not None}
+    for _, node in graph.nodes(data=True):
+        for key in _STRINGS & node.keys():
+            if (node["type"], key) in escapes:
+                node[key] = next(escapes[node["type"], key])
+    graph.graph[ESCAPED] = " ".join(sorted(f"{kind}.{key}" for kind, key in escapes))
+    return graph
+
+
+def _unescape(graph: Graph) -> Graph:
+    escaped = set(graph.graph.get(ESCAPED, "").split())
+    for _, node in graph.nodes(data=True):
+        for key in _STRINGS & node.keys():
+            if f"{node['type']}.{key}" in escaped:
+                node[key] = unescape(node[key])
+    return graph
+
+
+def _take_inventory(source: Source, graph: Graph) -> Inventory:
+    inventory, number = Inventory(), {}
+    nodes: dict[str, list[dict[str, Any]]] = {name: [] for name in source.data.node_types}
+    for name, node in graph.nodes(data=True):
+        number[name] = len(nodes[node["type"]])
+        nodes[node["type"]].append(node)
+    for node_type, records in nodes.items():
+        schema = next(iter(source.nodes(node_type))).schema
+        columns = {}
+        for name in schema.names:
+            if name != "x" or any("x" in node for node in records):
+                columns[name] = _gather(records, _NAMES.get(name, name))
+        inventory.add_nodes(node_type, columns.pop("id"), columns)
+    _add_edges(inventory, graph, number)
+    return inventory
+
+
+def _gather(records: list[dict[str, Any]], key: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """An attribute of all nodes; GraphML leaves out empty strings and missing numbers."""
+    if key in _STRINGS:
+        return np.array([node.get(key, "") for node in records], dtype=object)
+    values = (node.get(key) for node in records)
+    return np.array([NONE if value is None else value for value in values])
+
+
+def _add_edges(inventory: Inventory, graph: Graph, number: dict[str, int]) -> None:
+    edges: dict[EdgeType, tuple[list[int], list[int], list[int]]] = {}
+    for head, tail, edge in graph.edges(data=True):
+        kind = (graph.nodes[head]["type"], edge["type"], graph.nodes[tail]["type"])
+        rows = edges.setdefault(kind, ([], [], []))
+        rows[0].append(number[head])
+        rows[1].append(number[tail])
+        if "position" in edge:
+            rows[2].append(edge["position"])
+    for kind, (heads, tails, positions) in edges.items():
+        more = {"position": np.array(positions)} if positions else {}
+        inventory.add_edges(kind, (heads, tails), more)

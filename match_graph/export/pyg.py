@@ -1,0 +1,96 @@
+"""The graph for PyTorch Geometric: tensors that load without unpickling, names beside."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import HeteroData
+
+from match_graph.export.inventory import Inventory
+from match_graph.export.parquet import add_node_table, write_batches
+from match_graph.export.source import GOLD, Source
+from match_graph.export.target import Reading, Target
+from match_graph.graph.csr import row_index
+from match_graph.typing import DOCUMENT, MASKS
+
+DATA, TARGETS = "data.pt", "targets.pt"
+
+
+class PygTarget(Target):
+    """``data.pt``, ``targets.pt``, and the names of the nodes as Parquet."""
+
+    def write(self, source: Source, folder: Path, out: Path) -> None:
+        content = source.data.to_dict()
+        for node_type, x in source.features.items():
+            content[node_type] = {**content[node_type], "x": x}
+        for kind in source.data.edge_types:  # some of PyG's layers, HGTConv for one, take no int32
+            content[kind] = {**content[kind], "edge_index": content[kind]["edge_index"].long()}
+        save_tensors(folder / DATA, content)
+        if source.has_gold:
+            save_tensors(folder / TARGETS, source.targets.to_dict())
+        for node_type in source.data.node_types:
+            path = Path("names") / f"{node_type}.parquet"
+            write_batches(folder, path, source.names(node_type))
+
+    def read(self, source: Source, folder: Path) -> list[Reading]:
+        data = HeteroData.from_dict(torch.load(folder / DATA, weights_only=True, mmap=True))
+        data.validate()
+        inventory = Inventory()
+        for node_type in data.node_types:
+            store = data[node_type]
+            more = {name: store[name].numpy() for name in ("x", "train_count") if name in store}
+            if node_type == DOCUMENT:
+                more["split"] = _read_split(store)
+            add_node_table(inventory, node_type, folder / "names" / f"{node_type}.parquet", **more)
+        for kind in data.edge_types:
+            store = data[kind]
+            more = {"position": store.position.numpy()} if "position" in store else {}
+            inventory.add_edges(kind, store.edge_index.numpy(), more)
+        if (folder / TARGETS).is_file():
+            gold = torch.load(folder / TARGETS, weights_only=True)
+            ends = row_index(gold["ptr"]).numpy(), gold["index"].numpy()
+            inventory.add_edges(GOLD, ends)
+        return [Reading("all files, by PyTorch Geometric and pyarrow", inventory)]
+
+    def describe(self, source: Source) -> str:
+        text = f"""\
+- `{DATA}`: a `HeteroData` as dictionary; nothing in it needs unpickling.
+- `names/TYPE.parquet`: row i names node i. Names are no part of `{DATA}`, as PyG's loaders stop at
+  lists.
+
+```python
+import torch
+from torch_geometric.data import HeteroData
+
+data = HeteroData.from_dict(torch.load("{DATA}", weights_only=True))
+```
+
+- Edges point away from documents: `ToUndirected(merge=False)` adds the reverses; `merge=True` would
+  make `cites` symmetric.
+"""
+        if not source.has_gold:
+            return text
+        return (
+            text
+            + f"""\
+- `{TARGETS}`: gold labels, `torch.load("{TARGETS}", weights_only=True)`; those of document i are
+  `index[ptr[i]:ptr[i + 1]]`. Documents whose labels are left out have none there.
+- `("document", "tagged", "label")` holds the training gold. Take it out of the graph that a model
+  is given (`del data["document", "tagged", "label"]`), or it reads the answer.
+"""
+        )
+
+
+def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
+    """`torch.save` through a file of Python's own, so that a full disk is an OSError."""
+    with path.open("wb") as file:
+        torch.save(dict(content), file)
+
+
+def _read_split(store: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    split = np.full(int(store.num_nodes), "", dtype=object)
+    for name, mask in MASKS.items():
+        split[store[mask].numpy()] = name
+    return split

@@ -1,0 +1,252 @@
+"""What an export starts from: a built data set, less what the options leave out."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ExportError
+from match_graph.export.inventory import Inventory
+from match_graph.export.options import ExportOptions
+from match_graph.graph import Targets
+from match_graph.graph.csr import make_ptr, row_index, sorted_row_ptr
+from match_graph.typing import (
+    CONTAINS,
+    DOCUMENT,
+    IS_A,
+    LABEL,
+    MASKS,
+    RESERVED_TYPES,
+    TAGGED,
+    WORD,
+    EdgeType,
+)
+
+#: Nodes and edges per batch.
+NODE_BATCH, EDGE_BATCH = 50_000, 1_000_000
+#: What stands for a missing number where arrays are compared: labels without a depth.
+NONE = -1
+#: Gold labels as if they were edges; a graph holds those of training only, as TAGGED.
+GOLD: EdgeType = (DOCUMENT, "gold", LABEL)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A built data set as an export may show it; made by `open_source`.
+
+    Args:
+        dataset: Built.
+        options: What is taken along.
+        data: The graph; without gold labels if these are left out.
+        targets: Gold labels; none for documents whose labels are left out.
+        features: ``x`` per node type; see `make_features`.
+        advance: Called with the number of nodes or edges that were just handed out.
+    """
+
+    dataset: CorpusDataset
+    options: ExportOptions
+    data: HeteroData
+    targets: Targets
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+    advance: Callable[[int], None] = lambda _number: None
+
+    @property
+    def fields(self) -> list[str]:
+        """The metadata fields."""
+        return [name for name in self.data.node_types if name not in RESERVED_TYPES]
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether gold labels are taken along at all."""
+        return self.options.include_labels != "none"
+
+    @property
+    def num_items(self) -> int:
+        """Nodes, edges and gold labels."""
+        edges = sum(self.data[kind].edge_index.size(1) for kind in self.data.edge_types)
+        return int(self.data.num_nodes) + edges + len(self.targets.index)
+
+    @cached_property
+    def shown(self) -> Tensor:
+        """Which documents' gold labels are taken along, [D], bool."""
+        train = self.data[DOCUMENT].train_mask
+        if self.options.include_labels == "train":
+            return train
+        return torch.full_like(train, self.options.include_labels == "all")
+
+    @cached_property
+    def split(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """The split of every document, strings, [D]."""
+        names = np.full(int(self.data[DOCUMENT].num_nodes), "", dtype=object)
+        for name, mask in MASKS.items():
+            names[self.data[DOCUMENT][mask].numpy()] = name
+        return names
+
+    def nodes(self, node_type: str) -> Iterator[pa.RecordBatch]:
+        """The nodes of a type in batches, in the order of the graph.
+
+        Columns: ``id``; of documents ``split`` and ``text``; ``name`` where the data set has names
+        for people; of labels ``depth`` where their source gives it; ``train_count``; ``x``. Each
+        only if it is there and taken along.
+        """
+        store, start = self.data[node_type], 0
+        with_text = self.options.text == "raw"
+        for batch in self.dataset.iter_table(node_type, NODE_BATCH, with_text):
+            rows = slice(start, start + batch.num_rows)
+            columns = {"id": batch.column("id")}
+            if node_type == DOCUMENT:
+                columns["split"] = pa.array(self.split[rows], pa.string())
+                columns |= self._texts(batch, start)
+            for column in ("name", "depth"):
+                if column in batch.schema.names:
+                    columns[column] = batch.column(column)
+            if "train_count" in store:
+                columns["train_count"] = pa.array(store.train_count[rows].numpy())
+            if node_type in self.features:
+                columns["x"] = _vectors(self.features[node_type][rows])
+            self.advance(batch.num_rows)
+            start = rows.stop
+            yield pa.RecordBatch.from_pydict(columns)
+
+    def names(self, node_type: str) -> Iterator[pa.RecordBatch]:
+        """As `nodes`, strings alone: for formats that keep numbers in arrays."""
+        for batch in self.nodes(node_type):
+            held = ("x", "train_count", "split")
+            yield batch.drop_columns([name for name in held if name in batch.schema.names])
+
+    def edges(self, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
+        """The edges of a type in batches: ``source``, ``target`` (int32) and their attributes."""
+        if edge_type == GOLD:
+            row = row_index(self.targets.ptr).to(torch.int32)
+            stores = {"source": row, "target": self.targets.index}
+        else:
+            store = self.data[edge_type]
+            stores = {"source": store.edge_index[0], "target": store.edge_index[1]}
+            stores |= {"position": store.position} if "position" in store else {}
+        for start in range(0, max(len(stores["source"]), 1), EDGE_BATCH):
+            part = {
+                name: pa.array(values[start : start + EDGE_BATCH].numpy())
+                for name, values in stores.items()
+            }
+            batch = pa.RecordBatch.from_pydict(part)
+            self.advance(batch.num_rows)
+            yield batch
+
+    def take_inventory(self, labels: Tensor | None = None) -> Inventory:
+        """What the export must hold.
+
+        Args:
+            labels: Which labels it has, [L], bool; the hierarchy is then left to the caller, and
+                gold labels must be among these. None has all.
+        """
+        inventory = Inventory()
+        for node_type in self.data.node_types:
+            start = 0
+            for batch in self.nodes(node_type):
+                rows = slice(start, start + batch.num_rows)
+                start = rows.stop
+                if node_type == LABEL and labels is not None:
+                    kept = batch.filter(pa.array(labels[rows].numpy()))
+                    inventory.add_nodes(node_type, *split_columns(kept))
+                else:
+                    inventory.add_nodes(node_type, *split_columns(batch))
+        for kind in self.edge_types:
+            if labels is not None and kind == IS_A:
+                continue
+            for batch in self.edges(kind):
+                columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
+                head, tail = columns.pop("source"), columns.pop("target")
+                if labels is not None and kind[2] == LABEL:
+                    tail = (labels.cumsum(0) - 1).numpy()[tail]
+                inventory.add_edges(kind, (head, tail), columns)
+        return inventory
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Those of the graph and, if gold labels are taken along, `GOLD`."""
+        return [*self.data.edge_types, *([GOLD] if self.has_gold else [])]
+
+    def _texts(self, batch: pa.RecordBatch, start: int) -> dict[str, pa.Array]:
+        if self.options.text == "raw":
+            return {"text": batch.column("text")}
+        if self.options.text == "words":
+            return {"text": pa.array(self._join_words(start, batch.num_rows), pa.string())}
+        return {}
+
+    def _join_words(self, start: int, number: int) -> list[str]:
+        ptr = self._word_ptr[start : start + number + 1]
+        words = self.data[CONTAINS].edge_index[1, int(ptr[0]) : int(ptr[-1])]
+        names = self._words[words.numpy()]
+        bounds = (ptr[1:-1] - ptr[0]).numpy()
+        return [" ".join(part) for part in np.split(names, bounds)]
+
+    @cached_property
+    def _word_ptr(self) -> Tensor:
+        edge_index = self.data[CONTAINS].edge_index
+        return sorted_row_ptr(edge_index[0], int(self.data[DOCUMENT].num_nodes))
+
+    @cached_property
+    def _words(self) -> np.ndarray[Any, np.dtype[Any]]:
+        return self.dataset.names(WORD).to_numpy(dtype=object)
+
+    def watch(self, advance: Callable[[int], None]) -> "Source":
+        """The same, reporting what it hands out."""
+        return replace(self, advance=advance)
+
+
+def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
+    """A data set as an export with these options may show it, without features.
+
+    Raises:
+        ExportError: Raw texts are asked for, but the data set keeps none.
+    """
+    if options.text == "raw" and not dataset.keeps_texts:
+        raise ExportError(
+            f"--text raw needs raw texts, but '{dataset.name}' keeps none; "
+            f"choose --text words or --text none."
+        )
+    data = copy.copy(dataset[0])
+    targets, train = dataset.targets, data[DOCUMENT].train_mask
+    if options.include_labels == "none":
+        del data[TAGGED]
+        del data[LABEL].train_count
+        targets = _keep_targets(targets, torch.zeros_like(train))
+    elif options.include_labels == "train":
+        targets = _keep_targets(targets, train)
+    return Source(dataset, options, data, targets)
+
+
+def _keep_targets(targets: Targets, kept: Tensor) -> Targets:
+    """The gold labels of some documents; the lists of the others are empty."""
+    index = targets.index[kept[row_index(targets.ptr)]]
+    return Targets(make_ptr(targets.ptr.diff() * kept), index, targets.num_labels)
+
+
+def split_columns(batch: pa.RecordBatch) -> tuple[Any, dict[str, Any]]:
+    """Ids and attributes of a batch of nodes, as `Inventory.add_nodes` takes them."""
+    columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
+    return columns.pop("id"), columns
+
+
+def read_column(column: Any) -> Any:
+    """A column as numpy array: [N], strings as objects, vectors as [N, C], no number as `NONE`."""
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        return values.reshape(len(column), column.type.list_size)
+    if pa.types.is_integer(column.type):
+        column = column.fill_null(NONE)
+    return np.asarray(column.to_pandas())
+
+
+def _vectors(x: Tensor) -> pa.Array:
+    flat = pa.array(x.contiguous().view(-1).numpy())
+    return pa.FixedSizeListArray.from_arrays(flat, x.size(1))

@@ -1,0 +1,78 @@
+"""What a target of `match-graph export` is: it writes a folder and reads it back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from match_graph.errors import ExportError
+from match_graph.export.inventory import Inventory
+from match_graph.export.options import Features, IncludeLabels, Text
+from match_graph.export.source import Source
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found in the files of an export by the library that they are for.
+
+    Args:
+        files: Which files were read, and by what.
+        inventory: What is in them.
+        left_out: What they do not hold, as patterns of `fnmatch` over the keys of the inventory,
+            and why: a sentence for ``EXPORT.md``.
+    """
+
+    files: str
+    inventory: Inventory
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class Target(ABC):
+    """A format that a data set can be exported to.
+
+    A subclass says what it can take along and where it needs an extra of the package; `write` fills
+    a folder, `read` reads it by the format's own library, and `describe` tells the user how to.
+    """
+
+    #: Choices of `ExportOptions` that the format has a place for; the first text is the default.
+    features: ClassVar[tuple[Features, ...]] = ("none", "ids", "pretrained")
+    include_labels: ClassVar[tuple[IncludeLabels, ...]] = ("none", "train", "all")
+    texts: ClassVar[tuple[Text, ...]] = ("raw", "words", "none")
+
+    def check(self, source: Source) -> None:  # noqa: B027 (most formats take every graph)
+        """Refuses what the format cannot hold, before anything is written.
+
+        Raises:
+            ExportError: The graph does not fit, or an extra of the package is not installed.
+        """
+
+    @abstractmethod
+    def write(self, source: Source, folder: Path, out: Path) -> None:
+        """Writes the files.
+
+        Args:
+            source: What to write.
+            folder: Empty; it is renamed when all is written and verified.
+            out: Its name then.
+        """
+
+    def expect(self, source: Source) -> Inventory:
+        """What `read` must find."""
+        return source.take_inventory()
+
+    @abstractmethod
+    def read(self, source: Source, folder: Path) -> list[Reading]:
+        """Reads the files back."""
+
+    @abstractmethod
+    def describe(self, source: Source) -> str:
+        """Files, how they are loaded, known faults of the format's library: Markdown."""
+
+
+def missing_extra(target: str, library: str) -> ExportError:
+    """The error for a target whose library is not installed."""
+    return ExportError(
+        f"The target '{target}' needs {library}, which is not installed; "
+        f"run `pip install 'match-graph[export]'`."
+    )

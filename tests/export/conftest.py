@@ -1,0 +1,43 @@
+"""Data sets to export: the toy folder, and any corpus as a built data set."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from match_graph.datasets import Corpus, CorpusDataset, MatchFolder
+from match_graph.testing import write_match_folder
+
+
+class GivenDataset(CorpusDataset):
+    """A corpus that is there already, as a built data set; texts are split at white space."""
+
+    tokenizer = "whitespace"
+
+    def __init__(self, corpus: Corpus, root: Path) -> None:
+        self.corpus = corpus
+        super().__init__(name=corpus.name, root=root)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return []
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def read(self) -> Corpus:
+        return self.corpus
+
+
+@pytest.fixture(scope="session")
+def given_dataset() -> type[GivenDataset]:
+    """`GivenDataset`, which tests cannot import."""
+    return GivenDataset
+
+
+@pytest.fixture(scope="session")
+def toy_dataset(tmp_path_factory: pytest.TempPathFactory) -> MatchFolder:
+    """The toy folder as a built data set."""
+    folder = tmp_path_factory.mktemp("export")
+    return MatchFolder(write_match_folder(folder / "toy"), root=folder / "root")

@@ -1,0 +1,66 @@
+"""EXPORT.md: whole, honest, and its code runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from match_graph.datasets import MatchFolder
+from match_graph.export import EXPORTS, ExportOptions, export_dataset
+
+LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
+
+
+@pytest.mark.parametrize("target", sorted(EXPORTS))
+def test_the_code_in_it_runs_in_its_folder(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """What the user is told to do works as it stands."""
+    if target in LIBRARIES:
+        pytest.importorskip(LIBRARIES[target], reason=f"{target} needs match-graph[export]")
+    out = export_dataset(toy_dataset, target, tmp_path / "out")
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    monkeypatch.chdir(out)
+    for block in blocks:
+        exec(compile(block.replace('"FOLDER"', f'"{out}"'), str(out / "EXPORT.md"), "exec"), {})
+
+
+def test_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """What was taken along, the files, what was not carried, what was verified."""
+    out = export_dataset(toy_dataset, "networkx", tmp_path / "out", ExportOptions(features="ids"))
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    parts = ["# toy as networkx", "## Files", "## Not carried", "## Verified"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    for sentence in (
+        "Gold labels of training documents only",
+        "No texts (`--text none`)",
+        "`x` is the number of the node",
+        "Features in graph.graphml: GraphML has no lists.",
+        "Gold labels of 4 documents, left out on purpose.",
+        "Raw texts, left out on purpose.",
+        "| | source | graph.json, by NetworkX | graph.graphml, by NetworkX |",
+    ):
+        assert sentence in text
+    for path in out.iterdir():
+        assert path.name == "EXPORT.md" or f"`{path.name}`" in text
+
+
+def test_nothing_left_out_is_said_so(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """With all labels and texts, PyG's format carries everything."""
+    out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "## Not carried\n\n- Nothing was left out.\n" in text
+
+
+def test_a_type_that_a_format_leaves_out_has_a_dash(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """RelBench keeps labels in its task; the reason stands above."""
+    pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
+    out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "| document tagged label | 15 | - |" in text
+    assert "Edges `document tagged label`: in RelBench a label is in the task's tables" in text

@@ -1,0 +1,114 @@
+"""Features of nodes: numbers, and pre-trained vectors that tell no label."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.config import load_config
+from match_graph.datasets import MatchFolder
+from match_graph.errors import CheckpointError, ExportError
+from match_graph.export import ExportOptions, export_dataset
+from match_graph.export.features import number_nodes, spread_vectors, train_vectors
+from match_graph.export.source import open_source
+from match_graph.graph import BuiltGraph
+from match_graph.training import Reporter, Run
+
+CHANNELS = 8
+SETTINGS = ["pretrain.samples=20000", f"pretrain.channels={CHANNELS}", f"model.channels={CHANNELS}"]
+
+
+def read(folder: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(folder / "data.pt", weights_only=True)
+    return {key: store["x"] for key, store in content.items() if "x" in store}
+
+
+def test_numbers_are_rows(toy_graph: BuiltGraph) -> None:
+    """One number a node, counted within its type."""
+    numbers = number_nodes(toy_graph.data)
+    for name in toy_graph.data.node_types:
+        assert numbers[name].tolist() == [[row] for row in range(toy_graph.data[name].num_nodes)]
+
+
+def test_documents_are_means_of_their_words_and_metadata(
+    toy_graph: BuiltGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a loop in float64, in one part and in several; words count as often as they occur."""
+    data = toy_graph.data
+    generator = torch.Generator().manual_seed(0)
+    kept = {"venue": 2, "author": 3, "reference": 4, "word": 20, "label": 8, "document": 12}
+    vectors = {
+        name: torch.randn(rows, CHANNELS, generator=generator) for name, rows in kept.items()
+    }
+    vectors["context"] = torch.randn(20, CHANNELS, generator=generator)
+    expected = torch.zeros(12, CHANNELS, dtype=torch.float64)
+    for kind in data.edge_types:
+        if kind[1] in ("has", "contains"):
+            for document, node in data[kind].edge_index.t().tolist():
+                if node < kept[kind[2]]:
+                    expected[document] += vectors[kind[2]][node].double()
+    expected = torch.nn.functional.normalize(expected, dim=1)
+    for size in (50_000, 5):
+        monkeypatch.setattr("match_graph.export.features._DOCUMENTS", size)
+        features = spread_vectors(data, vectors)
+        assert torch.allclose(features["document"].double(), expected, atol=1e-6)
+    assert set(features) == set(data.node_types)
+    assert torch.equal(features["author"][:3], vectors["author"])
+    assert not features["author"][3:].any()
+    assert features["author"].shape == (5, CHANNELS)
+
+
+def test_vectors_are_trained_where_no_run_is_given(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Seeded: the same settings give the same features; another seed gives others."""
+    options = ExportOptions(features="pretrained")
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        config = load_config(None, [*SETTINGS, f"seed={seed}"])
+        out = export_dataset(toy_dataset, "pyg", tmp_path / name, options, config=config)
+        found.append(read(out)["word"])
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert f"pre-trained unit vectors of {CHANNELS} channels, trained for this export" in text
+    assert "training documents only, with their labels" in text
+
+
+def test_without_labels_no_label_is_seen(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """Pre-training then has no (document, label) pair, and labels have no vectors."""
+    options = ExportOptions(features="pretrained", include_labels="none")
+    data = open_source(toy_dataset, options).data
+    vectors = train_vectors(toy_dataset, data, load_config(None, SETTINGS), Reporter(quiet=True))
+    assert "label" not in vectors
+    config = load_config(None, SETTINGS)
+    out = export_dataset(toy_dataset, "pyg", tmp_path / "out", options, config=config)
+    assert not read(out)["label"].any()
+    assert "without their labels" in (out / "EXPORT.md").read_text(encoding="utf-8")
+
+
+def test_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> None:
+    """The folder's vectors, row by row; another data set's are refused."""
+    options = ExportOptions(features="pretrained")
+    out = export_dataset(trained_run.dataset, "pyg", tmp_path / "out", options, trained_run.folder)
+    features, vectors = read(out), trained_run.pretrain()
+    for name in ("venue", "author", "reference", "word", "label"):
+        assert torch.equal(features[name][: len(vectors[name])], vectors[name])
+        assert not features[name][len(vectors[name]) :].any()
+    assert "channels, of a run" in (out / "EXPORT.md").read_text(encoding="utf-8")
+
+
+def test_a_run_of_other_data_is_refused(
+    trained_run: Run, toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Rows would name other nodes."""
+    options = ExportOptions(features="pretrained")
+    with pytest.raises(ExportError) as caught:
+        export_dataset(toy_dataset, "pyg", tmp_path / "out", options, trained_run.folder)
+    assert str(caught.value) == (
+        f"Features come from vectors of the same data, but the run in '{trained_run.folder}' was "
+        f"made from other data than 'toy' holds now; choose another run, or leave out --run."
+    )
+    with pytest.raises(CheckpointError, match="A run must be a folder"):
+        export_dataset(toy_dataset, "pyg", tmp_path / "out", options, tmp_path / "none")
+    assert not list(tmp_path.iterdir())

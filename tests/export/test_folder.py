@@ -1,0 +1,336 @@
+"""Every target: round trips, nothing leaked, nothing half-written, one sentence on a fault."""
+
+import errno
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from match_graph.datasets import CorpusBuilder, MatchFolder, split_words
+from match_graph.errors import ConfigError, ExportError
+from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
+from match_graph.testing import toy_documents, write_match_folder
+
+#: Options that each registered target is tested with, on the toy corpus.
+CASES: dict[str, list[dict[str, Any]]] = {
+    "pyg": [{}, {"features": "ids", "include_labels": "all"}, {"include_labels": "none"}],
+    "ogb": [{}, {"features": "ids", "include_labels": "all", "text": "raw"}],
+    "relbench": [{}, {"features": "ids", "include_labels": "all"}, {"include_labels": "none"}],
+    "networkx": [
+        {},
+        {"features": "ids", "include_labels": "all", "text": "raw"},
+        {"include_labels": "none", "text": "words"},
+    ],
+    "parquet": [{}, {"features": "ids", "include_labels": "all"}, {"include_labels": "none"}],
+    "match": [{}, {"include_labels": "all"}, {"include_labels": "none"}, {"text": "words"}],
+}
+LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
+
+
+@pytest.fixture(params=sorted(EXPORTS), scope="session")
+def target(request: pytest.FixtureRequest) -> str:
+    """Each registered target; skipped where its library is not installed."""
+    return skip_without_library(request.param)
+
+
+def skip_without_library(target: str) -> str:
+    if target in LIBRARIES:
+        pytest.importorskip(LIBRARIES[target], reason=f"{target} needs match-graph[export]")
+    return target
+
+
+def test_every_registered_target_is_tested() -> None:
+    """Fails when a target is registered and not named above, or has no test file of its own."""
+    assert set(CASES) == set(EXPORTS)
+    for name in EXPORTS:
+        assert (Path(__file__).parent / f"test_{name}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, case) for name, cases in CASES.items() for case in cases]
+)
+def test_the_toy_corpus_makes_a_round_trip(
+    toy_dataset: MatchFolder, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    """Verified by the library's own reader; EXPORT.md has every count."""
+    skip_without_library(name)
+    out = export_dataset(toy_dataset, name, tmp_path / "out", ExportOptions(**options))
+    assert out == tmp_path / "out"
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert text.startswith(f"# toy as {name}\n")
+    for line in ("document | 12 | 12", "document contains word | 59 | 59", "author | 5 | 5"):
+        assert f"| {line} |" in text
+    gold = {"none": None, "train": 15, "all": 25}[options.get("include_labels", "train")]
+    assert ("| document gold label |" in text) == (gold is not None)
+    assert gold is None or f"| document gold label | {gold} | {gold} |" in text
+    assert not list(tmp_path.glob(".*"))
+
+
+# Leaks ------------------------------------------------------------------------------------------
+
+
+def content(folder: Path, checksum: str) -> dict[str, bytes]:
+    """Every file of an export, less the checksum of its source."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes().replace(checksum[:16].encode(), b"")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("include_labels", ["none", "train", "all"])
+def test_gold_labels_of_other_splits_change_no_byte_of_an_export(
+    tmp_path: Path, target: str, include_labels: str
+) -> None:
+    """Two corpora that differ in those labels alone give the same files, unless all are asked for.
+
+    Nothing about a label that changes no byte of any file can be read from the files.
+    """
+    if include_labels not in EXPORTS[target].include_labels:
+        pytest.skip(f"{target} needs labels")
+    documents = toy_documents()
+    other = toy_documents()
+    other["valid"][0]["label"], other["test"][0]["label"] = (
+        documents["test"][0]["label"], documents["valid"][0]["label"]
+    )  # fmt: skip
+    found = []
+    for number, given_documents in enumerate((documents, other)):
+        folder = write_match_folder(tmp_path / str(number) / "toy", given_documents)
+        dataset = MatchFolder(folder, root=tmp_path / "root")
+        out = tmp_path / "out"
+        options = ExportOptions(include_labels=include_labels)
+        export_dataset(dataset, target, out, options, overwrite=True)
+        found.append(content(out, dataset.checksum))
+    assert (found[0] == found[1]) == (include_labels != "all")
+    if include_labels != "all":
+        assert list(found[0]) == list(found[1])
+
+
+def test_without_labels_training_gold_changes_no_byte_either(tmp_path: Path, target: str) -> None:
+    """Labels of two training documents are swapped; their counts stay, so that the order does."""
+    if "none" not in EXPORTS[target].include_labels:
+        pytest.skip(f"{target} needs labels")
+    found = []
+    for number in range(2):
+        documents = toy_documents()
+        if number:
+            first, second = documents["train"][0], documents["train"][3]
+            first["label"], second["label"] = second["label"], first["label"]
+        folder = write_match_folder(tmp_path / str(number) / "toy", documents)
+        dataset = MatchFolder(folder, root=tmp_path / "root")
+        options = ExportOptions(include_labels="none")
+        out = export_dataset(dataset, target, tmp_path / "out", options, overwrite=True)
+        found.append(content(out, dataset.checksum))
+    assert found[0] == found[1]
+
+
+# Odd strings ------------------------------------------------------------------------------------
+
+ODD = " \t\n\r\"'\\%,;:&<>|/#\x00\x01\x0b\x1c\x1f\x7f\x85\xa0\u2028\u2029\ufeff\ufffe\uffff"
+NAMES = st.one_of(
+    st.sampled_from(["007", "1e5", "nan", "NA", "null", "True", "-0", " ", "ü" * 4000, "a/b"]),
+    st.text(st.sampled_from(ODD + "ab"), min_size=1, max_size=5),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5),
+)
+
+
+@st.composite
+def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
+    """A few documents whose ids, metadata, labels and words are odd."""
+    labels = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
+    authors = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
+    ids = draw(st.lists(NAMES, min_size=3, max_size=6, unique=True))
+    splits = ["train", "valid", "test", *draw(st.permutations(["train"] * (len(ids) - 3)))]
+    builder = CorpusBuilder("odd", ["author", "reference"], "odd")
+    for number, (name, split) in enumerate(zip(ids, draw(st.permutations(splits)), strict=True)):
+        text = draw(st.one_of(NAMES, st.lists(NAMES, max_size=5).map(" ".join)))
+        chosen = {
+            "author": draw(st.lists(st.sampled_from(authors), max_size=3, unique=True)),
+            "reference": draw(st.lists(st.sampled_from([*ids, "?"]), max_size=3, unique=True)),
+        }
+        gold = [labels[number % len(labels)]]
+        gold += draw(st.lists(st.sampled_from(labels), max_size=2, unique=True))
+        words = split_words(text, "whitespace")
+        builder.add(name, split, text, words, chosen, gold, f"{number}")
+    return builder, [(low, high, "") for high, low in pairwise(labels)]
+
+
+def test_names_and_depths_make_a_round_trip(given_dataset, tmp_path: Path, target: str) -> None:
+    """Of any type; a label without a depth stays without one."""
+    builder = CorpusBuilder("named", ["author"], "named")
+    builder.add("d", "train", "w", ["w"], {"author": ["a1", "a2"]}, ["l1", "l2"], "1")
+    builder.set_name("author", "a2", "Åsa Öberg")
+    builder.set_name("label", "l1", "Label one")
+    builder.set_depth("l1", 2)
+    dataset = given_dataset(builder.build([]), tmp_path)
+    out = export_dataset(dataset, target, tmp_path / "out", ExportOptions(include_labels="all"))
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert ("The depth of labels" in text) == (target == "match")
+
+
+@settings(max_examples=12)
+@given(made=corpora(), include_labels=st.sampled_from(["train", "all"]))
+def test_odd_strings_make_a_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, given_dataset, target: str, made, include_labels: str
+) -> None:
+    """White space, quotes, control characters, line separators, long ids, ids like numbers."""
+    builder, hierarchy = made
+    folder = tmp_path_factory.mktemp("odd")
+    dataset = given_dataset(builder.build(hierarchy), folder)
+    text = "raw" if "raw" in EXPORTS[target].texts else None
+    options = ExportOptions(include_labels=include_labels, text=text)
+    assert export_dataset(dataset, target, folder / "out", options).is_dir()
+
+
+# Faults -----------------------------------------------------------------------------------------
+
+
+def refusal(*arguments: Any, error: type[Exception] = ExportError, **named: Any) -> str:
+    with pytest.raises(error) as caught:
+        export_dataset(*arguments, **named)
+    return str(caught.value)
+
+
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """No file of this process can be larger, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
+    toy_dataset: MatchFolder, tmp_path: Path, target: str
+) -> None:
+    """A real limit, met in the middle of a file, whatever library writes it."""
+    with small_files(700):
+        message = refusal(toy_dataset, target, tmp_path / "out")
+    start = f"An export must be written whole, but '{tmp_path}/out' could not be ("
+    assert message.startswith(start)
+    assert message.endswith(
+        "File too large); nothing new is left. Make room on the disk, or choose another --out."
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_space_left_while_the_description_is_written(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last file counts like the first; what was there before stays."""
+    out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
+    before = content(out, "")
+
+    def fail(*_arguments: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("match_graph.export.folder.describe_export", fail)
+    message = refusal(toy_dataset, "parquet", out, overwrite=True)
+    assert message == (
+        f"An export must be written whole, but '{out}' could not be (No space left on device); "
+        f"nothing new is left. Make room on the disk, or choose another --out."
+    )
+    assert content(out, "") == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_difference_is_a_fault_and_leaves_nothing(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """An export that reads back with one word moved is not handed over."""
+    add_edges = Inventory.add_edges
+    seen = []
+
+    def spoil(self, edge_type, ends, columns=None) -> None:
+        if edge_type[1] == "contains":
+            seen.append(self)
+            if self is not seen[0]:
+                ends = [ends[0], [*ends[1][1:], ends[1][0]]]
+        add_edges(self, edge_type, ends, columns)
+
+    monkeypatch.setattr(Inventory, "add_edges", spoil)
+    message = refusal(toy_dataset, target, tmp_path / "out")
+    assert "document contains word: 'ends' has other values." in message
+    assert f"this is a fault of the target '{target}', please report it" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_something_else_is_left_alone(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Only an export is replaced, and only by request."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").write_text("")
+    for overwrite in (False, True):
+        assert refusal(toy_dataset, "pyg", out, overwrite=overwrite) == (
+            f"An export must go into a new or empty folder, but '{out}' holds something else; "
+            f"choose another --out."
+        )
+    (out / "thesis.tex").unlink()
+    export_dataset(toy_dataset, "pyg", out)
+    assert refusal(toy_dataset, "parquet", out) == (
+        f"An export must go into a new or empty folder, but '{out}' holds an export; "
+        f"choose another --out, or replace it with --overwrite."
+    )
+    export_dataset(toy_dataset, "parquet", out, overwrite=True)
+    assert (out / "schema.json").is_file()
+    assert not (out / "data.pt").exists()
+    file = tmp_path / "file"
+    file.write_text("")
+    assert refusal(toy_dataset, "pyg", file) == (
+        f"An export must go into a new or empty folder, but '{file}' is a file; "
+        f"choose another --out."
+    )
+
+
+def test_a_target_and_choices_that_do_not_exist(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """All faults at once, with what there is."""
+    assert refusal(toy_dataset, "dgl", tmp_path / "out", error=ConfigError) == (
+        "An export target must be one of ['match', 'networkx', 'ogb', 'parquet', 'pyg', "
+        "'relbench'], found 'dgl'."
+    )
+    options = ExportOptions(features="ids", text="none")
+    message = refusal(
+        toy_dataset, "match", tmp_path / "out", options, run=tmp_path, error=ConfigError
+    )
+    assert message.splitlines() == [
+        "The options of an export must fit its target, but 3 faults were found:",
+        "  --features must be one of ['none'] for the target 'match', found 'ids'.",
+        "  --text must be one of ['raw', 'words'] for the target 'match', found 'none'.",
+        "  --run gives vectors for --features pretrained, found --features ids.",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+# Real data --------------------------------------------------------------------------------------
+
+
+def test_cacm_makes_a_round_trip(
+    data_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+) -> None:
+    """1,424 documents with all their labels: every count equals the graph's."""
+    # NetworkX takes ten seconds for GraphML of this size; the toy corpus has it
+    monkeypatch.setattr("match_graph.export.networkx.MAX_GRAPHML_ITEMS", 0)
+    if not (data_folder / "cacm").is_dir():
+        pytest.skip(f"no cacm in {data_folder}")
+    root = tmp_path_factory.getbasetemp() / "cacm-root"
+    dataset = MatchFolder(data_folder / "cacm", root=root)
+    out = export_dataset(dataset, target, tmp_path / "out", ExportOptions(include_labels="all"))
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    for name, number in (("document", 1424), ("author", 1614), ("reference", 1294), ("label", 197)):
+        assert f"| {name} | {number:,} | {number:,} |" in text
+    gold = len(dataset.targets.index)
+    assert f"| document gold label | {gold:,} | {gold:,} |" in text

@@ -1,0 +1,126 @@
+"""Back to the release's format: what is read again equals what was built."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.datasets import CorpusBuilder, CorpusDataset, MatchFolder, Synthetic
+from match_graph.errors import ExportError
+from match_graph.export import ExportOptions, export_dataset
+from match_graph.graph import describe_graph
+from match_graph.typing import TAGGED
+
+ALL = ExportOptions(include_labels="all")
+
+
+def assert_equal(found: CorpusDataset, expected: CorpusDataset) -> None:
+    """Tables, tensors and gold labels; in order, but for a document's labels, which are a set."""
+    data, built = found[0], expected[0]
+    assert data.node_types == built.node_types
+    assert data.edge_types == built.edge_types
+    for store, other in zip(data.stores, built.stores, strict=True):
+        for key, value in other.items():
+            pair = [store[key], value]
+            if store._key == TAGGED:
+                pair = [sorted(edges.t().tolist()) for edges in pair]
+            assert torch.equal(*pair) if torch.is_tensor(pair[0]) else pair[0] == pair[1], key
+    for node_type in data.node_types:
+        pd.testing.assert_frame_equal(found.table(node_type), expected.table(node_type))
+    assert torch.equal(found.targets.ptr, expected.targets.ptr)
+    assert torch.equal(found.targets.index, expected.targets.index)
+
+
+def test_the_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """To the byte of every tensor, with all labels."""
+    out = export_dataset(toy_dataset, "match", tmp_path / "toy", ALL)
+    assert_equal(MatchFolder(out), toy_dataset)
+
+
+@pytest.mark.parametrize("name", ["cacm", "biotools"])
+def test_real_corpora_come_back(
+    data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str
+) -> None:
+    """1,424 and 19,528 documents."""
+    if not (data_folder / name).is_dir():
+        pytest.skip(f"no {name} in {data_folder}")
+    dataset = MatchFolder(data_folder / name, root=tmp_path_factory.getbasetemp() / f"{name}-root")
+    out = export_dataset(dataset, "match", tmp_path / name, ALL)
+    assert_equal(MatchFolder(out), dataset)
+
+
+def test_a_corpus_that_mixes_its_splits_comes_back_in_their_order(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
+    """Files are by split; every count of Table 1 stays. Its texts are split at white space."""
+    out = export_dataset(synthetic, "match", tmp_path / "out", ALL)
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "match-graph build FOLDER --set data.tokenizer=whitespace" in text
+    found = MatchFolder(out, tokenizer="whitespace")
+    rows = describe_graph(found[0], found.targets)
+    assert rows == pytest.approx(describe_graph(synthetic[0], synthetic.targets))
+
+
+def test_the_training_export_has_training_labels_alone(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """Empty lists elsewhere; a label that is only on a test document is unknown to a reader."""
+    out = export_dataset(toy_dataset, "match", tmp_path / "toy")
+    for name in ("dev.json", "test.json"):
+        records = [json.loads(line) for line in (out / name).read_text("utf-8").splitlines()]
+        assert [record["label"] for record in records] == [[], []]
+    found = MatchFolder(out)
+    assert set(toy_dataset.names("label")) - set(found.names("label")) == {"cells"}
+    assert "7 of 8 labels are on an exported document" in (out / "EXPORT.md").read_text("utf-8")
+
+
+def test_labels_with_white_space_are_escaped_and_named(given_dataset, tmp_path: Path) -> None:
+    """taxonomy.txt would tear them apart; their names are in id2label.txt."""
+    builder = CorpusBuilder("spaces", [], "spaces")
+    builder.add("d", "train", "w", ["w"], {}, ["New York", "100%", "Earth"], "1")
+    hierarchy = [("New York", "Earth", ""), ("100%", "New York", "")]
+    dataset = given_dataset(builder.build(hierarchy), tmp_path)
+    out = export_dataset(dataset, "match", tmp_path / "out", ALL)
+    assert sorted((out / "taxonomy.txt").read_text("utf-8").splitlines()) == [
+        "Earth New%20York", "New%20York 100%25"
+    ]  # fmt: skip
+    labels = MatchFolder(out, tokenizer="whitespace").table("label")
+    assert dict(zip(labels["id"], labels["name"], strict=True)) == {
+        "New%20York": "New York", "100%25": "100%", "Earth": "Earth"
+    }  # fmt: skip
+
+
+def test_names_come_back_and_depths_do_not(given_dataset, tmp_path: Path) -> None:
+    """id2label.txt and id2author.txt hold one a line; what is lost is said."""
+    for number, name in enumerate(["a\ttab", "two\nlines"]):
+        builder = CorpusBuilder("names", ["author"], "names")
+        builder.add("d", "train", "w", ["w"], {"author": ["a 1", "a\t2"]}, ["l1", "l2"], "1")
+        builder.set_name("label", "l1", name)
+        builder.set_name("author", "a 1", "Åsa")
+        builder.set_name("author", "a\t2", "Bo")
+        builder.set_depth("l2", 3)
+        dataset = given_dataset(builder.build([]), tmp_path / str(number))
+        out = export_dataset(dataset, "match", tmp_path / str(number) / "out", ALL)
+        found = MatchFolder(out, tokenizer="whitespace")
+        labels, authors = (found.table(kind).set_index("id") for kind in ("label", "author"))
+        assert labels["name"].to_dict() == {"l1": name.replace("\n", " "), "l2": "l2"}
+        assert authors["name"].to_dict() == {"a 1": "Åsa", "a\t2": "a\t2"}
+        text = (out / "EXPORT.md").read_text("utf-8")
+        assert ("id2label.txt has one name a line" in text) == ("\n" in name)
+        assert "id2author.txt has one name a line" in text
+        assert "The depth of labels: the format has no place for it." in text
+
+
+def test_a_field_that_the_format_has_a_key_for_is_refused(given_dataset, tmp_path: Path) -> None:
+    """A metadata field named text would overwrite the text."""
+    builder = CorpusBuilder("taken", ["paper", "author"], "taken")
+    builder.add("d", "train", "w", ["w"], {"paper": ["p"], "author": []}, ["l"], "1")
+    dataset = given_dataset(builder.build([]), tmp_path)
+    with pytest.raises(ExportError) as caught:
+        export_dataset(dataset, "match", tmp_path / "out")
+    assert str(caught.value) == (
+        "The MATCH format keeps paper, text, label beside the metadata fields, but 'taken' has the "
+        "fields ['paper']; choose other fields with --set data.fields=[...], or another target."
+    )

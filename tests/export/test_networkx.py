@@ -1,0 +1,82 @@
+"""The NetworkX export: a directed multigraph from JSON and GraphML."""
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from match_graph.datasets import MatchFolder, Synthetic
+from match_graph.errors import ExportError
+from match_graph.export import ExportOptions, export_dataset
+
+
+def load(folder: Path) -> nx.MultiDiGraph:
+    with (folder / "graph.json").open(encoding="utf-8") as file:
+        return nx.node_link_graph(json.load(file), edges="edges")
+
+
+def test_both_files_hold_the_same_graph(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """Nodes and edges with their attributes; a word that occurs twice has two edges."""
+    out = export_dataset(toy_dataset, "networkx", tmp_path / "out")
+    graph = load(out)
+    other = nx.read_graphml(out / "graph.graphml", force_multigraph=True)
+    assert dict(graph.nodes(data=True)) == dict(other.nodes(data=True))
+
+    def edges(given: nx.MultiDiGraph) -> list:
+        return sorted((a, b, sorted(edge.items())) for a, b, edge in given.edges(data=True))
+
+    assert edges(graph) == edges(other)
+    assert graph.nodes["document/0"] == {"type": "document", "name": "t1", "split": "train"}
+    names = toy_dataset.names("word").tolist()
+    word = f"word/{names.index('graphs')}"
+    found = graph.get_edge_data("document/0", word).values()
+    assert sorted(edge["position"] for edge in found) == [1, 4]
+    assert {edge["type"] for edge in found} == {"contains"}
+
+
+def test_texts_come_on_request(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """Raw, or the words of the graph."""
+    for text, expected in (
+        ("raw", "Kernels for graphs."),
+        ("words", "kernels for graphs"),
+    ):
+        options = ExportOptions(text=text)
+        out = export_dataset(toy_dataset, "networkx", tmp_path / text, options)
+        assert load(out).nodes["document/6"]["text"] == expected
+
+
+def test_large_graphs_have_no_graphml_and_larger_ones_nothing(
+    synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EXPORT.md says so; the refusal has the size in it."""
+    data = synthetic[0]
+    items = data.num_nodes + sum(data[kind].edge_index.size(1) for kind in data.edge_types)
+    items += data["document", "tagged", "label"].edge_index.size(1)  # the gold labels once more
+    monkeypatch.setattr("match_graph.export.networkx.MAX_GRAPHML_ITEMS", items - 1)
+    out = export_dataset(synthetic, "networkx", tmp_path / "out")
+    assert not (out / "graph.graphml").exists()
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert f"`graph.graphml` is not written: {items:,} nodes and edges are above" in text
+    monkeypatch.setattr("match_graph.export.networkx.MAX_ITEMS", items - 1)
+    with pytest.raises(ExportError) as caught:
+        export_dataset(synthetic, "networkx", tmp_path / "more")
+    assert str(caught.value) == (
+        f"NetworkX holds every node and edge as a Python object, here {items:,} of them or about "
+        f"0 GiB, above the limit of {items - 1:,}; export to pyg or parquet."
+    )
+
+
+def test_control_characters_are_escaped_in_graphml_alone(given_dataset, tmp_path: Path) -> None:
+    """XML cannot hold them; the graph names the columns, and the others stay readable."""
+    from match_graph.datasets import CorpusBuilder
+
+    builder = CorpusBuilder("control", ["author"], "control")
+    builder.add("50%", "train", "w", ["w"], {"author": ["a\x00b c%"]}, ["l"], "1")
+    dataset = given_dataset(builder.build([]), tmp_path)
+    out = export_dataset(dataset, "networkx", tmp_path / "out")
+    other = nx.read_graphml(out / "graph.graphml", force_multigraph=True)
+    assert other.graph["percent_escaped"] == "author.name"
+    assert other.nodes["author/0"]["name"] == "a%00b c%25"
+    assert other.nodes["document/0"]["name"] == "50%"
+    assert load(out).nodes["author/0"]["name"] == "a\x00b c%"

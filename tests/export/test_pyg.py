@@ -1,0 +1,124 @@
+"""The PyG export: tensors that load without unpickling and train a plain model."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import HGTConv
+from torch_geometric.transforms import ToUndirected
+
+from match_graph.config import load_config
+from match_graph.datasets import MatchFolder, Synthetic
+from match_graph.export import ExportOptions, export_dataset
+from match_graph.graph import Targets
+from match_graph.metrics import RankingMeter, rank_labels
+
+
+def load(folder: Path) -> HeteroData:
+    return HeteroData.from_dict(torch.load(folder / "data.pt", weights_only=True))
+
+
+def test_the_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """Every tensor, in order, edges as int64; names beside are those of the data set."""
+    out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
+    data, built = load(out), toy_dataset[0]
+    assert data.node_types == built.node_types
+    assert data.edge_types == built.edge_types
+    for store, expected in zip(data.stores, built.stores, strict=True):
+        assert set(store.keys()) == set(expected.keys())
+        for key, value in expected.items():
+            found = store[key]
+            same = torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value
+            assert same, key
+            if isinstance(value, torch.Tensor):
+                assert found.dtype == (torch.int64 if key == "edge_index" else value.dtype)
+    targets = Targets(**torch.load(out / "targets.pt", weights_only=True))
+    assert torch.equal(targets.ptr, toy_dataset.targets.ptr)
+    assert torch.equal(targets.index, toy_dataset.targets.index)
+    for node_type in data.node_types:
+        names = pd.read_parquet(out / "names" / f"{node_type}.parquet")
+        assert names["id"].tolist() == toy_dataset.names(node_type).tolist()
+
+
+def test_gold_labels_of_other_splits_are_empty_lists(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """By default; without labels there is no file and no edge of them."""
+    out = export_dataset(toy_dataset, "pyg", tmp_path / "train")
+    targets = Targets(**torch.load(out / "targets.pt", weights_only=True))
+    train = toy_dataset[0]["document"].train_mask
+    assert not targets.ptr.diff()[~train].any()
+    assert torch.equal(targets.index, toy_dataset.targets.select(train.nonzero().view(-1))[1].int())
+    out = export_dataset(
+        toy_dataset, "pyg", tmp_path / "none", ExportOptions(include_labels="none")
+    )
+    assert not (out / "targets.pt").exists()
+    assert ("document", "tagged", "label") not in load(out).edge_types
+    assert "train_count" not in load(out)["label"]
+
+
+class PlainHGT(nn.Module):
+    """PyG's own layer between two linear ones: what a user writes in ten lines."""
+
+    def __init__(self, data: HeteroData, num_labels: int) -> None:
+        super().__init__()
+        self.inner = nn.ModuleDict({kind: nn.Linear(16, 16) for kind in data.node_types})
+        self.conv = HGTConv(16, 16, data.metadata(), heads=2)
+        self.out = nn.Linear(16, num_labels)
+
+    def forward(self, data: HeteroData) -> torch.Tensor:
+        x = {kind: self.inner[kind](x).relu() for kind, x in data.x_dict.items()}
+        return self.out(self.conv(x, data.edge_index_dict)["document"])
+
+
+def test_an_exported_graph_trains_a_plain_hgt(synthetic: Synthetic, tmp_path: Path) -> None:
+    """--features pretrained, default labels: the loss falls, valid documents beat the prior."""
+    settings = ["pretrain.samples=300000", "pretrain.channels=16", "model.channels=16"]
+    config = load_config(None, settings)
+    options = ExportOptions(features="pretrained")
+    out = export_dataset(synthetic, "pyg", tmp_path / "out", options, config=config)
+    data = load(out)
+    targets = torch.load(out / "targets.pt", weights_only=True)
+    del data["document", "tagged", "label"]
+    data = ToUndirected(merge=False)(data)
+    train = data["document"].train_mask
+    rows = torch.repeat_interleave(torch.arange(len(train)), targets["ptr"].diff())
+    gold = torch.zeros(len(train), targets["num_labels"])
+    gold[rows, targets["index"].long()] = 1
+
+    torch.manual_seed(0)
+    model = PlainHGT(data, targets["num_labels"])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    losses = []
+    for _ in range(70):
+        loss = nn.functional.binary_cross_entropy_with_logits(model(data)[train], gold[train])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.4 * losses[0]
+
+    valid = data["document"].val_mask.nonzero().view(-1)
+    with torch.no_grad():
+        scores = model(data)[valid]
+    prior = gold[train].sum(dim=0).expand_as(scores)
+    assert measure(synthetic, valid, scores) > measure(synthetic, valid, prior) + 0.15
+
+
+def measure(dataset: Synthetic, documents: torch.Tensor, scores: torch.Tensor) -> float:
+    meter = RankingMeter(ks=[5])
+    meter.update(rank_labels(scores, 5), *dataset.targets.select(documents))
+    return meter.compute()["NDCG@5"]
+
+
+def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.save` to a path raises RuntimeError instead, which nobody takes for a full disk."""
+    from match_graph.export.pyg import save_tensors
+
+    with pytest.raises(OSError, match="No such file"):
+        save_tensors(tmp_path / "none" / "data.pt", {})
+    save_tensors(tmp_path / "data.pt", {"a": torch.ones(2)})
+    assert torch.load(tmp_path / "data.pt", weights_only=True)["a"].tolist() == [1, 1]

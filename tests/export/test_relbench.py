@@ -1,0 +1,100 @@
+"""The RelBench export: its database, its task and its evaluator, and times that are no dates."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from match_graph.datasets import MatchFolder, Synthetic
+from match_graph.errors import ExportError
+from match_graph.export import ExportOptions, export_dataset
+
+relbench = pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
+
+
+def test_relbench_loads_database_and_task(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """Keys count from 0, foreign keys name tables, labels are in the task, not in the database."""
+    out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
+    dataset = relbench.load_dataset(out)
+    database = dataset.get_db()
+    documents = database.table_dict["document"]
+    assert documents.pkey_col == "document_id"
+    assert documents.time_col == "split_time"
+    assert documents.df["id"].tolist() == toy_dataset.names("document").tolist()
+    assert "document_tagged_label" not in database.table_dict
+    authors = database.table_dict["document_has_author"]
+    assert authors.fkey_col_to_pkey_table == {"document_id": "document", "author_id": "author"}
+    edges = toy_dataset[0]["document", "has", "author"].edge_index
+    assert authors.df[["document_id", "author_id"]].to_numpy().T.tolist() == edges.tolist()
+    assert dataset.get_task_names() == ["document-label"]
+    train = dataset.load_task("document-label").get_table("train").df
+    assert len(train) == 7  # one training document has no label
+    names = toy_dataset.names("label")
+    assert sorted(names[train["label_id"].iloc[0]]) == ["learning", "science"]
+
+
+def test_documents_are_ordered_by_split(synthetic: Synthetic, tmp_path: Path) -> None:
+    """The synthetic corpus mixes its splits; RelBench takes prefixes by time."""
+    out = export_dataset(synthetic, "relbench", tmp_path / "out", ExportOptions(text="none"))
+    dataset = relbench.load_dataset(out)
+    frame = dataset.get_db().table_dict["document"].df
+    assert frame["document_id"].tolist() == list(range(400))
+    assert frame["split_time"].is_monotonic_increasing
+    days = {"1970-01-01": "train", "1970-01-02": "valid", "1970-01-03": "test"}
+    assert frame["split_time"].dt.strftime("%Y-%m-%d").map(days).tolist() == frame["split"].tolist()
+    seen = dataset.get_db().upto(dataset.val_timestamp)
+    assert set(seen.table_dict["document"].df["split"]) == {"train", "valid"}
+    words = seen.table_dict["document_contains_word"].df
+    assert words["document_id"].max() < len(seen.table_dict["document"])
+
+
+def test_relbench_evaluates_a_prediction(synthetic: Synthetic, tmp_path: Path) -> None:
+    """MAP@5 of RelBench's evaluator: 1 for the gold labels first, 0 for no gold label."""
+    options = ExportOptions(include_labels="all")
+    out = export_dataset(synthetic, "relbench", tmp_path / "out", options)
+    task = relbench.load_dataset(out).load_task("document-label")
+    assert list(task.get_table("test").df.columns) == ["split_time", "document_id"]  # masked
+    gold = task.get_table("test", mask_input_cols=False).df["label_id"]
+    right = np.full((len(gold), task.eval_k), -1)
+    for row, labels in enumerate(gold):
+        right[row, : len(labels)] = labels[: task.eval_k]
+    assert task.evaluate(right) == {"map": 1.0}
+    assert task.evaluate(np.full_like(right, -1)) == {"map": 0.0}
+    valid = task.get_table("val")
+    assert len(valid) == len(task.get_table("val", mask_input_cols=False))
+
+
+def test_hidden_splits_list_their_documents(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """By default the task's tables of validation and test have no label column."""
+    out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
+    task = relbench.load_dataset(out).load_task("document-label")
+    for split, documents in (("val", [8, 9]), ("test", [10, 11])):
+        frame = task.get_table(split, mask_input_cols=False).df
+        assert list(frame.columns) == ["split_time", "document_id"]
+        assert frame["document_id"].tolist() == documents
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "`split_time` is not a date." in text
+    assert "1 document without gold labels is not in the task" in text
+
+
+def test_vectors_are_a_column(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """`x` is a list per row, for embedding columns."""
+    options = ExportOptions(features="ids", include_labels="none")
+    out = export_dataset(toy_dataset, "relbench", tmp_path / "out", options)
+    dataset = relbench.load_dataset(out)
+    assert dataset.get_db().table_dict["word"].df["x"].iloc[3].tolist() == [3]
+    assert dataset.get_task_names() == []
+
+
+def test_without_relbench_there_is_one_sentence(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the extra."""
+    monkeypatch.setitem(sys.modules, "relbench", None)
+    with pytest.raises(ExportError) as caught:
+        export_dataset(toy_dataset, "relbench", tmp_path / "out")
+    assert str(caught.value) == (
+        "The target 'relbench' needs RelBench, which is not installed; "
+        "run `pip install 'match-graph[export]'`."
+    )

@@ -1,0 +1,97 @@
+"""What an export may show: batches of nodes and edges, texts, gold labels of some splits."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.datasets import MatchFolder
+from match_graph.errors import ExportError
+from match_graph.export import ExportOptions, export_dataset
+from match_graph.export.source import GOLD, Source, open_source
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED
+
+
+def open_with(dataset: MatchFolder, **options: str) -> Source:
+    return open_source(dataset, ExportOptions(**{"text": "raw", **options}))
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_batches_are_the_tables(
+    toy_dataset: MatchFolder, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """In the order of the graph, whatever their size; progress counts every node and edge."""
+    monkeypatch.setattr("match_graph.export.source.NODE_BATCH", size)
+    monkeypatch.setattr("match_graph.export.source.EDGE_BATCH", size)
+    counted: list[int] = []
+    source = open_with(toy_dataset).watch(counted.append)
+    for node_type in source.data.node_types:
+        ids = [name for batch in source.nodes(node_type) for name in batch.column("id").to_pylist()]
+        assert ids == toy_dataset.names(node_type).tolist()
+    for kind in source.data.edge_types:
+        batches = list(source.edges(kind))
+        assert all(batch.num_rows <= size for batch in batches)
+        edges = [
+            pair for batch in batches for pair in zip(*batch.to_pydict().values(), strict=True)
+        ]
+        store = toy_dataset[0][kind]
+        columns = [*store.edge_index.tolist()]
+        columns += [store.position.tolist()] if kind == CONTAINS else []
+        assert edges == [*zip(*columns, strict=True)]
+    list(source.edges(GOLD))
+    assert sum(counted) == source.num_items
+
+
+def test_columns_of_nodes(toy_dataset: MatchFolder) -> None:
+    """Documents have split and text, the others training counts."""
+    source = open_with(toy_dataset)
+    (documents,) = source.nodes(DOCUMENT)
+    assert documents.schema.names == ["id", "split", "text"]
+    assert documents.column("split").to_pylist() == ["train"] * 8 + ["valid"] * 2 + ["test"] * 2
+    (labels,) = source.nodes(LABEL)
+    assert labels.schema.names == ["id", "train_count"]
+    (names,) = source.names(DOCUMENT)
+    assert names.schema.names == ["id", "text"]
+
+
+def test_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
+    """The word sequence of each document; an empty text is an empty string."""
+    (batch,) = open_with(toy_dataset, text="words").nodes(DOCUMENT)
+    texts = batch.column("text").to_pylist()
+    assert texts[0] == "learning graphs from small graphs in c++"
+    assert texts[3] == ""
+    assert texts[11] == "unheard-of vocabulary"
+    (batch,) = open_with(toy_dataset, text="none").nodes(DOCUMENT)
+    assert "text" not in batch.schema.names
+
+
+def test_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
+    """None, training, all; edges are training gold or none, whatever is asked for."""
+    train = toy_dataset[0][DOCUMENT].train_mask
+    for include_labels, shown in (
+        ("none", torch.zeros_like(train)), ("train", train), ("all", torch.ones_like(train))
+    ):  # fmt: skip
+        source = open_with(toy_dataset, include_labels=include_labels)
+        assert torch.equal(source.shown, shown)
+        lengths = toy_dataset.targets.ptr.diff() * shown
+        assert torch.equal(source.targets.ptr.diff(), lengths)
+        assert (TAGGED in source.data.edge_types) == (include_labels != "none")
+        if include_labels != "none":
+            tagged = source.data[TAGGED].edge_index
+            assert torch.equal(tagged, toy_dataset[0][TAGGED].edge_index)
+    assert TAGGED in toy_dataset[0].edge_types  # the data set itself is not touched
+    assert "train_count" in toy_dataset[0][LABEL]
+
+
+def test_raw_texts_that_are_not_kept(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for, they are missed; as a mere default, the words stand in."""
+    monkeypatch.setattr(type(toy_dataset), "keeps_texts", property(lambda _self: False))
+    with pytest.raises(ExportError) as caught:
+        open_with(toy_dataset)
+    assert str(caught.value) == (
+        "--text raw needs raw texts, but 'toy' keeps none; choose --text words or --text none."
+    )
+    out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
+    assert "(`--text words`)" in (out / "EXPORT.md").read_text(encoding="utf-8")

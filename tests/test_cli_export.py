@@ -1,0 +1,67 @@
+"""The command line's export: one command, one sentence on a fault."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from match_graph.cli import main
+from match_graph.testing import write_match_folder
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def test_export_prints_the_folder(call, tmp_path: Path) -> None:
+    """One command from a folder of the user's to a verified export; --overwrite replaces it."""
+    toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
+    command = ["export", toy, "--to", "parquet", "--out", out]
+    assert call(*command, "--quiet") == (0, f"{out}\n", "")
+    assert "Verified" in (out / "EXPORT.md").read_text(encoding="utf-8")
+    code, _, error = call(*command)
+    assert code == 1
+    assert error == (
+        f"Error: An export must go into a new or empty folder, but '{out}' holds an export; "
+        f"choose another --out, or replace it with --overwrite.\n"
+    )
+    options = ["--features", "ids", "--include-labels", "all", "--text", "none", "--overwrite"]
+    code, printed, error = call(*command, *options)
+    assert (code, printed) == (0, f"{out}\n")
+    assert "reads it back" in error
+
+
+def test_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
+    """--set reaches the data set, as in the other commands."""
+    toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
+    settings = ["--set", "data.fields=[author]", "--root", tmp_path / "root", "--quiet"]
+    assert call("export", toy, "--to", "parquet", "--out", out, *settings)[0] == 0
+    assert (out / "nodes" / "author.parquet").is_file()
+    assert not (out / "nodes" / "venue.parquet").exists()
+
+
+def test_wrong_choices_are_named(call, tmp_path: Path) -> None:
+    """Exit code 1 and what there is; a missing option is wrong usage."""
+    toy = write_match_folder(tmp_path / "toy")
+    command = ["export", toy, "--out", tmp_path / "out"]
+    code, _, error = call(*command, "--to", "dgl")
+    assert code == 1
+    assert error.startswith("Error: An export target must be one of [")
+    code, _, error = call(*command, "--to", "pyg", "--features", "all")
+    assert code == 1
+    assert "'features': Input should be 'none', 'ids' or 'pretrained', found 'all'." in error
+    assert call(*command)[0] == 2
+    assert not (tmp_path / "out").exists()
