@@ -10,7 +10,8 @@ from match_graph.nn import MatchModel
 def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimizer]:
     """Adam or AdamW for the network, plain gradient descent for the wide term if there is one.
 
-    Weight decay acts on matrices only, not on embeddings, biases and norms.
+    Weight decay acts on matrices only, not on embeddings, biases and norms. An encoder may ask for
+    a lower rate for parts of it (``rate_factors``).
 
     The wide term's gradients are sparse in rows, which Adam refuses. Gradient descent moves the
     rows of the batch alone, and its one rate for all tokens keeps the weights of rare ones small,
