@@ -5,6 +5,7 @@ import pytest
 from match_graph.config import load_config
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
+from match_graph.training import defaults
 from match_graph.training.defaults import (
     derive_batch_size,
     derive_epochs,
@@ -21,7 +22,15 @@ def test_what_is_given_stays_and_what_is_not_is_filled_in(synthetic: Synthetic) 
     assert config.train.batch_size == derive_batch_size(320)
 
 
-@pytest.mark.parametrize("derive", [derive_batch_size, lambda n: -derive_epochs(n), derive_samples])
+@pytest.mark.parametrize(
+    "derive",
+    [
+        derive_batch_size,
+        lambda n: -derive_epochs(n, True),
+        lambda n: -derive_epochs(n, False),
+        derive_samples,
+    ],
+)
 def test_derived_values_are_monotone_in_size(derive) -> None:
     """Larger corpora never get smaller batches, more epochs or fewer pairs."""
     values = [derive(number) for number in (200, 1_000, 5_000, 20_000, 100_000, 1_000_000)]
@@ -48,3 +57,14 @@ def test_an_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:
     """Its head cannot be chosen."""
     with pytest.raises(ConfigError, match=r"The encoder must be one of \['attention_xml', "):
         resolve_config(load_config(None, ["model.encoder=attention"]), synthetic)
+
+
+def test_a_wide_term_is_there_where_its_weights_fit(synthetic: Synthetic, monkeypatch) -> None:
+    """By the number of kept tokens and labels, unless it is said; it shortens the training."""
+    size = synthetic.token_space().num_tokens * synthetic.num_labels
+    for limit, expected in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(defaults, "MAX_WIDE", limit)
+        config = resolve_config(load_config(), synthetic)
+        assert config.model.wide is expected
+        assert config.train.epochs == defaults.derive_epochs(320, expected)
+    assert resolve_config(load_config(None, ["model.wide=true"]), synthetic).model.wide is True
