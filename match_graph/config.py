@@ -109,6 +109,9 @@ class TrainConfig(StrictModel):
     clip_norm: float = Field(5.0, gt=0)
     average: float = Field(0.99, ge=0, lt=1, description="decay of the weights' moving average")
     patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
+    valid_documents: int | None = Field(
+        None, ge=1, description="validated after each epoch, always the same; none: by corpus size"
+    )
     lambda_parameter: float = Field(1e-5, ge=0)
     lambda_output: float = Field(1.0, ge=0)
     edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"

@@ -102,13 +102,24 @@ class Run:
         """The label hierarchy."""
         return self.dataset.label_dag
 
-    def loader(self, split: Split, training: bool = False, shared: bool = True) -> EgoLoader:
+    def loader(
+        self,
+        split: Split,
+        training: bool = False,
+        shared: bool = True,
+        sample: int | None = None,
+    ) -> EgoLoader:
         """Batches of a split: shuffled and drawn anew every epoch for training, else in full.
 
-        Several processes have a part of each, unless they are not ``shared``.
+        Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
+        so many documents, always the same ones.
         """
         data, config = self.dataset[0], self.config
         documents = self.dataset.documents(MASKS[split])
+        if sample is not None and sample < len(documents):
+            generator = torch.Generator().manual_seed(config.seed)
+            chosen = torch.randperm(len(documents), generator=generator)[:sample]
+            documents = documents[chosen.sort().values]
         sampler = EgoSampler(
             data, config.data.max_metadata, config.data.max_words, training, config.seed
         )
@@ -227,7 +238,7 @@ class Run:
             train_model(
                 model,
                 self.loader("train", training=True),
-                self.loader("valid"),
+                self.loader("valid", sample=config.train.valid_documents),
                 self._hierarchy(train_documents),
                 config.train,
                 self.folder,

@@ -10,6 +10,7 @@ from match_graph.training.defaults import (
     derive_batch_size,
     derive_epochs,
     derive_samples,
+    derive_valid_documents,
     resolve_config,
 )
 
@@ -20,6 +21,7 @@ def test_what_is_given_stays_and_what_is_not_is_filled_in(synthetic: Synthetic) 
     assert config.train.epochs == 3
     assert config.pretrain.samples == 1_000_000
     assert config.train.batch_size == derive_batch_size(320)
+    assert config.train.valid_documents == 40
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,11 @@ def test_batches_reach_the_size_of_the_paper() -> None:
     """256 documents at the size of MAG-CS, 16 at the least."""
     assert derive_batch_size(564_340) == 256
     assert derive_batch_size(1) == 16
+
+
+def test_validation_is_a_sample_where_it_would_cost_much() -> None:
+    """Everything in small corpora, 10,000 documents at the size of MAG-CS."""
+    assert [derive_valid_documents(number) for number in (0, 2_976, 70_534)] == [1, 2_976, 10_000]
 
 
 def test_the_head_is_named(synthetic: Synthetic) -> None:

@@ -11,6 +11,7 @@ import torch
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import load, open_run, start_run
+from match_graph.training.evaluate import evaluate_model
 from match_graph.training.files import METRICS, MODEL, RECORD, STATE, read_tensors
 
 
@@ -127,6 +128,28 @@ def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
         with pytest.raises(CheckpointError) as caught:
             attempt()
         assert str(caught.value) == expected
+
+
+def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start) -> None:
+    """The sampled documents are of the split and the same each time; metrics.json has them all."""
+    run = start(
+        "a", "train.epochs=1", "train.valid_documents=7", "model.init=random",
+        "train.precision=32-true",
+    )  # fmt: skip
+    loaders = [run.loader("valid", sample=7) for _ in range(2)]
+    drawn = [torch.cat([batch.document for batch in loader]).sort().values for loader in loaders]
+    assert len(drawn[0]) == 7
+    assert torch.equal(*drawn)
+    whole = torch.cat([batch.document for batch in run.loader("valid")])
+    assert len(whole) == 40
+    assert torch.isin(drawn[0], whole).all()
+    run.train()
+    history = pd.read_csv(run.folder / "history.csv")
+    model, measure = run.load_model(), evaluate_model
+    edges = run.label_dag.edge_index
+    assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], edges)["P@1"], abs=1e-9)
+    expected = measure(model, run.loader("valid"), edges)
+    assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
 
 
 def test_a_finished_run_is_not_trained_again(start) -> None:
