@@ -86,6 +86,8 @@ def max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
         torch.arange(lengths.numel(), device=index.device), lengths, output_size=index.numel()
     )
     found = scores.index_select(0, index)
-    empty = scores.new_empty(lengths.numel(), scores.size(1))
+    # lists start at -inf: torch's gradient counts what they start from among ties even where the
+    # reduction is told to leave it out
+    lowest = scores.new_full((lengths.numel(), scores.size(1)), -torch.inf)
     places = lists.unsqueeze(1).expand_as(found)
-    return empty.scatter_reduce(0, places, found, "amax", include_self=False)
+    return lowest.scatter_reduce(0, places, found, "amax")

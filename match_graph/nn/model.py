@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from match_graph.config import ModelConfig, parse_settings
+from match_graph.config import ModelConfig, StrictModel, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, LabelDAG, TokenSpace
 from match_graph.nn.coherent import CoherentOutput
@@ -47,8 +47,7 @@ class MatchModel(nn.Module):
         )
         encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
         check_encoder_class(encoder_cls, config.encoder)
-        head = config.head or choose_head(encoder_cls)
-        head_cls = find_class(head, HEADS, Head, "head")
+        head, head_cls = config.head or choose_head(encoder_cls), find_head(config)
         if head_cls.takes != encoder_cls.gives:
             fitting = sorted(name for name, cls in HEADS.items() if cls.takes == encoder_cls.gives)
             raise ConfigError(
@@ -63,13 +62,9 @@ class MatchModel(nn.Module):
             ),
         )
         check_width(self.encoder, config.encoder)
-        self.head = head_cls(
-            self.encoder.out_channels,
-            num_labels,
-            parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid"),
-        )
+        self.head = head_cls(self.encoder.out_channels, num_labels, head_settings(head_cls, config))
         self.wide = WideTerm(space.num_tokens, num_labels) if config.wide else None
-        self.coherent = _make_coherent(label_dag) if config.coherent else None
+        self.coherent = _make_coherent(label_dag, num_labels) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
@@ -87,11 +82,12 @@ class MatchModel(nn.Module):
             self.wide.reset_parameters()
 
 
-def _make_coherent(label_dag: LabelDAG | None) -> CoherentOutput:
-    if label_dag is None:
+def _make_coherent(label_dag: LabelDAG | None, num_labels: int) -> CoherentOutput:
+    if label_dag is None or label_dag.num_labels != num_labels:
+        found = "none" if label_dag is None else f"one of {label_dag.num_labels} labels"
         raise ConfigError(
-            "A coherent output needs the label hierarchy, found none; give label_dag, or set "
-            "model.coherent to false."
+            f"A coherent output needs the hierarchy of the {num_labels} labels, found {found}; "
+            f"give label_dag, or set model.coherent to false."
         )
     return CoherentOutput(label_dag)
 
@@ -99,6 +95,25 @@ def _make_coherent(label_dag: LabelDAG | None) -> CoherentOutput:
 def choose_head(encoder_cls: type[Encoder]) -> str:
     """The name of the head for what an encoder gives, where the configuration names none."""
     return {"document": "linear", "tokens": "label_attention"}[encoder_cls.gives]
+
+
+def find_head(config: ModelConfig) -> type[Head]:
+    """The class of the head that a configuration names, or that fits its encoder.
+
+    Raises:
+        ConfigError: There is no such head or encoder.
+    """
+    encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
+    return find_class(config.head or choose_head(encoder_cls), HEADS, Head, "head")
+
+
+def head_settings(head_cls: type[Head], config: ModelConfig) -> StrictModel:
+    """The head's settings, checked.
+
+    Raises:
+        ConfigError: One is unknown or impossible.
+    """
+    return parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid")
 
 
 def find_class(

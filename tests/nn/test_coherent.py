@@ -75,6 +75,16 @@ def test_no_child_is_above_its_parent(dag: LabelDAG) -> None:
         assert torch.equal(coherent(scores), scores)
 
 
+def test_ties_with_uninitialised_memory_lose_no_gradient() -> None:
+    """Rows of zeros, which fresh memory often is too: the whole gradient arrives."""
+    labels = torch.arange(20)
+    dag = LabelDAG(torch.stack([labels[1:], labels[:-1]]), 20)
+    logits = torch.zeros(50, 20, requires_grad=True)
+    for _ in range(5):
+        (gradient,) = torch.autograd.grad(CoherentOutput(dag)(logits).sum(), logits)
+        assert gradient.sum(dim=1).tolist() == pytest.approx([20.0] * 50, rel=1e-5)
+
+
 def test_without_edges_scores_pass() -> None:
     """The very tensor."""
     logits = torch.randn(2, 3)
@@ -132,10 +142,11 @@ def test_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
 
 
 def test_a_coherent_output_needs_a_hierarchy(synthetic: Synthetic) -> None:
-    """One sentence."""
-    with pytest.raises(ConfigError) as caught:
-        MatchModel(synthetic.token_space(), 3, ModelConfig(coherent=True))
-    assert str(caught.value) == (
-        "A coherent output needs the label hierarchy, found none; give label_dag, or set "
-        "model.coherent to false."
-    )
+    """That of its own labels; one sentence."""
+    for dag, found in ((None, "none"), (synthetic.label_dag, "one of 25 labels")):
+        with pytest.raises(ConfigError) as caught:
+            MatchModel(synthetic.token_space(), 3, ModelConfig(coherent=True), dag)
+        assert str(caught.value) == (
+            f"A coherent output needs the hierarchy of the 3 labels, found {found}; give "
+            f"label_dag, or set model.coherent to false."
+        )
