@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from match_graph.graph.csr import select_rows
+from match_graph.graph.csr import row_index, select_rows, sorted_row_ptr
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,17 @@ class Targets:
     def count(self, documents: Tensor) -> Tensor:
         """How many of these documents carry each label, [L], int64."""
         return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
+
+    def merge(self, group: Tensor, num_groups: int) -> "Targets":
+        """The groups of each document's labels.
+
+        Args:
+            group: Of each label, [L], int64.
+            num_groups: How many groups there are.
+        """
+        key = torch.unique(row_index(self.ptr) * num_groups + group[self.index.long()])
+        ptr = sorted_row_ptr(key // num_groups, self.ptr.numel() - 1)
+        return Targets(ptr, (key % num_groups).to(self.index.dtype), num_groups)
 
     def to_dict(self) -> dict[str, Tensor | int]:
         """What `Targets(**...)` takes."""

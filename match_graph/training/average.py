@@ -27,7 +27,7 @@ class WeightAverage:
         parameters = [
             parameter.detach()
             for name, parameter in model.named_parameters()
-            if not name.startswith("wide.")
+            if parameter.requires_grad and not name.startswith("wide.")
         ]
         self.decay = decay
         self.values = [parameter.clone() for parameter in parameters]

@@ -8,6 +8,7 @@ from match_graph.errors import ConfigError
 from match_graph.graph import EgoLoader, EgoSampler, LabelDAG, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.nn.contract import check_output
+from match_graph.nn.label_tree import make_levels
 from match_graph.training.device import choose_device
 from match_graph.training.fitting import is_baseline, make_baseline
 from match_graph.typing import MASKS
@@ -22,7 +23,7 @@ def check_model(run: "Run") -> None:
     An encoder of a user's own (``package.module:Class``) also encodes two documents.
 
     Raises:
-        ConfigError: As `MatchModel` and baselines, or the encoder gives what it should not.
+        ConfigError: As `make_model` and baselines, or the encoder gives what it should not.
     """
     none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
     if is_baseline(run.config.model):
@@ -34,7 +35,7 @@ def check_model(run: "Run") -> None:
             )
     else:
         no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
-        model = MatchModel(none_kept, 1, run.config.model, no_edge)
+        model = make_levels(none_kept, (1,) * len(run.sizes), run.config.model, no_edge)
         if ":" in run.config.model.encoder and "graph" not in run.needs:
             _check_encoding(run, model, none_kept)
     choose_device(run.config.train.accelerator)

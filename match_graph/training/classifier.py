@@ -21,7 +21,7 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.metrics import rank_labels
-from match_graph.nn import MatchModel
+from match_graph.nn.label_tree import make_model
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.encoder_files import with_encoder_files
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
@@ -279,6 +279,6 @@ def _load_model(
         return load_baseline(space, num_labels, config, folder)
     with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
         settings = with_encoder_files(config.model, folder)
-        model = MatchModel(space, num_labels, settings, label_dag)
+        model = make_model(space, num_labels, settings, label_dag)
     load_weights(model, folder, config.dataset)
     return model

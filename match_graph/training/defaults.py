@@ -2,7 +2,9 @@
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
+from match_graph.nn.label_tree import level_sizes
 from match_graph.training.device import choose_precision
+from match_graph.training.fitting import is_baseline
 from match_graph.training.settings import complete_settings
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
@@ -19,6 +21,8 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
             "auto".
         dataset: Built.
 
+    With a label tree there is no wide term by default, and no hypernymy in the output space.
+
     Raises:
         ConfigError: An encoder, a head or one of their settings is unknown.
     """
@@ -26,12 +30,16 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     num_train = int(data[DOCUMENT][MASKS["train"]].sum())
     num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
     pretrain, model, train = config.pretrain, config.model, config.train
+    model = complete_settings(model)
+    is_tree = not is_baseline(model) and len(level_sizes(dataset.num_labels, model)) > 1
+    if is_tree:  # its levels learn probabilities given the parent: of no use side by side
+        train = train.model_copy(update={"lambda_output": 0.0})
     train = train.model_copy(update={"precision": choose_precision(train)})
     if pretrain.samples is None:
         pretrain = pretrain.model_copy(update={"samples": derive_samples(num_words)})
     if model.wide is None:
         space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-        wide = space.num_tokens * dataset.num_labels <= MAX_WIDE
+        wide = not is_tree and space.num_tokens * dataset.num_labels <= MAX_WIDE
         model = model.model_copy(update={"wide": wide})
     if train.batch_size is None:
         train = train.model_copy(update={"batch_size": derive_batch_size(num_train)})
@@ -40,7 +48,6 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     if train.valid_documents is None:
         num_valid = int(data[DOCUMENT][MASKS["valid"]].sum())
         train = train.model_copy(update={"valid_documents": derive_valid_documents(num_valid)})
-    model = complete_settings(model)
     return config.model_copy(update={"pretrain": pretrain, "model": model, "train": train})
 
 

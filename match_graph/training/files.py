@@ -19,11 +19,13 @@ from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
+#: The folder of a label tree's upper levels, each with the files of a training.
+LEVELS = "levels"
 #: Everything that match-graph writes at the top of a run folder.
 RUN_FILES = frozenset(
     {CONFIG, METRICS, HISTORY, RECORD, "model.safetensors", "vectors.safetensors"}
     | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
-    | {"baseline", "encoder", "graph"}
+    | {"baseline", "encoder", "graph", LEVELS}
 )
 #: Settings of ``train`` in which a resumed run may differ from what it was.
 SHARING = ("devices", "num_nodes", "strategy")

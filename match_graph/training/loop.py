@@ -42,6 +42,11 @@ class Hierarchy:
     edge_weight: Tensor | None
     label_rank: Tensor | None = None
 
+    @classmethod
+    def none(cls) -> "Hierarchy":
+        """No edge: that of nodes which stand in no hierarchy."""
+        return cls(torch.empty(2, 0, dtype=torch.int64), None)
+
     def to(self, device: torch.device) -> "Hierarchy":
         """The same on a device."""
         weight = None if self.edge_weight is None else self.edge_weight.to(device)

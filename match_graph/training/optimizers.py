@@ -20,7 +20,7 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     of a single document, so that it does not depend on the batch. Clipping leaves it out.
 
     Args:
-        model: Its parameters are each in one group.
+        model: Its parameters are each in one group, but for those that need no gradient.
         config: Rates, weight decay, and the batch size over which the loss is averaged.
     """
     wide: list[nn.Parameter] = []
@@ -29,6 +29,7 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     for name, parameter in model.named_parameters():
         if name.startswith("wide."):
             wide.append(parameter)
+        if name.startswith("wide.") or not parameter.requires_grad:
             continue
         is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
         factor = next((value for part, value in factors.items() if name.startswith(part)), 1.0)

@@ -22,10 +22,12 @@ from match_graph.graph import (
     EgoSampler,
     LabelDAG,
     LengthBucketSampler,
+    Targets,
     TokenSpace,
 )
 from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
+from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.training.checkpoint import close_training
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import evaluate_model, label_prior
@@ -48,6 +50,7 @@ from match_graph.training.fitting import (
     make_baseline,
 )
 from match_graph.training.known_graph import make_graphs
+from match_graph.training.levels import Level, plan_levels
 from match_graph.training.loop import Hierarchy, train_model
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
@@ -98,6 +101,11 @@ class Run:
         return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
 
     @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Nodes on each level of the label tree, the labels last; one level is no tree."""
+        return level_sizes(self.dataset.num_labels, self.config.model)
+
+    @cached_property
     def label_dag(self) -> LabelDAG:
         """The label hierarchy."""
         return self.dataset.label_dag
@@ -108,11 +116,13 @@ class Run:
         training: bool = False,
         shared: bool = True,
         sample: int | None = None,
+        targets: Targets | None = None,
     ) -> EgoLoader:
         """Batches of a split: shuffled and drawn anew every epoch for training, else in full.
 
         Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
-        so many documents, always the same ones.
+        so many documents, always the same ones. The gold labels are the data set's, unless other
+        ``targets`` are given.
         """
         data, config = self.dataset[0], self.config
         documents = self.dataset.documents(MASKS[split])
@@ -135,7 +145,7 @@ class Run:
             sampler,
             self.space,
             documents,
-            self.dataset.targets,
+            targets or self.dataset.targets,
             with_graph="graph" in self.needs,
             graphs=None if self.graphs is None else self.graphs.with_random(training),
             texts=self.texts if "text" in self.needs else None,
@@ -170,7 +180,7 @@ class Run:
     def make_model(self) -> MatchModel:
         """A model of the configuration, its parameters drawn by the run's seed."""
         torch.manual_seed(self.config.seed)
-        return MatchModel(self.space, self.dataset.num_labels, self.config.model, self.label_dag)
+        return make_levels(self.space, self.sizes, self.config.model, self.label_dag)
 
     def load_model(self) -> nn.Module:
         """The trained model, or the fitted baseline.
@@ -183,7 +193,7 @@ class Run:
             return load_baseline(self.space, num_labels, self.config, self.folder)
         torch.manual_seed(self.config.seed)
         settings = with_encoder_files(self.config.model, self.folder)
-        model = MatchModel(self.space, self.dataset.num_labels, settings, self.label_dag)
+        model = make_levels(self.space, self.sizes, settings, self.label_dag)
         load_weights(model, self.folder, self.config.dataset)
         return model
 
@@ -223,30 +233,44 @@ class Run:
         if is_baseline(config.model):
             lead(self.fabric, self._fit_baseline)
             return
-        model = self.make_model()
         if config.model.init.startswith("spherical"):
             lead(self.fabric, self._pretrain_once)
-        self.pretraining.initialise(model)
+        levels = plan_levels(self.sizes, self.dataset, self.folder, config.seed)
+        for number, level in enumerate(levels, start=1):
+            if len(levels) > 1:
+                self.reporter.line(
+                    f"train: level {number} of {len(levels)}, {level.sizes[-1]:,} nodes"
+                )
+            with self._timed("train"):
+                self._train_level(level)
+
+    def _train_level(self, level: Level) -> None:
+        config, is_last = self.config, level.folder == self.folder
+        settings = config.model if is_last else config.model.model_copy(update={"coherent": False})
+        model = level.make_model(self.space, settings, self.label_dag, config.seed)
+        if level.above is None:
+            self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
-        count = self.dataset.targets.count(train_documents)
-        model.head.set_prior(count, len(train_documents))
+        level.set_prior(model, train_documents)
         if model.wide is not None:
             count = self.space.document_count(self.dataset[0], train_documents)
             model.wide.set_frequencies(count, len(train_documents))
-        lead(self.fabric, lambda: self._prepare_folder(model.encoder))
-        with self._timed("train"):
-            train_model(
-                model,
-                self.loader("train", training=True),
-                self.loader("valid", sample=config.train.valid_documents),
-                self._hierarchy(train_documents),
-                config.train,
-                self.folder,
-                config.seed,
-                self.reporter,
-                self.fabric,
-                self.origin,
-            )
+        if is_last:
+            lead(self.fabric, lambda: self._prepare_folder(model.encoder))
+        train_model(
+            model,
+            self.loader("train", training=True, targets=level.targets),
+            self.loader("valid", sample=config.train.valid_documents, targets=level.targets),
+            self._hierarchy(train_documents) if is_last else Hierarchy.none(),
+            config.train,
+            level.folder,
+            config.seed,
+            self.reporter,
+            self.fabric,
+            self.origin,
+        )
+        if not is_last:  # what the next level starts from are its weights alone
+            lead(self.fabric, lambda: close_training(level.folder, config.train))
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own

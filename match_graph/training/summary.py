@@ -24,6 +24,7 @@ _FILES = {
     "vectors.safetensors": "pre-trained vectors",
     "thresholds.parquet": "the least probability of each label",
     "events": "the same as history.csv for TensorBoard",
+    "levels": "the upper levels of the label tree",
     "tokens": "names of tokens and labels",
     "graph": "documents that new ones can reach, with their edges",
 }

@@ -41,3 +41,13 @@ def test_to_dict_gives_what_the_class_takes() -> None:
     assert torch.equal(again.ptr, targets.ptr)
     assert torch.equal(again.index, targets.index)
     assert again.num_labels == NUM_LABELS
+
+
+def test_merged_labels_count_once_per_document() -> None:
+    """Groups ascending, empty documents empty; all counts as a loop has them."""
+    targets = Targets(torch.tensor([0, 3, 3, 5]), torch.tensor([0, 2, 4, 1, 2]).int(), 5)
+    merged = targets.merge(torch.tensor([1, 0, 1, 0, 2]), 4)
+    assert merged.ptr.tolist() == [0, 2, 2, 4]
+    assert merged.index.tolist() == [1, 2, 0, 1]
+    assert (merged.num_labels, merged.index.dtype) == (4, torch.int32)
+    assert merged.count(torch.arange(3)).tolist() == [1, 2, 1, 0]

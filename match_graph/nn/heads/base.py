@@ -38,20 +38,28 @@ class Head(nn.Module):
         """Draws every parameter anew."""
         raise NotImplementedError
 
-    def set_prior(self, count: Tensor, num_documents: int) -> None:
+    def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
         """Starts from the labels' training frequencies; without effect where a head cannot.
 
         Args:
             count: Training documents of each label, [L].
-            num_documents: In training.
+            num_documents: Of how many; one number, or one for each label, [L].
         """
+
+    def start_from(self, other: "Head") -> None:
+        """Takes over what does not belong to single labels from a head of other labels."""
+
+    @classmethod
+    def level_sizes(cls, num_labels: int, config: StrictModel) -> tuple[int, ...]:
+        """Nodes on each level of the label tree, the labels last; one level is no tree."""
+        return (num_labels,)
 
     def forward(self, output: EncoderOutput) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         raise NotImplementedError
 
 
-def prior_log_odds(count: Tensor, num_documents: int) -> Tensor:
+def prior_log_odds(count: Tensor, num_documents: int | Tensor) -> Tensor:
     """The log-odds of the labels' training frequencies, half a document added, [L], float64.
 
     Biases start here: otherwise the first steps of a sum over many rare labels only push all

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.config import StrictModel
+from match_graph.graph.label_tree import tree_sizes
 from match_graph.nn.attention import RaggedLayout
 from match_graph.nn.encoders.base import EncoderOutput
 from match_graph.nn.heads.base import Head, prior_log_odds
@@ -39,7 +40,7 @@ class LabelAttentionHead(Head):
     """
 
     class Config(StrictModel):
-        """Settings; the defaults are the paper's for EUR-Lex."""
+        """Settings; the defaults are the paper's for EUR-Lex, those of the tree for Wiki-500K."""
 
         hidden_channels: list[Annotated[int, Field(ge=1)]] = Field(
             [256], min_length=1, description="widths of the layers that the labels share"
@@ -47,6 +48,12 @@ class LabelAttentionHead(Head):
         chunk_values: int = Field(
             2**24, ge=1, description="values of [documents, labels, channels] that exist at once"
         )
+
+        flat_labels: int = Field(
+            10_000, ge=1, description="labels above which a label tree is trained, level by level"
+        )
+        cluster_size: int = Field(64, ge=2, description="nodes below one node of the tree; its K")
+        beam: int = Field(15, ge=1, description="nodes of a level whose children are scored; its C")
 
     takes: ClassVar[Literal["document", "tokens"]] = "tokens"
 
@@ -79,10 +86,22 @@ class LabelAttentionHead(Head):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
 
-    def set_prior(self, count: Tensor, num_documents: int) -> None:
+    def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
         """Starts the biases at the log-odds of the labels' training frequencies."""
         with torch.no_grad():
             self.bias.copy_(prior_log_odds(count, num_documents))
+
+    def start_from(self, other: Head) -> None:
+        """Takes over the layers that the labels share."""
+        assert isinstance(other, LabelAttentionHead)
+        for name in ("project", "hidden", "out"):
+            getattr(self, name).load_state_dict(getattr(other, name).state_dict())
+
+    @classmethod
+    def level_sizes(cls, num_labels: int, config: StrictModel) -> tuple[int, ...]:
+        """Nodes on each level of the label tree; above ``flat_labels`` labels there are several."""
+        assert isinstance(config, LabelAttentionHead.Config)
+        return tree_sizes(num_labels, config.flat_labels, config.cluster_size)
 
     def forward(self, output: EncoderOutput, candidates: Tensor | None = None) -> Tensor:
         """Label scores before the sigmoid.

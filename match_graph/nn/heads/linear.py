@@ -36,7 +36,7 @@ class LinearHead(Head):
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
 
-    def set_prior(self, count: Tensor, num_documents: int) -> None:
+    def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
         """Starts the biases at the log-odds of the labels' training frequencies."""
         with torch.no_grad():
             self.bias.copy_(prior_log_odds(count, num_documents))

@@ -1,0 +1,170 @@
+"""A shallow and wide tree of label clusters, by balanced 2-means over TF-IDF label features."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index
+from match_graph.graph.targets import Targets
+from match_graph.typing import CONTAINS, DOCUMENT, WORD
+
+#: Rounds of 2-means at most, and the gain in mean cosine below which a round is the last.
+_MAX_ROUNDS, _LEAST_GAIN = 100, 1e-4
+
+
+def tree_sizes(num_labels: int, flat_labels: int, cluster_size: int) -> tuple[int, ...]:
+    """How many nodes each level of the tree has, from the top to the labels.
+
+    Args:
+        num_labels: L.
+        flat_labels: Levels are added until the topmost has at most so many nodes.
+        cluster_size: Nodes below one node at most, at least 2.
+    """
+    sizes = [num_labels]
+    while sizes[0] > max(flat_labels, 1):
+        clusters = math.ceil(sizes[0] / cluster_size)
+        sizes.insert(0, 1 << (clusters - 1).bit_length())  # a power of 2: clusters are halved
+    return tuple(sizes)
+
+
+def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
+    """The node above each node, for every level but the topmost.
+
+    Args:
+        leaf: The lowest cluster of each label, [L], int64.
+        sizes: As `tree_sizes` gives them.
+
+    Returns:
+        For each level from the second on [nodes of it], int64. Clusters are numbered so that the
+        halves of one lie side by side: those above are prefixes of the number in bits.
+    """
+    clusters = [torch.arange(below) // (below // above) for above, below in pairwise(sizes[:-1])]
+    return [*clusters, leaf] if len(sizes) > 1 else []
+
+
+def label_features(data: HeteroData, targets: Targets, documents: Tensor) -> sp.csr_array:
+    """What labels are about: the mean TF-IDF of their training documents' words, unit vectors.
+
+    Source: section 3.4 of AttentionXML (You et al., NeurIPS 2019),
+    https://arxiv.org/abs/1811.01727.
+
+    Args:
+        data: A built graph.
+        targets: Gold labels.
+        documents: The training documents, [B], int64.
+
+    Returns:
+        [L, words], float32; a row of zeros for a label that no such document carries.
+    """
+    ptr, label = targets.select(documents)
+    pairs = row_index(ptr).numpy(), label.numpy()
+    shape = len(documents), targets.num_labels
+    gold = sp.csr_array((np.ones(len(label), np.float32), pairs), shape=shape)
+    place = torch.full((int(data[DOCUMENT].num_nodes),), -1, dtype=torch.int64)
+    place[documents] = torch.arange(len(documents))
+    row, word = data[CONTAINS].edge_index
+    row = place[row.long()]
+    kept = (row >= 0).numpy()
+    entries = row.numpy()[kept], word.numpy()[kept]
+    shape = len(documents), int(data[WORD].num_nodes)
+    counts = sp.csr_array((np.ones(len(entries[0]), np.float32), entries), shape=shape)
+    counts.sum_duplicates()
+    frequency = np.bincount(counts.indices, minlength=shape[1])
+    idf = np.log((1 + shape[0]) / (1 + frequency)) + 1
+    counts.data *= idf[counts.indices].astype(np.float32)
+    return _normalise((gold.T @ _normalise(counts)).tocsr())
+
+
+def cluster_labels(features: sp.csr_array, num_clusters: int, seed: int = 0) -> Tensor:
+    """Clusters of equal size, by halving: each step splits all clusters at once.
+
+    Spherical 2-means with balance: labels are ordered by how much nearer they are to one centre
+    than to the other, and cut in the middle; rounds go on until no cluster gains. All clusters of
+    a step share each operation, whose cost is that of the features' nonzero values.
+
+    Source: section 3.4 of AttentionXML, https://arxiv.org/abs/1811.01727, after Parabel (Prabhu et
+    al., WWW 2018, https://doi.org/10.1145/3178876.3185998).
+
+    Args:
+        features: Unit vectors or zeros, [L, F].
+        num_clusters: A power of 2, at most L.
+        seed: Of the first centres.
+
+    Returns:
+        The cluster of each label, [L], int64; sizes differ by at most 1 at every step.
+
+    Raises:
+        GraphError: ``num_clusters`` is not a power of 2, or there are fewer labels.
+    """
+    num_labels = features.shape[0]
+    if num_clusters < 1 or num_clusters & (num_clusters - 1) or num_clusters > num_labels:
+        raise GraphError(
+            f"Labels are clustered into a power of 2 that is at most their number, found "
+            f"{num_clusters} clusters for {num_labels} labels; change cluster_size."
+        )
+    random = np.random.default_rng(seed)
+    cluster = np.zeros(num_labels, np.int64)
+    for _ in range(num_clusters.bit_length() - 1):
+        cluster = 2 * cluster + _halve(features, cluster, random)
+    return torch.from_numpy(cluster)
+
+
+def _halve(
+    features: sp.csr_array, cluster: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Which half of its cluster each label goes to, [L], 0 or 1."""
+    num_clusters = int(cluster.max()) + 1
+    row = np.repeat(np.arange(len(cluster)), np.diff(features.indptr))
+    # one slot for each (cluster, column) that has a value: centres are as sparse as the features
+    key = cluster[row] * features.shape[1] + features.indices
+    columns, slot = np.unique(key, return_inverse=True)
+    slot_cluster = columns // features.shape[1]
+    size = np.bincount(cluster, minlength=num_clusters)
+
+    def centre(members: NDArray[np.bool_]) -> NDArray[np.float64]:
+        weights = features.data * members[row]
+        total = np.bincount(slot, weights=weights, minlength=len(columns))
+        square = np.bincount(slot_cluster, weights=total**2, minlength=num_clusters)
+        unit: NDArray[np.float64] = total / np.sqrt(np.maximum(square, 1e-24))[slot_cluster]
+        return unit
+
+    # the first centres are two labels of each cluster: those first and second in a random order
+    place = _places(cluster, random.random(len(cluster)))
+    one, other = place == 0, place == 1
+    half, best = np.zeros(len(cluster), np.int64), -np.inf
+    for _ in range(_MAX_ROUNDS):
+        nearer = features.data * (centre(other) - centre(one))[slot]
+        score = np.bincount(row, weights=nearer, minlength=len(cluster))
+        cut = (size[cluster] + 1) // 2
+        found = (_places(cluster, score) >= cut).astype(np.int64)
+        gain = float((score * (2 * found - 1)).mean())
+        if gain <= best + _LEAST_GAIN:
+            break
+        half, best = found, gain
+        one, other = half == 0, half == 1
+    return half
+
+
+def _places(cluster: NDArray[np.int64], score: NDArray[Any]) -> NDArray[np.int64]:
+    """The place of each label in its cluster by ascending score; equal scores keep their order."""
+    order = np.lexsort((score, cluster))
+    start = np.concatenate([[0], np.bincount(cluster).cumsum()[:-1]])
+    place = np.empty(len(cluster), np.int64)
+    place[order] = np.arange(len(cluster)) - start[cluster[order]]
+    return place
+
+
+def _normalise(matrix: sp.csr_array) -> sp.csr_array:
+    """The same with rows of length 1, or 0."""
+    norm = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    scale = np.repeat(np.maximum(norm, 1e-12), np.diff(matrix.indptr))
+    matrix.data = (matrix.data / scale).astype(np.float32)
+    return matrix
