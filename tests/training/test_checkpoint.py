@@ -31,7 +31,7 @@ def make_run(tmp_path: Path, small_settings):
 @pytest.fixture
 def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run with checkpoints after every step, stopped in the second epoch."""
-    run, original = make_run("run"), loop_module._step
+    run, original = make_run("run"), loop_module.train_step
 
     def step_or_stop(learner, *args):
         if (learner.state.epoch, learner.state.step) == (1, 3):
@@ -39,7 +39,7 @@ def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
         return original(learner, *args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop_module, "_step", step_or_stop)
+        patch.setattr(loop_module, "train_step", step_or_stop)
         patch.setattr(checkpoint, "SAVE_SECONDS", 0.0)
         patch.setattr(checkpoint, "SAVE_FACTOR", 0.0)
         run.train()

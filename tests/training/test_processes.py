@@ -118,14 +118,14 @@ def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strat
 def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     """Trains with a checkpoint every third step, and kills itself before a step."""
     checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.0, 0.0, 3
-    original = loop._step
+    original = loop.train_step
 
     def step_or_die(learner, *args):
         if (learner.state.epoch, learner.state.step) == (epoch, step):
             os.kill(os.getpid(), signal.SIGKILL)
         return original(learner, *args)
 
-    loop._step = step_or_die
+    loop.train_step = step_or_die
     whole_line(config, folder)
 
 
@@ -173,6 +173,21 @@ def test_a_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_set
     one, two = (json.loads((tmp_path / name / METRICS).read_text()) for name in ("one", "two"))
     for split in ("valid", "test"):
         assert one[split] == pytest.approx(two[split], abs=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_train_an_encoder_over_graphs(
+    tmp_path: Path, small_settings, strategy: str
+) -> None:
+    """Each with the subgraph of its own documents; the losses are those of one process."""
+    config = small_settings(
+        "model.encoder=hetero_sage", "model.encoder_config={dropout: 0}", "train.epochs=1",
+        *EXACT[:2], *EXACT[3:5], f"train.strategy={strategy}", "model.init=random",
+    )  # fmt: skip
+    whole_line(config, tmp_path / "one")
+    assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
+    one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "two"))
+    pd.testing.assert_frame_equal(one, two, atol=1e-3, rtol=1e-3)
 
 
 def test_the_command_starts_further_processes(tmp_path: Path) -> None:
