@@ -1,13 +1,14 @@
 """Recurrent networks over packed documents against one document after the other."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from match_graph.nn.recurrent import run_recurrent, time_order
 
@@ -27,13 +28,17 @@ def test_the_order_is_that_of_torch(lengths: list[int]) -> None:
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("network_cls", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize(
+    ("network_cls", "options"),
+    [(nn.LSTM, {}), (nn.GRU, {}), (nn.RNN, {}), (nn.LSTM, {"bias": False}),
+     (nn.GRU, {"bias": False}), (nn.LSTM, {"proj_size": 2})],
+)  # fmt: skip
 def test_states_and_gradients_equal_those_of_single_documents(
-    network_cls: type[nn.RNNBase], bidirectional: bool
+    network_cls: type[nn.RNNBase], options: dict[str, Any], bidirectional: bool
 ) -> None:
     """Nothing crosses from one document to the next; empty ones have no states."""
     torch.manual_seed(0)
-    network = network_cls(3, 4, num_layers=2, bidirectional=bidirectional).double()
+    network = network_cls(3, 4, num_layers=2, bidirectional=bidirectional, **options).double()
     ptr = torch.tensor([0, 3, 3, 8, 9, 12, 12])
     tokens = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
     found = run_recurrent(network, tokens, ptr)
@@ -48,6 +53,32 @@ def test_states_and_gradients_equal_those_of_single_documents(
         strict=True,
     )
     assert all(torch.allclose(one, other, rtol=1e-9, atol=1e-12) for one, other in pairs)
+
+
+@pytest.mark.parametrize("network_cls", [nn.LSTM, nn.GRU])
+def test_states_equal_torchs_packed_sequence(network_cls: type[nn.RNNBase]) -> None:
+    """Also for so many documents that there are several blocks."""
+    torch.manual_seed(0)
+    network = network_cls(3, 4, num_layers=2, bidirectional=True).double()
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.randint(0, 9, (100,)).cumsum(0)])
+    tokens = torch.randn(int(ptr[-1]), 3, dtype=torch.float64)
+    order, batch_sizes = time_order(ptr)
+    expected = network(PackedSequence(tokens[order], batch_sizes))[0].data
+    assert torch.allclose(run_recurrent(network, tokens, ptr)[order], expected, rtol=1e-10)
+
+
+def test_dropout_acts_between_layers_in_training() -> None:
+    """As in torch: not before the first layer, not after the last, not in evaluation."""
+    torch.manual_seed(0)
+    ptr, tokens = torch.tensor([0, 2, 5]), torch.randn(5, 3)
+    for num_layers, changes in ((1, False), (2, True)):
+        network = nn.LSTM(3, 50, num_layers, bidirectional=True)
+        expected = run_recurrent(network.eval(), tokens, ptr)
+        network.dropout = 0.5  # torch warns of a dropout that no layer follows
+        assert torch.equal(run_recurrent(network, tokens, ptr), expected)
+        found = run_recurrent(network.train(), tokens, ptr)
+        assert torch.equal(found, expected) is not changes
+        assert bool((found != 0).all())
 
 
 def test_no_token_gives_no_state() -> None:
