@@ -121,6 +121,9 @@ def build(
     settings: SetOption = None,
     root: RootOption = None,
     quiet: QuietOption = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="A folder for REPORT.md and its pictures.")
+    ] = None,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
     options = load_config(config, settings).data.dataset_options()
@@ -135,6 +138,11 @@ def build(
         cells = [f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in shown]
         table.add_row(name.replace("_", " "), *cells)
     Console().print(table)
+    if report is not None:
+        from match_graph.export import write_report
+
+        for path in write_report(built, report, Reporter(quiet)):
+            typer.echo(path)
 
 
 @app.command()
@@ -353,8 +361,8 @@ def export(
 
     resolved = load_config(config, settings)
     options = parse_options(features=features, include_labels=include_labels, text=text)
-    built = open_dataset(dataset, root=root, **resolved.data.dataset_options())
-    reporter = Reporter(quiet)
+    reporter, data_options = Reporter(quiet), resolved.data.dataset_options()
+    built = open_dataset(dataset, root=root, track=reporter.track, **data_options)
     typer.echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
 
 

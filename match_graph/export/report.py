@@ -1,0 +1,222 @@
+"""The statistics of a built graph as Markdown and pictures: ``build --report``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from match_graph.datasets import CorpusDataset
+from match_graph.graph import describe_graph
+from match_graph.graph.profile import (
+    count_degrees,
+    count_duplicates,
+    describe_coverage,
+    describe_degrees,
+    describe_depths,
+    describe_parents,
+)
+from match_graph.training.files import write_beside
+from match_graph.training.progress import Reporter
+from match_graph.typing import DOCUMENT, SPLITS
+
+REPORT = "REPORT.md"
+NO_PICTURES = (
+    "Pictures need matplotlib, which is not installed; run `pip install 'match-graph[report]'`."
+)
+_DOCUMENT_ENDS = ("document", "training document", "citing document")
+#: Columns that are fractions: printed in percent.
+_SHARES = {"without", "with a value", "values unseen in training", "only unseen values", "share"}
+
+
+def write_report(
+    dataset: CorpusDataset, folder: str | Path, reporter: Reporter | None = None
+) -> list[Path]:
+    """Writes ``REPORT.md`` and, where matplotlib is installed, the pictures that it shows.
+
+    Args:
+        dataset: Built.
+        folder: Made if need be; files of the same names are replaced.
+        reporter: Says what is missing; None prints nothing.
+
+    Returns:
+        What was written, the Markdown first.
+    """
+    folder = Path(folder)
+    data, targets = dataset[0], dataset.targets
+    tables = {
+        "Degrees": describe_degrees(data),
+        "Labels by depth": describe_depths(data, targets),
+        "Metadata and words by split": describe_coverage(data),
+        "P(parent | child) in training": describe_parents(data, targets),
+        "Equal texts": count_duplicates(data),
+    }
+    pictures = _draw_all(dataset, tables, folder)
+    if not pictures and reporter is not None:
+        reporter.warn(NO_PICTURES)
+    text = _make_markdown(dataset, tables, [path.name for path in pictures])
+    write_beside(folder / REPORT, lambda path: path.write_text(text, encoding="utf-8"))
+    return [folder / REPORT, *pictures]
+
+
+#: What a table says, below its heading; and the picture that goes with it.
+_ABOUT = {
+    "Degrees": (
+        "Edges per node. A document `contains` a word once per occurrence; `tagged` edges are gold "
+        "labels of training.",
+        "degrees.png",
+    ),
+    "Labels by depth": (
+        "Depth counts edges on the longest path to a root; labels outside the hierarchy have 0.",
+        "labels.png",
+    ),
+    "Metadata and words by split": (
+        "How many documents have a value, and how much of it training never saw.",
+        "coverage.png",
+    ),
+    "P(parent | child) in training": (
+        "Of the training documents with the child, the share with the parent: near 1 where labels "
+        "are closed upwards, near 0 where documents carry the most specific label alone. It "
+        "decides whether hypernymy regularization can help.",
+        "parents.png",
+    ),
+    "Equal texts": (
+        "Documents whose word sequence another document has. Those of test or valid that stand in "
+        "train make measures too good.",
+        "",
+    ),
+}
+
+
+def _make_markdown(
+    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], pictures: list[str]
+) -> str:
+    rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
+    named = {name.replace("_", " "): value for name, value in rows.items()}
+    values = pd.Series(named, dtype=object)
+    parts = [
+        f"# {dataset.name}",
+        f"SHA-256 of inputs and options: `{dataset.checksum[:16]}...`",
+        _make_table(values.to_frame("")),
+    ]
+    if not pictures:
+        parts.append(NO_PICTURES)
+    for name, table in tables.items():
+        about, picture = _ABOUT[name]
+        parts += [f"## {name}", about]
+        if picture in pictures:
+            parts.append(f"![{name}]({picture})")
+        parts.append(_make_table(table))
+    return "\n\n".join(parts) + "\n"
+
+
+def _make_table(frame: pd.DataFrame) -> str:
+    levels = frame.index.nlevels
+    heads = [str(name or "") for name in (*frame.index.names, *frame.columns)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * levels + "|---:" * len(frame.columns) + "|"]
+    for index, row in zip(frame.index, frame.astype(object).to_numpy(), strict=True):
+        names = [str(name).replace("|", "\\|") for name in np.atleast_1d(np.array(index))]
+        pairs = zip(row, frame.columns, strict=True)
+        names += [_format(value, column in _SHARES) for value, column in pairs]
+        lines.append(f"| {' | '.join(names)} |")
+    return "\n".join(lines)
+
+
+def _format(value: Any, is_share: bool) -> str:
+    if isinstance(value, float) and np.isnan(value):
+        return "-"
+    if is_share:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _draw_all(
+    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], folder: Path
+) -> list[Path]:
+    """The pictures, none without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return []
+    drawers: dict[str, Callable[[Any], None]] = {
+        "degrees.png": lambda figure: _draw_degrees(figure, dataset),
+        "labels.png": lambda figure: _draw_labels(figure, dataset),
+        "coverage.png": lambda figure: _draw_coverage(
+            figure, tables["Metadata and words by split"]
+        ),
+        "parents.png": lambda figure: _draw_parents(
+            figure, tables["P(parent | child) in training"]
+        ),
+    }
+    for name, draw in drawers.items():
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        draw(figure)
+
+        def save(path: Path, figure: Any = figure) -> None:
+            figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
+
+        write_beside(folder / name, save)
+    return [folder / name for name in drawers]
+
+
+def _draw_degrees(figure: Any, dataset: CorpusDataset) -> None:
+    """Share of nodes with at least so many edges, both axes logarithmic; a colour per edge type."""
+    axes = figure.subplots(1, 2, sharey=True)
+    kinds = [" ".join(kind) for kind in dataset[0].edge_types]
+    for name, degree in count_degrees(dataset[0]).items():
+        values = np.sort(degree.numpy()[degree.numpy() > 0])
+        if not len(values):
+            continue
+        unique, first = np.unique(values, return_index=True)
+        kind, _, end = name.partition(", per ")
+        axes[0 if end in _DOCUMENT_ENDS else 1].step(
+            unique,
+            1 - first / len(values),
+            where="post",
+            color=f"C{kinds.index(kind) % 10}",
+            linestyle="--" if end == "parent" else "-",
+            label=f"{kind}, per {end}" if end in ("child", "parent") else kind,
+        )
+    for axis, title in zip(axes, ("per document", "per node at the other end"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="edges, at least", title=title)
+    axes[0].set_ylabel("share of the nodes with edges")
+    lines = {line.get_label(): line for axis in axes for line in axis.get_lines()}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, fontsize="x-small")
+
+
+def _draw_labels(figure: Any, dataset: CorpusDataset) -> None:
+    """Training documents per label by rank, and labels by depth."""
+    train = dataset[0][DOCUMENT].train_mask.nonzero().view(-1)
+    count = np.sort(dataset.targets.count(train).numpy())[::-1]
+    frequency, depths = figure.subplots(1, 2)
+    seen = count[count > 0]
+    frequency.plot(np.arange(1, len(seen) + 1), seen)
+    frequency.set(xscale="log", yscale="log", xlabel="rank of the label")
+    frequency.set(ylabel="training documents")
+    depth = np.bincount(dataset.label_dag.depth.numpy())
+    depths.bar(np.arange(len(depth)), depth)
+    depths.set(xlabel="depth", ylabel="labels", xticks=np.arange(len(depth)))
+
+
+def _draw_coverage(figure: Any, table: pd.DataFrame) -> None:
+    """Shares with a value and of values that training never saw, by field and split."""
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, column in zip(axes, ("with a value", "values unseen in training"), strict=True):
+        fields = table.index.unique("field")
+        places = np.arange(len(fields))
+        for number, split in enumerate(SPLITS):
+            shares = table[column].xs(split, level="split").fillna(0)
+            axis.barh(places + (number - 1) * 0.27, shares, 0.25, label=split)
+        axis.set(xlim=(0, 1), xlabel=column, yticks=places)
+        axis.set_yticklabels(fields)
+    axes[0].invert_yaxis()  # both axes are one
+    axes[0].legend(fontsize="small")
+
+
+def _draw_parents(figure: Any, table: pd.DataFrame) -> None:
+    """Hierarchy edges by tenths of P(parent | child)."""
+    axis = figure.subplots()
+    counts = table["edges"].iloc[1:]
+    axis.bar(np.arange(10) / 10 + 0.05, counts, 0.09)
+    axis.set(xlabel="P(parent | child) in training", ylabel="hierarchy edges", xlim=(0, 1))
