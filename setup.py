@@ -54,7 +54,7 @@ setup(
         "typer>=0.15",
         "rich>=13.7",
         "safetensors>=0.4.5",
-        "scipy>=1.13",
+        "scipy>=1.15",
         "scikit-learn>=1.5",
         "PyYAML>=6",
         "tensorboard>=2.17",

@@ -1,25 +1,57 @@
-"""Measures of ranked labels, of scores against the hierarchy, and of probabilities."""
+"""Measures of ranked labels, label sets, scores and probabilities, and how sure they are."""
 
 from match_graph.metrics.calibration import CalibrationMeter
-from match_graph.metrics.hierarchical import ViolationMeter
+from match_graph.metrics.evaluator import Evaluator
+from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
+from match_graph.metrics.propensity import (
+    PROPENSITY_PARAMETERS,
+    PropensityMeter,
+    inverse_propensity,
+)
 from match_graph.metrics.ranking import (
     RankingMeter,
     find_hits,
     ndcg_at_k,
     precision_at_k,
     rank_labels,
+    recall_at_k,
 )
-from match_graph.metrics.threshold import F1Meter, Thresholds, ThresholdSearch
+from match_graph.metrics.sets import F1Meter, find_common
+from match_graph.metrics.significance import Comparison, compare_documents, compare_runs
+from match_graph.metrics.slices import (
+    FREQUENCY_CUTS,
+    LabelSlices,
+    SliceMeter,
+    slice_by_depth,
+    slice_by_frequency,
+)
+from match_graph.metrics.threshold import Thresholds, ThresholdSearch, pack_predictions
 
 __all__ = [
+    "FREQUENCY_CUTS",
+    "PROPENSITY_PARAMETERS",
     "CalibrationMeter",
+    "Comparison",
+    "Evaluator",
     "F1Meter",
+    "HierarchicalMeter",
+    "LabelSlices",
+    "PropensityMeter",
     "RankingMeter",
+    "SliceMeter",
     "ThresholdSearch",
     "Thresholds",
     "ViolationMeter",
+    "compare_documents",
+    "compare_runs",
+    "find_common",
     "find_hits",
+    "inverse_propensity",
     "ndcg_at_k",
+    "pack_predictions",
     "precision_at_k",
     "rank_labels",
+    "recall_at_k",
+    "slice_by_depth",
+    "slice_by_frequency",
 ]

@@ -1,4 +1,4 @@
-"""P@k and NDCG@k of ranked labels against packed gold labels."""
+"""P@k, NDCG@k and R@k of ranked labels against packed gold labels."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -60,6 +60,20 @@ def precision_at_k(hits: Tensor, k: int) -> Tensor:
     return hits[:, :k].sum(dim=1).double() / k
 
 
+def recall_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
+    """R@k of each document: the share of its gold labels that are among the k best.
+
+    Args:
+        hits: From `find_hits`, [B, K], bool.
+        num_gold: Gold labels of each document, [B].
+        k: Ranks that count.
+
+    Returns:
+        [B], float64, in 0..1; 0 where there is no gold label.
+    """
+    return hits[:, :k].sum(dim=1).double() / num_gold.clamp(min=1)
+
+
 def ndcg_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
     r"""NDCG@k of each document, the ideal being min(k, number of gold labels) hits.
 
@@ -98,7 +112,7 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
 
 
 class RankingMeter:
-    """P@k and NDCG@k over batches.
+    """P@k, NDCG@k and R@k over batches.
 
     Args:
         ks: The cuts.
@@ -111,7 +125,7 @@ class RankingMeter:
         self.num_documents = 0
 
     def _names(self) -> list[str]:
-        return [f"P@{k}" for k in self.ks] + [f"NDCG@{k}" for k in self.ks]
+        return [f"{name}@{k}" for name in ("P", "NDCG", "R") for k in self.ks]
 
     def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
         """Adds a batch; arguments as for `find_hits`, K at least max(ks) or L."""
@@ -122,6 +136,7 @@ class RankingMeter:
         for k in self.ks:
             self._sums[f"P@{k}"] += float(precision_at_k(hits, k).sum())
             self._sums[f"NDCG@{k}"] += float(ndcg_at_k(hits, num_gold, k).sum())
+            self._sums[f"R@{k}"] += float(recall_at_k(hits, num_gold, k).sum())
         self.num_documents += int(counted.sum())
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""A threshold per label by F1 on validation documents, and F1 at given thresholds."""
+"""A threshold per label by F1 on validation documents, and the labels at or above thresholds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import make_ptr, row_index
 
 #: Candidate thresholds in log-odds: every 1/16 from -8 to 8, probabilities .00034 to .99966.
 _LOW, _HIGH, _PER_UNIT = -8, 8, 16
@@ -102,52 +102,23 @@ def _best_candidate(scores: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     return (rank >= middle).int().argmax(dim=1), best.squeeze(1) > 0
 
 
-class F1Meter:
-    r"""Micro and macro F1 of the labels at or above their thresholds, over batches.
-
-    Micro: :math:`2 TP / (predicted + gold)` over all pairs. Macro: the mean of the same per label,
-    over the labels that are gold or predicted for some document (for the others it is 0/0), as
-    scikit-learn's ``f1_score(average="macro", zero_division=nan)``.
+def pack_predictions(logits: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
+    """The labels of each document whose probability is at least their threshold, packed.
 
     Args:
+        logits: Label scores before the sigmoid, [B, L].
         threshold: The least probability of each label, [L], float32.
+
+    Returns:
+        Offsets [B + 1] and labels, ascending in each document, both int64, on the CPU.
+
+    Raises:
+        GraphError: There are not as many thresholds as labels.
     """
-
-    def __init__(self, threshold: Tensor) -> None:
-        self.threshold = threshold
-        self._correct, self._predicted, self._gold = torch.zeros(
-            3, len(threshold), dtype=torch.int64
+    if logits.size(1) != len(threshold):
+        raise GraphError(
+            f"There must be a threshold for each label, found {len(threshold)} for "
+            f"{logits.size(1)} labels; choose them on this data set."
         )
-
-    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
-        """Adds a batch; arguments as for `CalibrationMeter.update`.
-
-        Raises:
-            GraphError: There are not as many thresholds as labels.
-        """
-        if logits.size(1) != len(self.threshold):
-            raise GraphError(
-                f"There must be a threshold for each label, found {len(self.threshold)} for "
-                f"{logits.size(1)} labels; choose them on this data set."
-            )
-        above = torch.sigmoid(logits.float()).cpu() >= self.threshold  # [B, L]
-        label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
-        correct = label_index[above[row_index(label_ptr), label_index]]
-        self._predicted += above.sum(dim=0)
-        self._gold += torch.bincount(label_index, minlength=len(self.threshold))
-        self._correct += torch.bincount(correct, minlength=len(self.threshold))
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
-        counts = (self._correct, self._predicted, self._gold)
-        self._correct, self._predicted, self._gold = (total(count) for count in counts)
-
-    def compute(self) -> dict[str, float]:
-        """``F1_micro`` and ``F1_macro``, in 0..1; 0 where nothing is gold or predicted."""
-        total = self._predicted + self._gold
-        f1 = 2 * self._correct.double() / total.clamp(min=1)
-        defined = total > 0
-        return {
-            "F1_micro": 2 * int(self._correct.sum()) / max(int(total.sum()), 1),
-            "F1_macro": float(f1[defined].mean()) if bool(defined.any()) else 0.0,
-        }
+    above = torch.sigmoid(logits.float()).cpu() >= threshold  # [B, L]
+    return make_ptr(above.sum(dim=1)), above.nonzero()[:, 1]

@@ -1,4 +1,4 @@
-"""A model on a split: P@k, NDCG@k and hypernymy violations, batch by batch."""
+"""A model on a split: ranking measures and hypernymy violations, batch by batch."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -12,6 +12,8 @@ from match_graph.metrics.ranking import EmptyPolicy
 
 #: Takes logits [B, L], and the gold labels' offsets [B + 1] and indices.
 Observer: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
+#: Takes ranked labels [B, K], and the same.
+RankObserver: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
 
 
 @torch.no_grad()
@@ -22,6 +24,7 @@ def evaluate_model(
     device: torch.device | str = "cpu",
     empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
+    rank_observers: Sequence[RankObserver] = (),
     total: Callable[[Tensor], Tensor] | None = None,
     label_rank: Tensor | None = None,
 ) -> dict[str, float]:
@@ -34,11 +37,12 @@ def evaluate_model(
         device: Of the model.
         empty: What documents without gold labels count.
         observers: Called with every batch's logits and gold labels, on the CPU.
+        rank_observers: Called with every batch's 5 best labels and gold labels, likewise.
         total: Sums a tensor over processes that share the batches; None is one process.
         label_rank: As for `rank_labels`.
 
     Returns:
-        P@1, P@3, P@5, NDCG@1, NDCG@3, NDCG@5, violation_rate and violation_size, in 0..1.
+        P@k, NDCG@k and R@k for k of 1, 3 and 5, violation_rate and violation_size, in 0..1.
     """
     ranking = RankingMeter(empty=empty)
     violations = ViolationMeter(label_edge_index)
@@ -56,6 +60,8 @@ def evaluate_model(
         violations.update(logits)
         for observe in observers:
             observe(logits, *gold)
+        for observe in rank_observers:
+            observe(ranked, *gold)
     model.train(was_training)
     if total is not None:
         ranking.reduce(total)

@@ -25,12 +25,12 @@ from match_graph.graph import (
     Targets,
     TokenSpace,
 )
-from match_graph.metrics import CalibrationMeter, F1Meter, ThresholdSearch
+from match_graph.metrics import ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.training.checkpoint import close_training
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
-from match_graph.training.evaluate import evaluate_model, label_prior
+from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
     FITTED,
     METRICS,
@@ -52,6 +52,7 @@ from match_graph.training.fitting import (
 from match_graph.training.known_graph import make_graphs
 from match_graph.training.levels import Level, plan_levels
 from match_graph.training.loop import Hierarchy, train_model
+from match_graph.training.measures import SplitMeasures
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
@@ -291,8 +292,9 @@ class Run:
     def evaluate(self) -> dict[str, dict[str, float]]:
         """Measures of the trained model on valid and test; written as ``metrics.json``.
 
-        On both: ranking, violations of the hierarchy, calibration. A threshold per label is chosen
-        on valid and written as ``thresholds.parquet``; F1 at these thresholds is measured on test.
+        On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
+        per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
+        thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``.
         """
         fabric = self.fabric
         model = self.load_model()
@@ -304,27 +306,25 @@ class Run:
         def total(values: Tensor) -> Tensor:
             return sum_up(fabric, values)
 
-        def measure(split: Split, *meters: ThresholdSearch | F1Meter) -> dict[str, float]:
-            calibration = CalibrationMeter()
+        def measure(split: Split, others: SplitMeasures, *observers: Observer) -> dict[str, float]:
             measures = evaluate_model(
                 model, self.loader(split), self.label_dag.edge_index, fabric.device,
-                observers=[meter.update for meter in (calibration, *meters)], total=total,
-                label_rank=self._label_rank,
+                observers=[*others.observers(), *observers],
+                rank_observers=others.rank_observers(), total=total, label_rank=self._label_rank,
             )  # fmt: skip
-            for meter in (calibration, *meters):
-                meter.reduce(total)
-            return {**measures, **calibration.compute()}
+            others.reduce(total)
+            return {**measures, **others.compute()}
 
         def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
             write_json(self.folder / METRICS, metrics)
 
         with self._timed("evaluate"), fabric.autocast():
-            metrics = {"valid": measure("valid", search)}
+            metrics = {"valid": measure("valid", SplitMeasures(self.dataset), search.update)}
+            search.reduce(total)
             thresholds = search.compute()
             if len(self.dataset.documents(MASKS["test"])):
-                f1 = F1Meter(thresholds.value)
-                metrics["test"] = {**measure("test", f1), **f1.compute()}
+                metrics["test"] = measure("test", SplitMeasures(self.dataset, thresholds))
         lead(fabric, write)
         return metrics
 

@@ -1,14 +1,19 @@
-"""Violations of the hierarchy against a naive triple loop."""
+"""Violations and hierarchical F1 against naive loops, and scikit-learn on closed label sets."""
 
 import math
 
+import networkx as nx
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import precision_recall_fscore_support
+from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.metrics import ViolationMeter
+from match_graph.graph import LabelDAG
+from match_graph.graph.csr import make_ptr
+from match_graph.metrics import HierarchicalMeter, ViolationMeter
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 
@@ -110,3 +115,104 @@ def test_edges_of_other_labels_are_an_error() -> None:
     with pytest.raises(GraphError) as error:
         ViolationMeter(torch.tensor([[3], [0]])).update(torch.zeros(2, 3))
     assert str(error.value) == "label_edge_index must name labels in [0, 3), found 0 to 3."
+
+
+def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
+    values = [label for labels in sets for label in labels]
+    lengths = torch.tensor([len(labels) for labels in sets], dtype=torch.int64)
+    return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
+
+
+def close(labels: list[int], edges: list[tuple[int, int]]) -> set[int]:
+    """The labels and their ancestors, by networkx."""
+    graph = nx.DiGraph(edges)  # child -> parent
+    graph.add_nodes_from(labels)
+    return set(labels).union(*(nx.descendants(graph, label) for label in labels))
+
+
+@st.composite
+def label_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], list, list]:
+    """Labels in any order, and edges from later to earlier labels, so diamonds too."""
+    num_labels = draw(st.integers(1, 7))
+    possible = [(child, parent) for child in range(num_labels) for parent in range(child)]
+    edges = draw(st.lists(st.sampled_from(possible), unique=True)) if possible else []
+    one = st.lists(st.integers(0, num_labels - 1), unique=True)
+    number = draw(st.integers(1, 5))
+    predicted, gold = (draw(st.lists(one, min_size=number, max_size=number)) for _ in range(2))
+    return num_labels, edges, predicted, gold
+
+
+@given(label_sets(), st.integers(1, 3))
+def test_hierarchical_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
+    """Kiritchenko's sums over closed sets, in batches; 0/0 is left out."""
+    num_labels, edges, predicted, gold = case
+    meter = HierarchicalMeter(LabelDAG(torch.tensor(edges).long().view(-1, 2).t(), num_labels))
+    for start in range(0, len(gold), size):
+        stop = start + size
+        meter.update(*pack(predicted[start:stop]), *pack(gold[start:stop]))
+    common = found = true = 0
+    closed = torch.zeros(2, len(gold), num_labels, dtype=torch.int64)
+    for row, (some, right) in enumerate(zip(predicted, gold, strict=True)):
+        above, answer = close(some, edges), close(right, edges)
+        common, found, true = common + len(above & answer), found + len(above), true + len(answer)
+        closed[0, row, list(above)] = 1
+        closed[1, row, list(answer)] = 1
+    expected = {}
+    if found:
+        expected["hierarchical_P"] = common / found
+    if true:
+        expected["hierarchical_R"] = common / true
+    if found + true:
+        expected["hierarchical_F1"] = 2 * common / (found + true)
+    measures = meter.compute()
+    assert measures == pytest.approx(expected, abs=1e-12)
+    if found and true:
+        peer = (
+            precision_recall_fscore_support(
+                closed[1].numpy(), closed[0].numpy(), average="micro", zero_division=0.0
+            )
+            if num_labels > 1
+            else None
+        )
+        if peer is not None:
+            assert list(measures.values()) == pytest.approx(peer[:3], abs=1e-12)
+
+
+def test_hierarchical_measures_by_hand() -> None:
+    """A diamond: 3 is a 1 and a 2, both are a 0; 4 is a 2. Predicted 4, gold 3.
+
+    Closed: {4, 2, 0} and {3, 1, 2, 0}; two in common, of three and of four.
+    """
+    edges = torch.tensor([[1, 2, 3, 3, 4], [0, 0, 1, 2, 2]])
+    meter = HierarchicalMeter(LabelDAG(edges, 5))
+    meter.update(*pack([[4]]), *pack([[3]]))
+    assert meter.compute() == pytest.approx(
+        {"hierarchical_P": 2 / 3, "hierarchical_R": 2 / 4, "hierarchical_F1": 4 / 7}
+    )
+
+
+def test_the_closure_names_each_ancestor_once() -> None:
+    """A document with a label, its parent, and a sibling; an empty one between."""
+    meter = HierarchicalMeter(LabelDAG(torch.tensor([[1, 2, 3], [0, 1, 1]]), 4))
+    ptr, index = meter.close(*pack([[3, 2, 1], [], [0]]))
+    assert ptr.tolist() == [0, 4, 4, 5]
+    assert index.tolist() == [0, 1, 2, 3, 0]
+
+
+def test_processes_add_up() -> None:
+    """Twice the counts are the same shares."""
+    meter = HierarchicalMeter(LabelDAG(torch.tensor([[1], [0]]), 2))
+    meter.update(*pack([[1], [0]]), *pack([[0], [0]]))
+    before = meter.compute()
+    meter.reduce(lambda counts: 2 * counts)
+    assert meter.compute() == before == {
+        "hierarchical_P": 2 / 3, "hierarchical_R": 1.0, "hierarchical_F1": 0.8,
+    }  # fmt: skip
+
+
+def test_labels_outside_the_hierarchy_are_an_error() -> None:
+    """Before ancestors are looked up."""
+    meter = HierarchicalMeter(LabelDAG(NO_EDGES, 3))
+    with pytest.raises(GraphError) as error:
+        meter.update(*pack([[3]]), *pack([[0]]))
+    assert str(error.value) == "Labels must lie in [0, 3), found 3 to 3."

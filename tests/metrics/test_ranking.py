@@ -1,4 +1,4 @@
-"""P@k and NDCG@k against a naive loop, scikit-learn and PyTorch Geometric."""
+"""P@k, NDCG@k and R@k against a naive loop, scikit-learn and PyTorch Geometric."""
 
 import math
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import ndcg_score, precision_score
+from sklearn.metrics import ndcg_score, precision_score, recall_score
 from torch import Tensor
-from torch_geometric.metrics import LinkPredNDCG, LinkPredPrecision
+from torch_geometric.metrics import LinkPredNDCG, LinkPredPrecision, LinkPredRecall
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, row_index
@@ -32,7 +32,7 @@ def pack(gold: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -> dict[str, float]:
     """The formulas of the paper, document by document and rank by rank."""
-    sums = {f"{name}@{k}": 0.0 for name in ("P", "NDCG") for k in KS}
+    sums = {f"{name}@{k}": 0.0 for name in ("P", "NDCG", "R") for k in KS}
     num_documents = 0
     for labels, true in zip(ranked, gold, strict=True):
         if empty == "skip" and not true:
@@ -48,6 +48,7 @@ def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -
                 ideal += 1 / math.log(rank + 1)
             sums[f"P@{k}"] += hits / k
             sums[f"NDCG@{k}"] += gain / ideal if true else 0.0
+            sums[f"R@{k}"] += hits / len(true) if true else 0.0
     return {name: total / num_documents for name, total in sums.items()}
 
 
@@ -82,7 +83,7 @@ def pack_dense(gold: Tensor) -> tuple[Tensor, Tensor]:
 def test_the_meter_equals_a_naive_loop(
     case: tuple[list[list[int]], list[list[int]]], empty: str
 ) -> None:
-    """P@k and NDCG@k for k below and above the number of labels, under both policies."""
+    """P@k, NDCG@k and R@k for k below and above the number of labels, under both policies."""
     ranked, gold = case
     meter = RankingMeter(KS, empty)
     meter.update(torch.tensor(ranked), *pack(gold))
@@ -142,36 +143,35 @@ def test_ndcg_equals_scikit_learn(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 30])
-def test_precision_equals_scikit_learn(k: int) -> None:
-    """The k best labels as a set prediction; its sample precision divides by k."""
+def test_precision_and_recall_equal_scikit_learn(k: int) -> None:
+    """The k best labels as a set prediction; its sample precision divides by k, and its sample
+    recall is 0 for documents without gold labels."""
     scores, gold = random_case()
     ranked = rank_labels(scores, k)
     meter = RankingMeter((k,))
     meter.update(ranked, *pack_dense(gold))
     predicted = np.zeros(scores.shape, dtype=int)
     np.put_along_axis(predicted, ranked.numpy(), 1, axis=1)
-    expected = precision_score(
-        gold.numpy().astype(int), predicted, average="samples", zero_division=0.0
-    )
-    assert meter.compute()[f"P@{k}"] == pytest.approx(expected, abs=1e-12)
+    for name, score in (("P", precision_score), ("R", recall_score)):
+        expected = score(gold.numpy().astype(int), predicted, average="samples", zero_division=0.0)
+        assert meter.compute()[f"{name}@{k}"] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 40])
 def test_empty_skip_equals_pytorch_geometric(k: int) -> None:
     """PyG leaves documents without gold labels out of the mean; over two batches."""
     scores, gold = random_case()
-    precision, ndcg = LinkPredPrecision(k), LinkPredNDCG(k)
+    peers = {"P": LinkPredPrecision(k), "NDCG": LinkPredNDCG(k), "R": LinkPredRecall(k)}
     meter = RankingMeter((k,), "skip")
     for rows in torch.arange(40).split(25):
         ptr, index = pack_dense(gold[rows])
         ranked = rank_labels(scores[rows], k)
         meter.update(ranked, ptr, index)
         edge_label_index = torch.stack([row_index(ptr), index])
-        precision.update(ranked, edge_label_index)
-        ndcg.update(ranked, edge_label_index)
-    measures = meter.compute()
-    assert measures[f"P@{k}"] == pytest.approx(float(precision.compute()), abs=1e-6)
-    assert measures[f"NDCG@{k}"] == pytest.approx(float(ndcg.compute()), abs=1e-6)
+        for peer in peers.values():
+            peer.update(ranked, edge_label_index)
+    expected = {f"{name}@{k}": float(peer.compute()) for name, peer in peers.items()}
+    assert meter.compute() == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_policies_differ_by_the_share_of_labelled_documents() -> None:
@@ -188,15 +188,16 @@ def test_the_policies_differ_by_the_share_of_labelled_documents() -> None:
 
 
 def test_gold_labels_that_are_never_ranked_stay_in_the_denominator() -> None:
-    """A label unknown in training lowers NDCG@3 and leaves P@3 as it is."""
+    """A label unknown in training lowers NDCG@3 and R@3 and leaves P@3 as it is."""
     ranked = torch.tensor([[0, 1, 2]])
     measures = []
     for gold in ([0], [0, 1000]):
         meter = RankingMeter((3,))
         meter.update(ranked, *pack([gold]))
         measures.append(meter.compute())
-    assert measures[0] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1.0})
-    assert measures[1] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1 / (1 + 1 / math.log2(3))})
+    assert measures[0] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1.0, "R@3": 1.0})
+    ideal = 1 + 1 / math.log2(3)
+    assert measures[1] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1 / ideal, "R@3": 1 / 2})
 
 
 @given(rankings(), st.integers(1, 3), st.sampled_from(["zero", "skip"]))
@@ -218,7 +219,7 @@ def test_names_and_order_of_the_measures() -> None:
     """What metrics.json holds."""
     meter = RankingMeter()
     meter.update(torch.tensor([[0]]), *pack([[0]]))
-    names = ["P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5"]
+    names = ["P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5", "R@1", "R@3", "R@5"]
     assert list(meter.compute()) == names
 
 

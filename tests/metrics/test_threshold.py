@@ -1,13 +1,12 @@
-"""Thresholds against an exhaustive search over the same candidates, F1 against scikit-learn."""
+"""Thresholds against an exhaustive search over the same candidates."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
 
 from match_graph.errors import GraphError
-from match_graph.metrics import F1Meter, ThresholdSearch
+from match_graph.metrics import ThresholdSearch, pack_predictions
 
 
 def draw(seed: int, num_documents: int = 60, num_labels: int = 6):
@@ -77,36 +76,18 @@ def test_gold_scores_below_the_grid_have_no_threshold_of_their_own() -> None:
     assert found.num_positives.tolist() == [4, 4]
 
 
-@given(seed=st.integers(0, 10_000), cut=st.integers(1, 59))
-def test_f1_equals_scikit_learn(seed: int, cut: int) -> None:
-    """Micro and macro F1 at given thresholds, in any batches; a label never gold nor predicted."""
-    logits, ptr, index, gold = draw(seed)
-    logits[:, 3], threshold = -9.0, torch.full((6,), 0.4)
-    gold[:, 3] = False
-    index = gold.nonzero()[:, 1]
-    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
-    meter = F1Meter(threshold)
-    meter.update(logits[:cut], ptr[: cut + 1], index[: ptr[cut]])
-    meter.update(logits[cut:], ptr[cut:] - ptr[cut], index[ptr[cut] :])
-    predicted = torch.sigmoid(logits) >= threshold
-    expected = {
-        f"F1_{average}": f1_score(
-            gold.numpy(), predicted.numpy(), average=average, zero_division=float("nan")
-        )
-        for average in ("micro", "macro")
-    }
-    assert meter.compute() == pytest.approx(expected)
-
-
-def test_nothing_gold_nothing_predicted() -> None:
-    """0, not a division by zero."""
-    assert F1Meter(torch.tensor([0.5])).compute() == {"F1_micro": 0.0, "F1_macro": 0.0}
+def test_predictions_are_the_labels_at_or_above_their_thresholds() -> None:
+    """Packed, ascending; a probability equal to its threshold is in, an empty row is kept."""
+    logits = torch.tensor([[0.0, -1.0, 2.0], [-9.0, -9.0, -9.0], [1.0, 3.0, -2.0]])
+    ptr, index = pack_predictions(logits, torch.tensor([0.5, 0.2, 0.9]))
+    assert ptr.tolist() == [0, 2, 2, 4]
+    assert index.tolist() == [0, 1, 0, 1]
 
 
 def test_thresholds_must_fit_the_labels() -> None:
     """Thresholds of another data set are refused."""
     with pytest.raises(GraphError) as caught:
-        F1Meter(torch.tensor([0.5])).update(torch.zeros(1, 3), torch.tensor([0, 0]), torch.zeros(0))
+        pack_predictions(torch.zeros(1, 3), torch.tensor([0.5]))
     assert str(caught.value) == (
         "There must be a threshold for each label, found 1 for 3 labels; "
         "choose them on this data set."

@@ -35,6 +35,10 @@ def test_the_line_writes_what_the_design_names(start) -> None:
     assert set(metrics) == {"valid", "test"}
     names = {"P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5", "violation_rate"}
     assert names <= set(metrics["test"])
+    assert {"R@5", "PSP@5", "PSNDCG@5"} <= set(metrics["valid"]) & set(metrics["test"])
+    names = {"F1_micro", "hierarchical_F1", "tail/num_labels", "depth_0/R@5", "depth_0/F1_macro"}
+    assert names <= set(metrics["test"])
+    assert all(isinstance(value, int | float) for value in metrics["test"].values())
     assert metrics["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
     record = json.loads((run.folder / RECORD).read_text())
     assert record["data_checksum"] == run.dataset.checksum

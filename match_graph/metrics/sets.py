@@ -1,0 +1,96 @@
+"""Micro and macro F1 of predicted label sets, packed."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index
+
+
+def find_common(
+    ptr: Tensor, index: Tensor, other_ptr: Tensor, other_index: Tensor, num_labels: int
+) -> Tensor:
+    """Which entries of packed label sets are in the same document's other set, [N], bool.
+
+    Args:
+        ptr: Offsets, [B + 1], int64.
+        index: Labels, packed, without repetition in a document, int64.
+        other_ptr: Offsets of the other sets, [B + 1], int64.
+        other_index: Their labels, likewise.
+        num_labels: L.
+
+    Raises:
+        GraphError: The two are not of as many documents, or name a label outside [0, L).
+    """
+    if ptr.shape != other_ptr.shape:
+        raise GraphError(
+            f"Predicted and gold labels must be of the same documents, found "
+            f"{ptr.numel() - 1} and {other_ptr.numel() - 1} documents."
+        )
+    for labels in (index, other_index):
+        if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= num_labels):
+            raise GraphError(
+                f"Labels must lie in [0, {num_labels}), found {int(labels.min())} to "
+                f"{int(labels.max())}."
+            )
+    key = row_index(ptr) * num_labels + index
+    other = row_index(other_ptr) * num_labels + other_index
+    return torch.isin(key, other, assume_unique=True)
+
+
+class F1Meter:
+    r"""Micro and macro F1 of predicted label sets, over batches.
+
+    Micro: :math:`2 TP / (predicted + gold)` over all pairs. Macro: the mean of the same per label,
+    over the labels that are gold or predicted for some document (for the others it is 0/0), as
+    scikit-learn's ``f1_score(average="macro", zero_division=nan)``. Which labels are predicted
+    is the caller's choice; `pack_predictions` takes those at or above thresholds.
+
+    Args:
+        num_labels: L.
+    """
+
+    def __init__(self, num_labels: int) -> None:
+        self.num_labels = num_labels
+        #: Correct, predicted and gold documents of each label, [3, L], int64.
+        self.counts = torch.zeros(3, num_labels, dtype=torch.int64)
+
+    def update(
+        self, predicted_ptr: Tensor, predicted_index: Tensor, label_ptr: Tensor, label_index: Tensor
+    ) -> None:
+        """Adds a batch.
+
+        Args:
+            predicted_ptr: Offsets of predicted labels, [B + 1], int64.
+            predicted_index: Predicted labels, packed, without repetition in a document, int64.
+            label_ptr: Offsets of gold labels, [B + 1], int64.
+            label_index: Gold labels, packed, int64.
+
+        Raises:
+            GraphError: As for `find_common`.
+        """
+        common = find_common(
+            predicted_ptr, predicted_index, label_ptr, label_index, self.num_labels
+        )
+        for place, labels in enumerate((predicted_index[common], predicted_index, label_index)):
+            self.counts[place] += torch.bincount(labels, minlength=self.num_labels)
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        self.counts = total(self.counts)
+
+    def compute(self, labels: Tensor | None = None) -> dict[str, float]:
+        """``F1_micro`` and ``F1_macro`` in 0..1; empty where nothing is gold or predicted (0/0).
+
+        Args:
+            labels: Which labels count, [L], bool; None is all.
+        """
+        correct, predicted, gold = self.counts if labels is None else self.counts[:, labels]
+        total = predicted + gold
+        defined = total > 0
+        if not bool(defined.any()):
+            return {}
+        f1 = 2 * correct[defined].double() / total[defined]
+        return {"F1_micro": 2 * int(correct.sum()) / int(total.sum()), "F1_macro": float(f1.mean())}

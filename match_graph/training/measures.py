@@ -1,0 +1,87 @@
+"""What `evaluate` measures of a split besides ranking and violations: meters fed batch by batch."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from match_graph.datasets import CorpusDataset
+from match_graph.metrics import (
+    CalibrationMeter,
+    F1Meter,
+    HierarchicalMeter,
+    PropensityMeter,
+    SliceMeter,
+    Thresholds,
+    inverse_propensity,
+    pack_predictions,
+    slice_by_depth,
+    slice_by_frequency,
+)
+from match_graph.training.evaluate import Observer, RankObserver
+from match_graph.typing import MASKS
+
+
+class SplitMeasures:
+    """Calibration, PSP@k and PSNDCG@k of a split; with thresholds also F1 and slices.
+
+    At thresholds: micro and macro F1, hierarchical precision, recall and F1, and of slices of the
+    labels by training frequency and by depth R@k and F1. Keys of slices are ``SLICE/MEASURE``.
+
+    Args:
+        dataset: Its training documents give propensities and frequencies.
+        thresholds: Chosen on the validation split; None on that split.
+    """
+
+    def __init__(self, dataset: CorpusDataset, thresholds: Thresholds | None = None) -> None:
+        train = dataset.documents(MASKS["train"])
+        count = dataset.targets.count(train)
+        self._calibration = CalibrationMeter()
+        self._propensity = PropensityMeter(inverse_propensity(count, len(train)))
+        self._at_thresholds = None
+        if thresholds is not None:
+            self._at_thresholds = _AtThresholds(dataset, thresholds, count)
+
+    def observers(self) -> list[Observer]:
+        """What `evaluate_model` calls with logits."""
+        found: list[Observer] = [self._calibration.update]
+        return found if self._at_thresholds is None else [*found, self._at_thresholds.update]
+
+    def rank_observers(self) -> list[RankObserver]:
+        """What `evaluate_model` calls with ranked labels."""
+        found: list[RankObserver] = [self._propensity.update]
+        return found if self._at_thresholds is None else [*found, self._at_thresholds.slices.update]
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """As `RankingMeter.reduce`."""
+        self._calibration.reduce(total)
+        self._propensity.reduce(total)
+        if self._at_thresholds is not None:
+            self._at_thresholds.reduce(total)
+
+    def compute(self) -> dict[str, float]:
+        """The measures by name; those that are 0/0 on the split are left out, never 0."""
+        measures = {**self._calibration.compute(), **self._propensity.compute()}
+        return measures if self._at_thresholds is None else measures | self._at_thresholds.compute()
+
+
+class _AtThresholds:
+    """Label sets at thresholds: packed once, read by two meters; and slices of the labels."""
+
+    def __init__(self, dataset: CorpusDataset, thresholds: Thresholds, train_count: Tensor) -> None:
+        dag = dataset.label_dag
+        self.threshold = thresholds.value
+        self.f1, self.hierarchical = F1Meter(dataset.num_labels), HierarchicalMeter(dag)
+        self.slices = SliceMeter([slice_by_frequency(train_count), slice_by_depth(dag)])
+
+    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        predicted = pack_predictions(logits, self.threshold)
+        self.f1.update(*predicted, label_ptr, label_index)
+        self.hierarchical.update(*predicted, label_ptr, label_index)
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        for meter in (self.f1, self.hierarchical, self.slices):
+            meter.reduce(total)
+
+    def compute(self) -> dict[str, float]:
+        measures = {**self.f1.compute(), **self.hierarchical.compute()}
+        return measures | self.slices.compute(self.f1)

@@ -1,0 +1,189 @@
+"""Evaluators against the meters and by hand; a sentence for every wrong input."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from match_graph.errors import GraphError
+from match_graph.metrics import Evaluator, PropensityMeter, RankingMeter, inverse_propensity
+
+NAMES = ("ranking", "propensity", "f1", "hierarchical", "violation")
+
+
+def make_inputs(name: str) -> dict:
+    """Three documents, the second without gold labels, six labels under 0."""
+    gold = {"label_ptr": torch.tensor([0, 2, 2, 3]), "label_index": torch.tensor([4, 1, 2])}
+    ranked = {"ranked": torch.tensor([[4, 0, 1, 2, 3], [0, 1, 2, 3, 4], [5, 2, 0, 1, 3]])}
+    predicted = {
+        "predicted_ptr": torch.tensor([0, 1, 2, 3]),
+        "predicted_index": torch.tensor([4, 0, 5]),
+    }
+    edges = {"label_edge_index": torch.tensor([[1, 2, 4, 5], [0, 0, 1, 2]])}
+    return {
+        "ranking": {**ranked, **gold},
+        "propensity": {
+            **ranked, **gold,
+            "train_count": torch.tensor([90, 40, 30, 9, 5, 1]), "num_train_documents": 100,
+        },
+        "f1": {**predicted, **gold, "num_labels": 6},
+        "hierarchical": {**predicted, **gold, "num_labels": 6, **edges},
+        "violation": {
+            "logits": torch.tensor([[2.0, 1.0, 3.0, 0.0, -1.0, 0.0]]), **edges,
+        },
+    }[name]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_formats_name_what_goes_in_and_comes_out(name: str) -> None:
+    """Each key of the input a line, each measure named; NumPy arrays give what tensors give."""
+    evaluator, inputs = Evaluator(name), make_inputs(name)
+    lines = evaluator.expected_input_format.splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in lines] == list(inputs)
+    measures = evaluator.eval(inputs)
+    shown = evaluator.expected_output_format.splitlines()[1]
+    assert [part.strip() for part in shown.split(",")] == list(measures)
+    assert all(0 <= value <= 1 for value in measures.values())
+    arrays = {
+        key: value.numpy() if isinstance(value, torch.Tensor) else np.int64(value)
+        for key, value in inputs.items()
+    }
+    arrays = {
+        key: value.astype(np.int32) if "ptr" in key else value for key, value in arrays.items()
+    }
+    assert evaluator.eval(arrays) == measures
+
+
+def test_ranking_and_propensity_are_those_of_the_meters() -> None:
+    """All documents at once, with the cuts and the policy given."""
+    inputs = make_inputs("propensity")
+    batch = inputs["ranked"], inputs["label_ptr"], inputs["label_index"]
+    meter = RankingMeter((1, 4), "skip")
+    meter.update(*batch)
+    found = Evaluator("ranking", ks=(1, 4), empty="skip").eval(make_inputs("ranking"))
+    assert found == meter.compute()
+    weighted = PropensityMeter(inverse_propensity(inputs["train_count"], 100))
+    weighted.update(*batch)
+    assert Evaluator("propensity").eval(inputs) == weighted.compute()
+
+
+def test_sets_and_violations_by_hand() -> None:
+    """Closed: {4, 1, 0}, {0}, {5, 2, 0} predicted; {4, 1, 0}, {}, {2, 0} gold; 5 in common."""
+    assert Evaluator("f1").eval(make_inputs("f1")) == {
+        "F1_micro": pytest.approx(2 / 6),
+        "F1_macro": pytest.approx(1 / 5),  # label 4 is right; 0, 1, 2, 5 are not
+    }
+    assert Evaluator("hierarchical").eval(make_inputs("hierarchical")) == {
+        "hierarchical_P": pytest.approx(5 / 7),
+        "hierarchical_R": pytest.approx(5 / 5),
+        "hierarchical_F1": pytest.approx(10 / 12),
+    }
+    excess = 1 / (1 + math.exp(-3)) - 1 / (1 + math.exp(-2))
+    assert Evaluator("violation").eval(make_inputs("violation")) == {
+        "violation_rate": 1 / 4,
+        "violation_size": pytest.approx(excess, abs=1e-6),
+    }
+
+
+def test_wrong_names_and_cuts() -> None:
+    """At once, not at `eval`."""
+    with pytest.raises(GraphError) as error:
+        Evaluator("accuracy")
+    assert str(error.value) == (
+        "The name of an evaluator must be one of ranking, propensity, f1, hierarchical, violation, "
+        "found 'accuracy'."
+    )
+    with pytest.raises(GraphError) as error:
+        Evaluator("ranking", ks=(0, 3))
+    assert str(error.value) == "Cuts must be at least one number of 1 or more, found [0, 3]."
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"scores": torch.zeros(1)},
+            "Evaluator('ranking') must get exactly ranked, label_ptr, label_index, found ranked, "
+            "label_ptr, label_index, scores.",
+        ),
+        (
+            {"ranked": [[1, 2]]},
+            "'ranked' must be a tensor or a NumPy array, found list.",
+        ),
+        (
+            {"ranked": torch.zeros(3, 5)},
+            "'ranked' must be int64 or int32: label indices, best first, [B, K], K at least the "
+            "largest k, found [3, 5] torch.float32.",
+        ),
+        (
+            {"label_ptr": torch.zeros(4, 1).long()},
+            "'label_ptr' must be int64 or int32: offsets of the documents' gold labels, [B + 1], "
+            "found [4, 1] torch.int64.",
+        ),
+        (
+            {"label_index": torch.tensor([4, -1, 2])},
+            "'label_index' must hold no negative number, found -1.",
+        ),
+        (
+            {"label_ptr": torch.tensor([0, 2, 2, 4])},
+            "'label_ptr' must rise from 0 to the 3 entries of 'label_index', found [0, 2, 2, 4].",
+        ),
+        (
+            {"label_index": torch.tensor([4, 4, 2])},
+            "'label_index' must name a label once per document, but document 0 has label 4 twice.",
+        ),
+        (
+            {"ranked": torch.tensor([[4, 0, 1, 2, 3], [0, 1, 2, 3, 4], [5, 2, 0, 2, 3]])},
+            "'ranked' must name a label once per document, but document 2 has label 2 twice.",
+        ),
+        (
+            {"ranked": torch.tensor([[4, 0], [0, 1], [5, 2]])},
+            "'ranked' must hold at least 5 labels per document, found 2; rank more, or give "
+            "smaller ks.",
+        ),
+        (
+            {"ranked": torch.arange(5).expand(2, 5)},
+            "Ranked labels must be [B, K] with label_ptr [B + 1], found [2, 5] and [4].",
+        ),
+    ],
+)
+def test_wrong_inputs(change: dict, sentence: str) -> None:
+    """One sentence: what must hold and what was found."""
+    with pytest.raises(GraphError) as error:
+        Evaluator("ranking").eval({**make_inputs("ranking"), **change})
+    assert str(error.value) == sentence
+
+
+def test_nothing_given() -> None:
+    """No key at all."""
+    with pytest.raises(GraphError) as error:
+        Evaluator("violation").eval({})
+    assert str(error.value) == (
+        "Evaluator('violation') must get exactly logits, label_edge_index, found nothing."
+    )
+
+
+def test_scores_that_are_not_finite() -> None:
+    """A diverged model is no model without violations."""
+    inputs = {**make_inputs("violation"), "logits": torch.tensor([[math.nan] * 6])}
+    with pytest.raises(GraphError) as error:
+        Evaluator("violation").eval(inputs)
+    assert str(error.value) == "'logits' must be finite, found NaN or infinity."
+
+
+def test_a_measure_that_is_not_defined_is_an_error() -> None:
+    """Never 0: nothing predicted, no gold label, no edge."""
+    nothing = {
+        "predicted_ptr": torch.zeros(4, dtype=torch.int64),
+        "predicted_index": torch.zeros(0, dtype=torch.int64),
+    }
+    with pytest.raises(GraphError) as error:
+        Evaluator("hierarchical").eval({**make_inputs("hierarchical"), **nothing})
+    assert str(error.value) == (
+        "Every measure of 'hierarchical' must be defined, but hierarchical_P would be 0/0 for "
+        "these documents; give documents with gold and predicted labels."
+    )
+    flat = {"label_edge_index": torch.zeros(2, 0, dtype=torch.int64)}
+    with pytest.raises(GraphError):
+        Evaluator("violation").eval({**make_inputs("violation"), **flat})
