@@ -15,6 +15,7 @@ from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder
 from match_graph.nn.heads import HEADS, Head
 from match_graph.nn.wide import WideTerm
+from match_graph.typing import WORD
 
 T = TypeVar("T")
 
@@ -69,8 +70,10 @@ class MatchModel(nn.Module):
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encoder(batch))
-        if self.wide is not None:
-            logits = logits + self.wide(batch)
+        if self.wide is not None:  # it reads what the encoder may read
+            text_only = not getattr(self.encoder.config, "metadata", True)
+            words = batch.field == self.embedding.space.field_index(WORD)
+            logits = logits + self.wide(batch.select_tokens(words) if text_only else batch)
         return logits if self.coherent is None else self.coherent(logits)
 
     def reset_parameters(self) -> None:

@@ -27,7 +27,6 @@ from match_graph.baselines import Baseline
 from match_graph.config import Config, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import metadata_fields
-from match_graph.nn import Encoder
 from match_graph.training.fitting import find_encoder
 from match_graph.typing import IS_A
 
@@ -102,10 +101,8 @@ def _is_baseline(config: Config) -> bool:
 
 
 def _reads_metadata(config: Config) -> bool:
-    """Whether the model reads metadata: some encoders do so on request, the wide term always."""
+    """Whether the model reads metadata: some encoders, and the wide term with them, on request."""
     cls = find_encoder(config.model.encoder)
-    if issubclass(cls, Encoder) and config.model.wide is not False:
-        return True
     summary = "model.encoder_config must be valid"
     settings = parse_settings(cls.Config, config.model.encoder_config, summary)
     return bool(cls.needs & {"tokens", "graph"}) and getattr(settings, "metadata", True)

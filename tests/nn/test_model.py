@@ -1,6 +1,7 @@
 """`MatchModel`: what fits together, what does not, and a forward pass on a real batch."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -282,3 +283,19 @@ def test_public_names_are_what_they_say() -> None:
     assert issubclass(MatchEncoder, Encoder)
     assert issubclass(LinearHead, Head)
     assert EncoderOutput(None, None, torch.zeros(1)).document is None
+
+
+def test_the_wide_term_reads_what_the_encoder_reads(batch: EgoBatch, synthetic: Synthetic) -> None:
+    """Beside an encoder of texts alone, other metadata change no score; with metadata they do."""
+    space = synthetic.token_space()
+    is_word = batch.field == space.field_index("word")
+    other = replace(batch, token_id=batch.token_id.where(is_word, 1 + batch.field))
+    assert not torch.equal(other.token_id, batch.token_id)
+    for metadata in (False, True):
+        config = ModelConfig(
+            channels=8, encoder="xml_cnn", encoder_config={"metadata": metadata}, wide=True
+        )
+        model = MatchModel(space, synthetic.num_labels, config).eval()
+        assert model.wide is not None
+        torch.nn.init.normal_(model.wide.weight, std=0.1)
+        assert torch.equal(model(batch), model(other)) == (not metadata)

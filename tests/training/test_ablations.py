@@ -164,14 +164,12 @@ def test_an_ablation_that_makes_no_sense_is_refused(
     data: HeteroData, encoder: str, name: str, sentence: str
 ) -> None:
     """By what the encoder has and reads."""
-    settings = (f"model.encoder={encoder}", "model.wide=false")
+    settings = (f"model.encoder={encoder}",)
     assert refusal(data, name, settings=settings) == sentence
 
 
 def test_a_setting_can_make_sense_of_an_ablation(data: HeteroData) -> None:
-    """An encoder that reads metadata on request, once it does; the wide term reads them always."""
-    wide = (f"model.encoder={__name__}:WordsOnly", "model.wide=true")
-    assert resolve(data, "no-venue", settings=wide).data.drop_fields == ["venue"]
+    """An encoder that reads metadata on request, once it does."""
     settings = (f"model.encoder={__name__}:WordsOnly", "model.encoder_config={metadata: true}")
     assert resolve(data, "no-venue", settings=settings).data.drop_fields == ["venue"]
     assert resolve(data, "no-venue", settings=("model.encoder=tfidf_linear",)).data.drop_fields
