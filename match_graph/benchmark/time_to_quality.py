@@ -3,20 +3,26 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 import torch
 
+from match_graph.benchmark.figures import draw_time_to_quality
 from match_graph.benchmark.speed.measure import synchronize
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
+from match_graph.training.files import write_beside
 
 #: Share of the pairs that are held out, as in `training.pretraining`.
 _HELD_OUT = 0.05
 #: Of the training that tells how many pairs fit into a budget.
 _PROBE_PAIRS = 100_000
+#: Points of a curve.
+_BUDGETS = 5
 #: What is kept of `evaluate_vectors`.
 MEASURES = ("mrr", "mrr_filtered")
 
@@ -106,3 +112,39 @@ def _measure_rate(trainer: SphericalTrainer) -> float:
     trainer.fit(_PROBE_PAIRS)
     synchronize(trainer.device)
     return trainer.num_seen / (time.perf_counter() - start)
+
+
+def write_time_to_quality(
+    folder: Path,
+    stage: str,
+    dataset: CorpusDataset,
+    config: Config,
+    seconds: float,
+    device: torch.device,
+    report: Callable[[str], None],
+) -> None:
+    """Writes ``time_to_quality-DATASET`` as CSV and PNG, for budgets that double up to ``seconds``.
+
+    Args:
+        folder: Made if need be.
+        stage: Must be ``pretrain``: no other stage has a quality of its own.
+        dataset: Built.
+        config: Settings.
+        seconds: The longest training of each mode.
+        device: Where it runs.
+        report: Called with one line per point.
+
+    Raises:
+        ConfigError: Another stage.
+        MatchGraphError: matplotlib is not installed.
+    """
+    if stage != "pretrain":
+        raise ConfigError(
+            f"Only the stage 'pretrain' has a quality against seconds, found '{stage}'; leave out "
+            f"--curve."
+        )
+    budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
+    table = measure_time_to_quality(dataset, config, budgets, device, report=report)
+    stem = folder / f"time_to_quality-{dataset.name}"
+    write_beside(stem.with_suffix(".csv"), lambda beside: table.to_csv(beside, index=False))
+    draw_time_to_quality(stem.with_suffix(".png"), table)

@@ -1,9 +1,14 @@
 """Held-out ranks against seconds: a row per mode, budget and type."""
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from match_graph.benchmark.time_to_quality import MODES, measure_time_to_quality
+from match_graph.cli import app
 from match_graph.datasets import Synthetic
 
 
@@ -26,3 +31,22 @@ def test_a_row_per_mode_budget_and_type_and_their_mean(
     means = table[table["type"] == "mean"]
     for _, curve in means.groupby("mode"):
         assert curve["pairs"].is_monotonic_increasing
+
+
+def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
+    """Five budgets that double, for each mode; other stages are refused in one sentence."""
+    pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
+    options = ["--dataset", "synthetic", "--seconds", "0.2", "--root", str(tmp_path / "root"),
+               "--curve", str(tmp_path / "curve"), "--set", "train.accelerator=cpu",
+               "--set", "data.options={num_documents: 200, num_labels: 12}"]  # fmt: skip
+    result = CliRunner().invoke(app, ["speed", "pretrain", *options])
+    assert result.exit_code == 0, result.output
+    names = ["time_to_quality-synthetic.csv", "time_to_quality-synthetic.png"]
+    assert sorted(path.name for path in (tmp_path / "curve").iterdir()) == names
+    table = pd.read_csv(tmp_path / "curve" / names[0])
+    points = table[table["type"] == "mean"].groupby("mode")["pairs"]
+    assert points.size().tolist() == [5] * len(MODES)
+    result = CliRunner().invoke(app, ["speed", "step", *options])
+    assert str(result.exception) == (
+        "Only the stage 'pretrain' has a quality against seconds, found 'step'; leave out --curve."
+    )

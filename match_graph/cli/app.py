@@ -1,0 +1,129 @@
+"""The program, the options that its commands share, and how they become a run."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from match_graph import __version__
+from match_graph.errors import MatchGraphError
+from match_graph.training import Reporter, Run, start_run
+from match_graph.training.settings import load_named_config
+
+app = typer.Typer(
+    name="match-graph",
+    help="Classify documents with metadata into a large label hierarchy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+DatasetArgument = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A registered name or a folder in MATCH format.")
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeatable.")
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option("--settings", metavar="NAME", help="The encoder's own below yours: paper, own."),
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
+EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
+ConfirmEncoder = Annotated[
+    str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
+]
+ConfirmHead = Annotated[str | None, typer.Option("--head", help="Likewise for its head.")]
+WordVectorsOption = Annotated[
+    Path | None,
+    typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
+]
+AblationOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ablation",
+        metavar="NAME",
+        help="Leave out: no-metadata, no-FIELD, no-hierarchy, no-pretrain; repeatable.",
+    ),
+]
+RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
+DevicesOption = Annotated[
+    int | None, typer.Option("--devices", min=1, help="Of each machine, a process each.")
+]
+NodesOption = Annotated[int | None, typer.Option("--num-nodes", min=1, help="Machines.")]
+StrategyOption = Annotated[
+    str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a model in parts.")
+]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="The same to the bit on CUDA too, but slower.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def start(
+    dataset: str,
+    config: Path | None,
+    settings: list[str] | None,
+    preset: str | None,
+    out: Path | None,
+    seed: int | None,
+    encoder: str | None,
+    root: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    ablation: list[str] | None,
+) -> Run:
+    """A run folder with settings from file, options and command line."""
+    named = [] if seed is None else [f"seed={seed}"]
+    named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
+    named += [] if encoder is None else [f"model.encoder={encoder}"]
+    resolved = load_named_config(config, [*(settings or []), *named], preset)
+    return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
+
+
+def with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str]:
+    """The settings that a file of word vectors stands for, besides those given."""
+    if path is None:
+        return [*(settings or [])]
+    quoted = json.dumps(str(path), ensure_ascii=False)  # a YAML string, whatever the name
+    return [*(settings or []), "model.init=word_vectors", f"model.word_vectors={quoted}"]
+
+
+def share(
+    devices: int | None, num_nodes: int | None, strategy: str | None
+) -> list[tuple[str, Any]]:
+    """The settings of many devices that were given."""
+    given = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+    return [(name, value) for name, value in given.items() if value is not None]
+
+
+def main() -> None:
+    """The console script: errors of match-graph are one sentence and exit code 1."""
+    sys.path.append(str(Path.cwd()))  # so that `--encoder my_file:Class` finds the user's file
+    try:
+        app()
+    except MatchGraphError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(
+            f"Error: Files must be readable and writable, but '{error.filename}' is not "
+            f"({error.strerror}); check the path, its permissions and the space on the disk.\n"
+        )
+        sys.exit(1)

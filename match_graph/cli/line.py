@@ -1,0 +1,218 @@
+"""The commands of the line, from raw files to predictions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from match_graph.cli.app import (
+    AblationOption,
+    ConfigOption,
+    ConfirmEncoder,
+    ConfirmHead,
+    DatasetArgument,
+    DeterministicOption,
+    DevicesOption,
+    EncoderOption,
+    NodesOption,
+    OutOption,
+    OverwriteOption,
+    PresetOption,
+    QuietOption,
+    RootOption,
+    SeedOption,
+    SetOption,
+    StrategyOption,
+    WordVectorsOption,
+    app,
+    share,
+    start,
+    with_word_vectors,
+)
+from match_graph.cli.show import print_examples, print_metrics, print_paths, print_quality
+from match_graph.config import load_config
+from match_graph.datasets import open_dataset
+from match_graph.graph import compare_counts, describe_graph
+from match_graph.training import Reporter, load, open_run
+from match_graph.training.files import METRICS
+from match_graph.training.predictions import STREAM, predict_lines
+
+
+@app.command("run")
+def run_line(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    preset: PresetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    encoder: EncoderOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+    word_vectors: WordVectorsOption = None,
+    ablation: AblationOption = None,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+    deterministic: DeterministicOption = False,
+) -> None:
+    """The whole line: build, pre-train, train, evaluate."""
+    settings = with_word_vectors(settings, word_vectors)
+    settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
+    settings += ["train.deterministic=true"] if deterministic else []
+    run = start(
+        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
+    )
+    if (run.folder / METRICS).is_file():
+        run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
+    else:
+        run.train()
+        run.evaluate()
+    if run.leads:
+        print_metrics(run)
+        print_examples(run)
+        print_paths(run)
+
+
+@app.command()
+def build(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+    quiet: QuietOption = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="A folder for REPORT.md and its pictures.")
+    ] = None,
+) -> None:
+    """Build the graph and print its statistics (Table 1 of the paper)."""
+    options = load_config(config, settings).data.dataset_options()
+    built = open_dataset(dataset, root=root, track=Reporter(quiet).track, **options)
+    rows = {**describe_graph(built[0], built.targets), **built.notes}
+    published = compare_counts(rows, built.published)
+    table = Table("", built.name, *(["published", "difference"] if published else []))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, value in rows.items():
+        shown = [value, *published.get(name, ())]
+        cells = [f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in shown]
+        table.add_row(name.replace("_", " "), *cells)
+    Console().print(table)
+    if report is not None:
+        from match_graph.export import write_report
+
+        for path in write_report(built, report, Reporter(quiet)):
+            typer.echo(path)
+
+
+@app.command()
+def pretrain(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    preset: PresetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+    ablation: AblationOption = None,
+    text: Annotated[bool, typer.Option("--text", help="Also write word2vec text.")] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Hold out 5 % of the pairs and rank them; no vectors."),
+    ] = False,
+) -> None:
+    """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
+    run = start(
+        dataset, config, settings, preset, out, seed, None, root, overwrite, quiet, ablation
+    )
+    if not measure:
+        run.pretrain()
+    if not run.leads:
+        return
+    if measure:
+        print_quality(run.pretraining.evaluate())
+    if text:
+        typer.echo(run.pretraining.write_text())
+    typer.echo(run.folder)
+
+
+@app.command()
+def train(
+    dataset: DatasetArgument,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    preset: PresetOption = None,
+    out: OutOption = None,
+    seed: SeedOption = None,
+    encoder: EncoderOption = None,
+    root: RootOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+    word_vectors: WordVectorsOption = None,
+    ablation: AblationOption = None,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+    deterministic: DeterministicOption = False,
+) -> None:
+    """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
+    settings = with_word_vectors(settings, word_vectors)
+    settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
+    settings += ["train.deterministic=true"] if deterministic else []
+    run = start(
+        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
+    )
+    run.train()
+    if run.leads:
+        typer.echo(run.folder)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    root: RootOption = None,
+    encoder: ConfirmEncoder = None,
+    head: ConfirmHead = None,
+    quiet: QuietOption = False,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+) -> None:
+    """Evaluate a trained run on its validation and test documents."""
+    sharing = dict(share(devices, num_nodes, strategy))
+    run = open_run(folder, root, Reporter(quiet), encoder, head, sharing)
+    run.evaluate()
+    if run.leads:
+        print_metrics(run)
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
+    source: Annotated[
+        str, typer.Option("--input", help="One JSON object a line; - is standard input.")
+    ] = STREAM,
+    target: Annotated[
+        str, typer.Option("--output", help="One JSON object a line; - is standard output.")
+    ] = STREAM,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=1, help="Labels per document; 5, or with --threshold all above it."),
+    ] = None,
+    threshold: Annotated[
+        bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    encoder: ConfirmEncoder = None,
+    head: ConfirmHead = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Predict the labels of new documents, with the run folder alone."""
+    classifier = load(folder, device, encoder, head)
+    predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))

@@ -1,0 +1,78 @@
+"""What commands print of a run: measures, examples, paths."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from match_graph.training import Run
+from match_graph.training.summary import list_files, next_commands, show_examples
+
+
+def print_quality(quality: Mapping[str, Any]) -> None:
+    """Ranks of held-out pairs and nearest neighbours, as `Pretraining.evaluate` gives them."""
+    console = Console()
+    columns = ("mrr", "mrr_filtered", "satisfied", "pairs", "candidates")
+    table = Table("held-out pairs", *(name.replace("_", " ") for name in columns))
+    for node_type, values in quality["types"].items():
+        row = [values[name] for name in columns]
+        shown = [f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in row]
+        table.add_row(f"(document, {node_type})", *shown)
+    console.print(table)
+    for node_type, neighbours in quality["neighbours"].items():
+        for name, near in neighbours.items():
+            console.print(f"{node_type} {name}: {', '.join(near)}", markup=False, soft_wrap=True)
+
+
+def print_metrics(run: Run) -> None:
+    """The measures of a run beside the label prior, and how far to trust its probabilities."""
+    metrics = run.read_metrics()
+    table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+    for split, values in metrics.items():
+        table.add_row(split, *_format(values, table))
+    if "test" in metrics:
+        table.add_row("test, label prior", *_format(run.prior("test"), table))
+    console = Console()
+    console.print(table)
+    trust = metrics.get("test", {})
+    if "F1_micro" in trust:
+        console.print(
+            f"test, at the thresholds chosen on valid: F1 {trust['F1_micro']:.4f} (micro), "
+            f"{trust['F1_macro']:.4f} (macro); calibration error of the 5 best labels "
+            f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
+            soft_wrap=True,
+        )
+
+
+def print_examples(run: Run) -> None:
+    """A few test documents with their gold and predicted labels."""
+    console = Console(highlight=False)
+    for example in show_examples(run):
+        gold = set(example.gold)
+        console.rule(Text(example.document), align="left")
+        console.print(Text(example.text))
+        for field, values in example.metadata.items():
+            shown = ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
+            console.print(Text(f"{field}: {shown or '-'}", style="dim"))
+        console.print(Text(f"gold: {', '.join(sorted(gold))}"))
+        for label, probability in example.predicted:
+            mark = "right" if label in gold else "wrong"
+            console.print(Text(f"  {probability:.3f}  {mark}  {label}"))
+    console.rule(align="left")
+
+
+def print_paths(run: Run) -> None:
+    """What the run folder holds, and what to run next."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("Written:")
+    for path, content in list_files(run.folder).items():
+        console.print(Text(f"  {path}  ({content})"))
+    console.print("Next:")
+    for command in next_commands(run):
+        console.print(Text(f"  {command}"))
+
+
+def _format(values: Mapping[str, float], table: Table) -> list[str]:
+    return [f"{values[str(column.header)]:.4f}" for column in table.columns[1:]]

@@ -1,0 +1,146 @@
+"""The commands beside the line: what there is, how fast it is, other formats."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from match_graph.cli.app import (
+    ConfigOption,
+    DatasetArgument,
+    QuietOption,
+    RootOption,
+    SetOption,
+    app,
+)
+from match_graph.config import load_config
+from match_graph.datasets import list_datasets, open_dataset
+from match_graph.training import Reporter
+from match_graph.training.catalogue import SIZE, list_models
+
+
+@app.command()
+def speed(
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE",
+            help="build, sample, pretrain, step, targets, hypernymy, predict, all, or scaling.",
+        ),
+    ],
+    size: Annotated[
+        Literal["debtags", "mag-cs", "pubmed"],
+        typer.Option("--size", help="Debian's packages, or planted corpora of the paper's sizes."),
+    ] = "debtags",
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Per stage.")] = 30.0,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    curve: Annotated[
+        Path | None,
+        typer.Option(
+            "--curve",
+            help="Instead, held-out ranks of pre-training against seconds: "
+            "the folder for a table and a figure.",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+) -> None:
+    """Measure how fast a stage is, against a baseline in the same process."""
+    from match_graph.benchmark import SPEED_SIZES, measure_speed, write_time_to_quality
+    from match_graph.training.device import choose_device
+
+    resolved = load_config(config, settings)
+    name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
+    built = open_dataset(name, root=root, **{**options, **resolved.data.dataset_options()})
+    device = choose_device(resolved.train.accelerator)
+    if curve is not None:
+        write_time_to_quality(curve, stage, built, resolved, seconds, device, typer.echo)
+        return
+    for found in measure_speed(stage, built, resolved, seconds, device):
+        if json_lines:
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        else:
+            typer.echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
+
+
+@app.command("datasets")
+def show_datasets(
+    root: RootOption = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List the registered data sets with licence, size and state."""
+    rows = list_datasets(root)
+    if json_lines:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    columns = ("name", "state", "size", "licence", "needs")
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(Text(row[column]) for column in columns))
+    Console().print(table)
+
+
+@app.command()
+def encoders(
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """List encoders, heads and baselines: what they need and give, their size, their paper."""
+    entries = list_models()
+    if json_lines:
+        for entry in entries:
+            typer.echo(json.dumps(asdict(entry), ensure_ascii=False))
+        return
+    table = Table("", "kind", "needs", "gives", "parameters", "with head", "paper")
+    for entry in entries:
+        sizes = [entry.parameters, entry.parameters_with_head]
+        shown = ["-" if size is None else f"{size:,}" for size in sizes]
+        needs = ", ".join(entry.needs) or "-"
+        paper = entry.paper.partition(", http")[0] or "-"  # the address is in --json
+        table.add_row(entry.name, entry.kind, needs, entry.gives, *shown, paper)
+    Console().print(table)
+    typer.echo(f"Parameters without token embeddings, at {SIZE}.")
+
+
+@app.command()
+def export(
+    dataset: DatasetArgument,
+    to: Annotated[
+        str, typer.Option("--to", help="pyg, ogb, relbench, networkx, parquet or match.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder to make.")],
+    features: Annotated[str, typer.Option(help="x of nodes: none, ids or pretrained.")] = "none",
+    include_labels: Annotated[
+        str, typer.Option(help="Gold labels of which documents: none, train or all.")
+    ] = "train",
+    text: Annotated[
+        str | None, typer.Option(help="none, raw or words; by default the target's.")
+    ] = None,
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", help="The run whose vectors are x; else trained.")
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the export that is there.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Export the graph to another library's format, verified by reading it back."""
+    from match_graph.export import export_dataset, parse_options
+
+    resolved = load_config(config, settings)
+    options = parse_options(features=features, include_labels=include_labels, text=text)
+    reporter, data_options = Reporter(quiet), resolved.data.dataset_options()
+    built = open_dataset(dataset, root=root, track=reporter.track, **data_options)
+    typer.echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
