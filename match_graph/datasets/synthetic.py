@@ -133,6 +133,10 @@ class Synthetic(CorpusDataset):
             }
         )
         self._of_paper = None if like is None else self.Options.model_validate(of_paper)
+        if self._of_paper is not None:
+            size = self._of_paper.size()
+            num_documents, num_labels, num_layers = size.documents, size.labels, size.layers
+            num_words, words_per_document = size.words, size.tokens / size.documents
         self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
         self.num_words, self.words_per_document = num_words, words_per_document
         self.topic_share, self.random_labels, self.seed = topic_share, random_labels, seed

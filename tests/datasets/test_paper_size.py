@@ -155,7 +155,7 @@ def test_the_options_open_it(tmp_path: Path) -> None:
     options = {"like": "mag-cs", "scale": 0.005, "label_scale": 0.005}
     dataset = open_dataset("synthetic", root=tmp_path, **options)
     assert dataset.name == "synthetic-mag-cs"
-    assert dataset[0]["document"].num_nodes == 2822 + 353 + 353
+    assert dataset[0]["document"].num_nodes == dataset.num_documents == 2822 + 353 + 353
     first = dataset.table("document")["text"].iloc[0].split()
     words = dataset.names("word")
     row, col = dataset[0]["document", "contains", "word"].edge_index

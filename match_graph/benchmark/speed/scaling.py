@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from match_graph.benchmark.speed.batches import count_tokens, open_bench, repeat
-from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, describe, take_turns
+from match_graph.benchmark.speed.batches import open_bench
+from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, describe, synchronize
 from match_graph.benchmark.speed.step import Trainer
 from match_graph.datasets import Synthetic
 
@@ -16,13 +16,14 @@ from match_graph.datasets import Synthetic
 FACTORS = ((1, 1), (4, 1), (16, 1), (1, 4), (1, 16))
 #: The smallest corpus is this share of MAG-CS, in documents and labels.
 _BASE = 1 / 128
-_BATCH_SIZE = 256
+_BATCH_SIZE, _BATCHES = 256, 4
 
 
 def measure_scaling(bench: Bench) -> Iterator[Speed]:
     """Building, and a training step, of corpora like MAG-CS; the given data set is not read.
 
-    ``seconds`` are those of the whole build, and of a training epoch by its steps. ``slope`` is
+    ``seconds`` are those of the whole build, and of a training epoch by the tokens of its steps; on
+    CPU of processor time over all threads, so that other work beside does not count. ``slope`` is
     the power of the factor that they grow with since the smallest corpus (1 is proportional, 0 is
     constant), ``memory_slope`` likewise for the peak of memory.
     """
@@ -46,37 +47,38 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
 
 def _measure_size(bench: Bench, documents: int, labels: int) -> Iterator[Speed]:
     name = f"documents x {documents}, labels x {labels}"
+    clock = time.perf_counter if bench.device.type == "cuda" else time.process_time
     with tempfile.TemporaryDirectory() as root:
-        start = time.perf_counter()
+        start = clock()
         with MemoryPeak(bench.device).watch() as memory:
             dataset = Synthetic(
                 like="mag-cs", scale=_BASE * documents, label_scale=_BASE * labels, root=root
             )
-        seconds = time.perf_counter() - start
-        count = int(dataset[0]["document"].num_nodes)
-        yield _note(bench, "build", name, count / seconds, memory.mib, seconds, count, dataset)
+        seconds = clock() - start
+        yield _note(bench, "build", name, memory.mib, seconds, dataset.num_documents, dataset)
         train = bench.config.train.model_copy(update={"batch_size": _BATCH_SIZE})
         config = bench.config.model_copy(update={"train": train})
         inner = replace(bench, dataset=dataset, config=config)
         loader = open_bench(inner).loader("train", training=True)
-        batches = list(islice(loader, 5))
+        batches = list(islice(loader, _BATCHES))
         with MemoryPeak(bench.device).watch() as memory:
             trainer = Trainer(inner)
+            trainer.step(batches[0])
+            synchronize(bench.device)
+            start = clock()
             for batch in batches:
                 trainer.step(batch)
-        work = {"ours": repeat(trainer.step, batches)}
-        rates = take_turns(work, bench.seconds / len(FACTORS), bench.device)
-        rate = rates.per_second["ours"]
-        seconds = len(loader.batch_sampler.lengths) / rate
-        name += f", {count_tokens(batches):.1f} tokens per document"
-        yield _note(bench, "step", name, rate, memory.mib, seconds, count, dataset)
+            synchronize(bench.device)
+            seconds = clock() - start
+        lengths = loader.batch_sampler.lengths
+        seconds *= int(lengths.sum()) / sum(int(batch.ptr[-1]) for batch in batches)
+        yield _note(bench, "step", name, memory.mib, seconds, len(lengths), dataset)
 
 
 def _note(
     bench: Bench,
     part: str,
     name: str,
-    rate: float,
     peak_mib: float | None,
     seconds: float,
     documents: int,
@@ -86,7 +88,7 @@ def _note(
         f"scaling: {part}",
         f"{name}: {documents:,} documents, {dataset.num_labels:,} labels",
         describe(bench.device),
-        float(f"{rate:.6g}"),
+        float(f"{documents / seconds:.6g}"),
         "documents/s",
         "",
         1.0,
