@@ -59,6 +59,18 @@ def export_dataset(
     source = open_source(dataset, options)
     target.check(source)
     source = replace(source, features=_make_features(source, run, config or Config(), reporter))
+    _write_whole(to, target, source, out, run, reporter)
+    return out
+
+
+def _write_whole(
+    to: str, target: Target, source: Source, out: Path, run: str | Path | None, reporter: Reporter
+) -> None:
+    """Writes an export beside, verifies and describes it, and renames it.
+
+    Raises:
+        ExportError: It cannot be written, or differs from the source; what was there stays.
+    """
     beside = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.tmp")
     old = beside.with_suffix(".old")
     try:
@@ -70,7 +82,7 @@ def export_dataset(
         readings = _verify(to, target, source, expected, beside)
         text = describe_export(to, target, source, expected, readings, run)
         (beside / DESCRIPTION).write_text(text, encoding="utf-8")
-        if overwrite and out.is_dir():
+        if out.is_dir():
             out.rename(old)
         beside.rename(out)
     except OSError as error:
@@ -79,9 +91,10 @@ def export_dataset(
             f"; nothing new is left. Make room on the disk, or choose another --out."
         ) from error
     finally:
+        if old.is_dir() and not out.exists():
+            old.rename(out)
         for folder in (beside, old):
             shutil.rmtree(folder, ignore_errors=True)
-    return out
 
 
 def _resolve(

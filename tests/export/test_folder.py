@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from match_graph.config import load_config
 from match_graph.datasets import CorpusBuilder, MatchFolder, split_words
 from match_graph.errors import ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
@@ -84,6 +85,9 @@ def content(folder: Path, checksum: str) -> dict[str, bytes]:
     }
 
 
+SMALL = ["pretrain.samples=20000", "pretrain.channels=8", "model.channels=8"]
+
+
 @pytest.mark.parametrize("include_labels", ["none", "train", "all"])
 def test_gold_labels_of_other_splits_change_no_byte_of_an_export(
     tmp_path: Path, target: str, include_labels: str
@@ -104,8 +108,10 @@ def test_gold_labels_of_other_splits_change_no_byte_of_an_export(
         folder = write_match_folder(tmp_path / str(number) / "toy", given_documents)
         dataset = MatchFolder(folder, root=tmp_path / "root")
         out = tmp_path / "out"
-        options = ExportOptions(include_labels=include_labels)
-        export_dataset(dataset, target, out, options, overwrite=True)
+        features = "pretrained" if target == "pyg" else "none"
+        options = ExportOptions(include_labels=include_labels, features=features)
+        config = load_config(None, SMALL)
+        export_dataset(dataset, target, out, options, config=config, overwrite=True)
         found.append(content(out, dataset.checksum))
     assert (found[0] == found[1]) == (include_labels != "all")
     if include_labels != "all":
@@ -238,6 +244,24 @@ def test_no_space_left_while_the_description_is_written(
         f"An export must be written whole, but '{out}' could not be (No space left on device); "
         f"nothing new is left. Make room on the disk, or choose another --out."
     )
+    assert content(out, "") == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two renames nothing is lost."""
+    out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
+    before, rename = content(out, ""), Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name.endswith(".tmp"):
+            raise OSError(errno.EACCES, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    assert "(Permission denied)" in refusal(toy_dataset, "pyg", out, overwrite=True)
     assert content(out, "") == before
     assert list(tmp_path.iterdir()) == [out]
 

@@ -39,7 +39,7 @@ def test_the_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path: Path) -> 
     assert_equal(MatchFolder(out), toy_dataset)
 
 
-@pytest.mark.parametrize("name", ["cacm", "biotools"])
+@pytest.mark.parametrize("name", ["cacm", pytest.param("biotools", marks=pytest.mark.slow)])
 def test_real_corpora_come_back(
     data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str
 ) -> None:
