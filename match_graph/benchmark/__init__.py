@@ -1,17 +1,45 @@
-"""Measuring: how fast the stages are, against a named baseline in the same process."""
+"""Measuring: how good models are, over data sets, rows and seeds; how fast the stages are."""
 
+from match_graph.benchmark.experiment import (
+    MEASURES,
+    Experiment,
+    PlannedRow,
+    Row,
+    load_experiment,
+)
 from match_graph.benchmark.figures import draw_time_to_quality, draw_training_curves
+from match_graph.benchmark.results import (
+    Cell,
+    DatasetRecord,
+    Machine,
+    Results,
+    find_measure,
+    read_results,
+    write_results,
+)
 from match_graph.benchmark.speed import SPEED_SIZES, SPEED_STAGES, Bench, Speed, measure_speed
 from match_graph.benchmark.time_to_quality import measure_time_to_quality, write_time_to_quality
 
 __all__ = [
+    "MEASURES",
     "SPEED_SIZES",
     "SPEED_STAGES",
     "Bench",
+    "Cell",
+    "DatasetRecord",
+    "Experiment",
+    "Machine",
+    "PlannedRow",
+    "Results",
+    "Row",
     "Speed",
     "draw_time_to_quality",
     "draw_training_curves",
+    "find_measure",
+    "load_experiment",
     "measure_speed",
     "measure_time_to_quality",
+    "read_results",
+    "write_results",
     "write_time_to_quality",
 ]

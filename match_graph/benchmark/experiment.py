@@ -1,0 +1,264 @@
+"""An experiment: one question as a YAML file of data sets, rows, measures and a paper's numbers."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from match_graph.config import Config, StrictModel, parse_settings
+from match_graph.errors import ConfigError
+from match_graph.training.fitting import is_baseline
+from match_graph.training.settings import load_named_config
+
+EXPERIMENT_FORMAT = 1
+#: In a row's name and ablation: the row stands for one of each metadata field of a data set.
+EACH_FIELD = "{field}"
+#: Measures of every run on its test split, besides those of slices (``SLICE/MEASURE``).
+MEASURES = (
+    *(f"{name}@{k}" for name in ("P", "NDCG", "R", "PSP", "PSNDCG") for k in (1, 3, 5)),
+    *("violation_rate", "violation_size", "ECE", "ECE@5", "F1_micro", "F1_macro"),
+    *("hierarchical_precision", "hierarchical_recall", "hierarchical_F1"),
+)
+_NO_FILE_NAME = re.compile(r"[^\w.+=,-]+")
+
+
+class Row(StrictModel):
+    """One row of a table: a model and what it leaves out."""
+
+    name: str = Field(min_length=1, description="as tables show it")
+    encoder: str = Field("match", description="an encoder or a baseline")
+    encoder_settings: str | None = Field(None, description="the encoder's own by name: paper, own")
+    ablation: list[str] = Field([], description="what to leave out; see training.ablations")
+    settings: dict[str, Any] = Field({}, description="dotted keys; they win over the experiment's")
+
+
+class PlannedRow(Row):
+    """A row with nothing left open: ``{field}`` and the grid have become rows of their own."""
+
+    point: dict[str, Any] = Field({}, description="its values of the grid's settings")
+
+    @property
+    def folder_name(self) -> str:
+        """The name as a file name."""
+        return _NO_FILE_NAME.sub("-", self.name).strip("-.") or "row"
+
+
+class Experiment(StrictModel):
+    """One question: which rows on which data sets, measured how, with which numbers expected.
+
+    Settings take the place of the defaults in this order, the last wins: the encoder's own of
+    ``encoder_settings``, the experiment's ``settings``, the row's, the point of the grid,
+    ``overrides``. A value of null gives a setting back to the size of the corpus.
+
+    An equal ``budget`` gives every network the same number of epochs over the same documents: the
+    ``train.epochs`` of the experiment, else the most that the size of the corpus gives to any of
+    its rows, whatever an encoder's own settings say. A row that sets ``train.epochs`` keeps it.
+    The budget "own" leaves every row its own.
+    """
+
+    format: int = EXPERIMENT_FORMAT
+    name: str = Field("", description="none: the file's")
+    question: str = Field(min_length=1)
+    datasets: list[str] = Field(min_length=1, description="registered names or folders")
+    runs: int = Field(3, ge=1, description="seeds per row")
+    seed: int = Field(0, ge=0, description="the first")
+    measures: list[str] = Field(min_length=1, description="in the order of the columns")
+    split: Literal["test", "valid"] = "test"
+    budget: Literal["equal", "own"] = "equal"
+    settings: dict[str, Any] = Field({}, description="dotted keys, of all rows")
+    overrides: dict[str, Any] = Field({}, description="dotted keys that win over all others")
+    reference: str | None = Field(None, description="the row that others are tested against")
+    rows: list[Row] = Field(min_length=1)
+    grid: dict[str, list[Any]] = Field({}, description="dotted key -> values; a row per point")
+    figure: Literal["bars", "curves", "grid", "none"] = "none"
+    expected: dict[str, dict[str, dict[str, list[float]]]] = Field(
+        {}, description="data set -> row -> measure -> mean and, if known, standard deviation"
+    )
+
+    @field_validator("measures")
+    @classmethod
+    def _check_measures(cls, measures: list[str]) -> list[str]:
+        unknown = [name for name in measures if name not in MEASURES and "/" not in name]
+        if unknown or len(set(measures)) < len(measures):
+            raise ValueError(
+                f"must be different ones of {list(MEASURES)} or SLICE/MEASURE"
+                + (f", not {unknown}" if unknown else "")
+            )
+        return measures
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        faults = [*self._find_row_faults(), *self._find_expected_faults()]
+        if not faults and self.reference is not None:
+            names = [row.name for row in self.expand([])]
+            if self.reference not in names:
+                faults.append(f"'reference' must be one of the rows {names}, found "
+                              f"'{self.reference}'.")  # fmt: skip
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    def _find_row_faults(self) -> list[str]:
+        faults = []
+        if empty := [key for key, values in self.grid.items() if not values]:
+            faults.append(f"'grid' must give every setting values, found none for {empty}.")
+        if self.figure == "grid" and len(self.grid) != 2:
+            faults.append(
+                f"'figure': a grid is drawn over two settings, found {len(self.grid)} in 'grid'."
+            )
+        names = [row.name for row in self.rows]
+        faults += [
+            f"'rows': the name '{name}' must be that of one row only."
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        ]
+        seen: dict[str, str] = {}
+        for planned in self.expand(["x"]) if not faults else []:
+            other = seen.setdefault(planned.folder_name.lower(), planned.name)
+            if other != planned.name:
+                faults.append(
+                    f"'rows': the names '{other}' and '{planned.name}' must differ in letters or "
+                    f"digits, as they name folders."
+                )
+            faults += self._find_setting_faults(planned)
+        return list(dict.fromkeys(faults))
+
+    def _find_setting_faults(self, row: PlannedRow) -> list[str]:
+        try:
+            self.configure(row, 0)
+        except ConfigError as error:
+            return [f"'rows', {row.name}: {' '.join(str(error).split())}"]
+        return []
+
+    def _find_expected_faults(self) -> list[str]:
+        names = {row.name for row in self.expand([])}
+        faults = []
+        for dataset, rows in self.expected.items():
+            for name, measures in rows.items():
+                place = f"expected.{dataset}.{name}"
+                if name not in names:
+                    faults.append(f"'{place}': there is no such row.")
+                for measure, values in measures.items():
+                    if measure not in self.measures:
+                        faults.append(f"'{place}': '{measure}' is not one of 'measures'.")
+                    if len(values) not in (1, 2):
+                        faults.append(
+                            f"'{place}.{measure}': must be a mean and, if known, a standard "
+                            f"deviation, found {len(values)} numbers."
+                        )
+        return faults
+
+    @property
+    def seeds(self) -> list[int]:
+        """One per run."""
+        return [self.seed + number for number in range(self.runs)]
+
+    def expand(self, fields: Sequence[str]) -> list[PlannedRow]:
+        """The rows for a data set of these metadata fields, in their order."""
+        rows: list[PlannedRow] = []
+        for row in self.rows:
+            each = EACH_FIELD in row.name
+            for field in fields if each else [""]:
+                content = row.model_dump()
+                content["name"] = row.name.replace(EACH_FIELD, field)
+                content["ablation"] = [one.replace(EACH_FIELD, field) for one in row.ablation]
+                for values in product(*self.grid.values()):
+                    point = dict(zip(self.grid, values, strict=True))
+                    parts = [f"{key.split('.')[-1]}={value}" for key, value in point.items()]
+                    name = ", ".join([content["name"], *parts])
+                    rows.append(PlannedRow(**{**content, "name": name, "point": point}))
+        return rows
+
+    def configure(self, row: PlannedRow, seed: int) -> Config:
+        """The configuration of a row before it is resolved for a data set.
+
+        Raises:
+            ConfigError: With every fault.
+        """
+        layers = [self.settings, row.settings, row.point, self.overrides]
+        settings = [
+            f"{key}={write_value(value)}" for layer in layers for key, value in layer.items()
+        ]
+        named = {"model.encoder": row.encoder, "ablation": row.ablation, "seed": seed}
+        settings += [f"{key}={write_value(value)}" for key, value in named.items()]
+        config = load_named_config(None, settings, row.encoder_settings)
+        is_baseline(config.model)  # finds the encoder, or says that there is none
+        return config
+
+    def sets(self, row: PlannedRow, key: str) -> bool:
+        """Whether the experiment gives a row a value for a setting, beyond an encoder's own."""
+        layers = (self.settings, row.settings, row.point, self.overrides)
+        return any(layer.get(key) is not None for layer in layers)
+
+
+def write_value(value: Any) -> str:
+    """A value as YAML that is read back as the same; JSON's 1e-05 would be read as text."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
+    return text.removesuffix("...\n")
+
+
+def load_experiment(
+    path: Path,
+    datasets: Iterable[str] | None = None,
+    runs: int | None = None,
+    seed: int | None = None,
+    settings: Iterable[str] | None = None,
+) -> Experiment:
+    """The experiment of a YAML file, changed by what the command line gives.
+
+    Args:
+        path: The file.
+        datasets: Instead of the file's.
+        runs: Instead of the file's.
+        seed: Instead of the file's.
+        settings: ``key=value``, above all others.
+
+    Raises:
+        ConfigError: With every fault and its path.
+    """
+    content = _read_mapping(path)
+    version = content.get("format", EXPERIMENT_FORMAT)
+    if version != EXPERIMENT_FORMAT:
+        raise ConfigError(
+            f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
+            f"format {version} in '{path}'; use the version that wrote it."
+        )
+    given = {"datasets": list(datasets or []) or None, "runs": runs, "seed": seed}
+    content |= {key: value for key, value in given.items() if value is not None}
+    content.setdefault("name", path.stem)
+    if settings := list(settings or []):
+        content["overrides"] = {**content.get("overrides", {}), **_parse_settings(settings)}
+    return parse_settings(Experiment, content, f"The experiment '{path}' must be valid")
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"An experiment must be a readable YAML file, but '{path}' is not "
+            f"({' '.join(str(error).split())}); check the path and the syntax."
+        ) from error
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "
+            f"'{path}'; see experiments/comparison.yaml."
+        )
+    return content
+
+
+def _parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    parsed = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"A setting must be key=value, found '{setting}'.")
+        try:
+            parsed[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error
+    return parsed

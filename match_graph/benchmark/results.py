@@ -1,0 +1,168 @@
+"""``results.json`` of a benchmark: every cell with its measures, and how all of it was made."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from match_graph.benchmark.experiment import Experiment, PlannedRow
+from match_graph.config import StrictModel
+from match_graph.errors import CheckpointError, list_faults
+from match_graph.training.files import read_json, write_beside
+
+RESULTS = "results.json"
+RESULTS_FORMAT = 1
+
+#: "waiting" was not started or not finished, "refused" makes no sense for the data set.
+Status = Literal["waiting", "done", "refused", "failed"]
+
+
+class Cell(StrictModel):
+    """One run: a row on a data set with a seed.
+
+    What is measured is empty unless the status is "done".
+    """
+
+    dataset: str = Field(description="its name")
+    row: str
+    seed: int
+    status: Status = "waiting"
+    reason: str = Field("", description="why it was refused or failed, a sentence")
+    folder: str = Field(description="the run folder, relative to that of the results")
+    config: dict[str, Any] = Field({}, description="resolved settings; empty if refused")
+    metrics: dict[str, dict[str, float]] = Field({}, description="split -> measure -> value")
+    history: list[dict[str, float]] = Field([], description="a row per epoch, of the last level")
+    seconds: dict[str, float] = Field({}, description="by stage; what was killed is not counted")
+    epochs: int | None = Field(None, description="that were trained, over all levels of a tree")
+    seconds_per_epoch: float | None = Field(None, description="none if killed, or not by epochs")
+    parameters: int | None = Field(None, description="of a network")
+    peak_mib: dict[str, float] = Field({}, description="host, and cuda if one is used")
+    device: dict[str, Any] = Field({}, description="processor, threads, and cuda if it is used")
+    git: str | None = None
+    vectors_from: str | None = Field(None, description="the cell that pre-trained its vectors")
+    resumed: bool = Field(False, description="whether it was stopped in between")
+    finished: str = Field("", description="date and time in UTC, ISO 8601")
+
+
+class DatasetRecord(StrictModel):
+    """A data set as the benchmark found it, and the rows that it has there."""
+
+    name: str
+    source: str = Field(description="as it was given: a registered name or a folder")
+    checksum: str = Field(description="of the data")
+    documents: dict[str, int] = Field(description="by split")
+    num_labels: int
+    fields: list[str] = Field(description="metadata fields")
+    epochs: int | None = Field(None, description="the equal budget; none if rows have their own")
+    rows: list[PlannedRow] = Field(description="in the order of tables")
+
+
+class Machine(StrictModel):
+    """Where and with what it was computed."""
+
+    platform: str
+    processor: str
+    cores: int
+    gpus: list[str] = Field([], description="by name")
+    python: str
+    versions: dict[str, str]
+    git: str | None = None
+
+
+class Results(StrictModel):
+    """A benchmark as it stands, finished or not."""
+
+    format: int = RESULTS_FORMAT
+    experiment: Experiment
+    machine: Machine
+    started: str = Field(description="date and time in UTC, ISO 8601")
+    updated: str = Field(description="likewise, of the last cell")
+    datasets: list[DatasetRecord]
+    cells: list[Cell] = Field(description="by data set, row and seed, in the order of tables")
+
+    def find_cells(self, dataset: str, row: str) -> list[Cell]:
+        """The cells of a row on a data set, by seed."""
+        return [cell for cell in self.cells if (cell.dataset, cell.row) == (dataset, row)]
+
+    def find_values(self, dataset: str, row: str, measure: str) -> dict[int, float]:
+        """Seed -> measure of the finished cells, on the experiment's split; fractions.
+
+        Raises:
+            CheckpointError: A finished cell lacks the measure.
+        """
+        cells = [cell for cell in self.find_cells(dataset, row) if cell.status == "done"]
+        return {cell.seed: find_measure(cell, self.experiment.split, measure) for cell in cells}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no cell waits."""
+        return all(cell.status != "waiting" for cell in self.cells)
+
+
+def find_measure(cell: Cell, split: str, measure: str) -> float:
+    """A measure of a finished cell.
+
+    Raises:
+        CheckpointError: It is missing; nothing stands in for it.
+    """
+    values = cell.metrics.get(split)
+    if values is None:
+        raise CheckpointError(
+            f"The cell '{cell.folder}' must have measures on {split}, but it has them on "
+            f"{sorted(cell.metrics)} only; set 'split' of the experiment."
+        )
+    if measure not in values:
+        raise CheckpointError(
+            f"The cell '{cell.folder}' must have the measure '{measure}' on {split}, but it has "
+            f"{sorted(values)}; leave it out of 'measures', or evaluate the cell again."
+        )
+    return values[measure]
+
+
+def write_results(folder: Path, results: Results) -> Path:
+    """Writes ``results.json`` into the folder of a benchmark, whole or not at all."""
+    path = folder / RESULTS
+    text = results.model_dump_json(indent=1) + "\n"
+    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return path
+
+
+def read_results(path: Path) -> Results:
+    """The results of a benchmark.
+
+    Args:
+        path: Its folder, or the file.
+
+    Raises:
+        CheckpointError: It is missing, broken, or of another format.
+    """
+    path = path / RESULTS if path.is_dir() else path
+    content = read_json(path)
+    version = content.get("format") if isinstance(content, dict) else None
+    if version != RESULTS_FORMAT:
+        raise CheckpointError(
+            f"This version of match-graph reads results of format {RESULTS_FORMAT}, found format "
+            f"{version} in '{path}'; use the version that wrote it, or run the benchmark into "
+            f"another folder."
+        )
+    try:
+        return Results.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        faults = [
+            f"'{'.'.join(map(str, fault['loc']))}': {fault['msg']}." for fault in error.errors()
+        ]
+        raise CheckpointError(
+            list_faults(f"The results in '{path}' must be valid", faults)
+        ) from None
+
+
+def sort_cells(cells: Sequence[Cell], datasets: Sequence[DatasetRecord]) -> list[Cell]:
+    """Cells in the order of tables: by data set, row and seed."""
+    order = {
+        (record.name, row.name): (place, number)
+        for place, record in enumerate(datasets)
+        for number, row in enumerate(record.rows)
+    }
+    return sorted(cells, key=lambda cell: (*order[cell.dataset, cell.row], cell.seed))

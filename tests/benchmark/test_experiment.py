@@ -1,0 +1,175 @@
+"""Experiment files: strict, all faults at once, rows expanded, settings in their order."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.benchmark import Experiment, load_experiment
+from match_graph.benchmark.experiment import write_value
+from match_graph.errors import ConfigError
+
+CONTENT = {
+    "question": "Is it better?",
+    "datasets": ["synthetic"],
+    "measures": ["P@1", "NDCG@5"],
+    "settings": {"train.batch_size": None, "train.learning_rate": 0.01},
+    "reference": "MATCH",
+    "rows": [
+        {"name": "XML-CNN", "encoder": "xml_cnn", "encoder_settings": "paper"},
+        {"name": "MATCH"},
+    ],
+    "expected": {"mag-cs": {"XML-CNN": {"P@1": [0.8656, 0.0006]}}},
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    """Writes an experiment file: CONTENT, changed."""
+
+    def make(**changes: object) -> Path:
+        path = tmp_path / "trial.yaml"
+        path.write_text(yaml.safe_dump({**CONTENT, **changes}, sort_keys=False))
+        return path
+
+    return make
+
+
+def message(path: Path, **given) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(path, **given)
+    return str(caught.value)
+
+
+def test_a_file_is_read_and_changed_by_the_command_line(write) -> None:
+    """Name of the file, three runs; data sets, runs, seed and settings win over the file."""
+    experiment = load_experiment(write())
+    assert (experiment.name, experiment.seeds, experiment.budget) == ("trial", [0, 1, 2], "equal")
+    experiment = load_experiment(write(), ["toy"], 2, 5, ["train.epochs=1"])
+    assert (experiment.datasets, experiment.seeds) == (["toy"], [5, 6])
+    assert experiment.overrides == {"train.epochs": 1}
+
+
+def test_settings_win_in_their_order(write) -> None:
+    """Encoder's own < experiment's < row's < point of the grid < overrides; null undoes."""
+    rows = [
+        {
+            "name": "XML-CNN",
+            "encoder": "xml_cnn",
+            "encoder_settings": "paper",
+            "settings": {"train.warmup": 0.5, "train.patience": 5},
+        },
+    ]
+    grid = {"train.patience": [6, 7], "train.average": [0.5]}
+    path = write(rows=rows, grid=grid, reference=None, expected={})
+    experiment = load_experiment(path, settings=["train.average=0.25"])
+    row = experiment.expand([])[1]
+    assert row.name == "XML-CNN, patience=7, average=0.5"
+    assert row.point == {"train.patience": 7, "train.average": 0.5}
+    config = experiment.configure(row, seed=4)
+    assert (config.model.encoder, config.seed) == ("xml_cnn", 4)
+    assert config.model.wide is False  # the encoder's own
+    assert config.train.batch_size is None  # 256 there, given back by the experiment
+    assert config.train.learning_rate == 0.01
+    assert (config.train.warmup, config.train.patience, config.train.average) == (0.5, 7, 0.25)
+
+
+def test_a_row_stands_for_each_metadata_field(write) -> None:
+    """{field} in name and ablation; no field, no row."""
+    rows = [*CONTENT["rows"], {"name": "No-{field}", "ablation": ["no-{field}"]}]
+    experiment = load_experiment(write(rows=rows))
+    found = experiment.expand(["venue", "author"])
+    assert [row.name for row in found] == ["XML-CNN", "MATCH", "No-venue", "No-author"]
+    assert found[-1].ablation == ["no-author"]
+    assert [row.name for row in experiment.expand([])] == ["XML-CNN", "MATCH"]
+
+
+def test_every_fault_comes_in_one_message(write) -> None:
+    """Kinds of values first, each with its path; then what does not go together."""
+    text = message(write(runs=0, measures=["P@1", "NDCG@7"], rows=[{"nam": "x"}]))
+    lines = text.splitlines()
+    assert lines[0].endswith("trial.yaml' must be valid, but 4 faults were found:")
+    assert lines[1] == "  'runs': Input should be greater than or equal to 1, found 0."
+    assert lines[2].startswith("  'measures': must be different ones of ['P@1', 'P@3',")
+    assert lines[2].endswith("or SLICE/MEASURE, not ['NDCG@7'], found ['P@1', 'NDCG@7'].")
+    assert lines[3] == "  'rows.0.name': Field required, found {'nam': 'x'}."
+    assert lines[4] == "  'rows.0.nam' is not a setting."
+    rows = [
+        {"name": "A", "settings": {"train.epoch": 1}},
+        {"name": "a"},
+        {"name": "B", "encoder": "c"},
+    ]
+    text = message(write(rows=rows, reference="C", figure="grid"))
+    assert "'figure': a grid is drawn over two settings, found 0 in 'grid'." in text
+    lines = message(write(rows=rows, reference="C")).splitlines()[1:]
+    assert lines[0].startswith(
+        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; choose"
+    )
+    assert lines[1] == (
+        "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders."
+    )
+    assert lines[2].startswith("  'rows', B: The encoder must be one of [")
+    assert lines[3:] == [
+        "  'expected.mag-cs.XML-CNN': there is no such row.",
+    ]
+
+
+def test_what_is_expected_must_be_of_rows_and_columns(write) -> None:
+    expected = {"x": {"MATCH": {"R@5": [0.1], "P@1": [0.1, 0.2, 0.3]}}}
+    assert message(write(expected=expected)).splitlines()[1:] == [
+        "  'expected.x.MATCH': 'R@5' is not one of 'measures'.",
+        "  'expected.x.MATCH.P@1': must be a mean and, if known, a standard deviation, found 3 "
+        "numbers.",
+    ]
+
+
+def test_the_reference_is_a_row(write) -> None:
+    path = write(reference="BERT")
+    assert message(path) == (
+        f"The experiment '{path}' must be valid: 'reference' must be one of the rows ['XML-CNN', "
+        f"'MATCH'], found 'BERT'."
+    )
+
+
+def test_a_name_twice_and_an_empty_grid(write) -> None:
+    path = write(rows=[{"name": "MATCH"}] * 2, grid={"train.epochs": []}, expected={})
+    assert message(path).splitlines()[1:] == [
+        "  'grid' must give every setting values, found none for ['train.epochs'].",
+        "  'rows': the name 'MATCH' must be that of one row only.",
+    ]
+
+
+def test_other_formats_and_broken_files_are_one_sentence(write, tmp_path: Path) -> None:
+    path = write(format=9)
+    assert message(path) == (
+        f"This version of match-graph reads experiments of format 1, found format 9 in '{path}'; "
+        f"use the version that wrote it."
+    )
+    path.write_text("- a\n")
+    assert message(path) == (
+        f"An experiment must be a mapping of keys to values, found list in '{path}'; see "
+        f"experiments/comparison.yaml."
+    )
+    assert message(tmp_path / "none.yaml").startswith(
+        f"An experiment must be a readable YAML file, but '{tmp_path / 'none.yaml'}' is not ("
+    )
+    assert message(write(), settings=["epochs"]) == "A setting must be key=value, found 'epochs'."
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    )
+)
+def test_values_are_written_as_they_are_read(value: object) -> None:
+    """Numbers such as 1e-05 too, which YAML would take for a word."""
+    assert yaml.safe_load(write_value(value)) == value
+
+
+def test_an_experiment_survives_json(write) -> None:
+    experiment = load_experiment(write())
+    assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
