@@ -90,3 +90,31 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory, small_settings) -> Run
     run.train()
     run.evaluate()
     return run
+
+
+@pytest.fixture(scope="session")
+def make_variant(trained_run: Run, tmp_path_factory: pytest.TempPathFactory, small_settings):
+    """Trains and evaluates another run on the data of `trained_run`, in a second or two."""
+
+    def make(name: str, *settings: str) -> Run:
+        fixed = "pretrain.samples=1000", "train.precision=32-true", "train.accelerator=cpu"
+        config = small_settings(*fixed, "model.encoder_config={}", *settings)
+        folder = tmp_path_factory.mktemp("variants") / name
+        run = start_run("synthetic", config, folder, trained_run.dataset.root)
+        run.train()
+        run.evaluate()
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def baseline_run(make_variant) -> Run:
+    """A fitted baseline on the data of `trained_run`."""
+    return make_variant("tfidf", "model.encoder=tfidf_linear")
+
+
+@pytest.fixture(scope="session")
+def text_run(make_variant) -> Run:
+    """A run of an encoder that reads no metadata, with a wide term, on the same data."""
+    return make_variant("text", "model.encoder=bert_xml", "model.wide=true", "train.epochs=1")

@@ -31,13 +31,21 @@ from match_graph.cli.app import (
     start,
     with_word_vectors,
 )
-from match_graph.cli.show import print_examples, print_metrics, print_paths, print_quality
+from match_graph.cli.show import (
+    print_case_study,
+    print_examples,
+    print_metrics,
+    print_paths,
+    print_quality,
+)
 from match_graph.config import load_config
 from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, load, open_run
+from match_graph.training.classifier import DEFAULT_TOP_K
 from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
+from match_graph.training.variants import study_document
 
 
 @app.command("run")
@@ -209,10 +217,36 @@ def predict(
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
+    ] = False,
+    document: Annotated[
+        str | None, typer.Option("--document", metavar="ID", help="With --explain.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option("--against", help="With --explain: another run, side by side; repeatable."),
+    ] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="With --explain: as one JSON object.")
+    ] = False,
+    root: RootOption = None,
     encoder: ConfirmEncoder = None,
     head: ConfirmHead = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict the labels of new documents, with the run folder alone."""
+    """Predict the labels of new documents, with the run folder alone; or explain predictions."""
+    if explain != (document is not None):
+        raise typer.BadParameter("--explain and --document belong together")
+    if document is not None:
+        folders, reporter = [folder, *(against or [])], Reporter(quiet)
+        study = study_document(
+            folders, document, top_k or DEFAULT_TOP_K, root, device, encoder, head, reporter
+        )
+        if json_lines:
+            typer.echo(study.model_dump_json(indent=2))
+        else:
+            print_case_study(study)
+        return
     classifier = load(folder, device, encoder, head)
     predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))

@@ -1,6 +1,6 @@
-"""What commands print of a run: measures, examples, paths."""
+"""What commands print of a run: measures, examples, case studies, paths."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from match_graph.training import Run
+from match_graph.training.case_study import CaseStudy, Prediction
 from match_graph.training.summary import list_files, next_commands, show_examples
 
 
@@ -72,6 +73,50 @@ def print_paths(run: Run) -> None:
     console.print("Next:")
     for command in next_commands(run):
         console.print(Text(f"  {command}"))
+
+
+def print_case_study(study: CaseStudy) -> None:
+    """A document with what each variant predicts for it, and what carried that."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.rule(Text(f"{study.document} ({study.split} of {study.dataset})"), align="left")
+    console.print(Text(study.text))
+    for field, values in study.metadata.items():
+        console.print(Text(f"{field}: {', '.join(values) or '-'}", style="dim"))
+    for label in study.gold:
+        above = f" (below {', '.join(label.parents)})" if label.parents else ""
+        console.print(Text(f"gold: {label.label}{above}"))
+    for variant in study.variants:
+        without = "".join(f", {name}" for name in variant.ablation)
+        console.rule(
+            Text(f"{variant.run}: {variant.encoder}{without}, seed {variant.seed}"), align="left"
+        )
+        for prediction in variant.predictions:
+            mark = "right" if prediction.is_right else "wrong"
+            console.print(Text(f"  {prediction.probability:.3f}  {mark}  {prediction.label}"))
+            for line in _explain(prediction):
+                console.print(Text(f"      {line}", style="dim"))
+        for missed in variant.missed:
+            console.print(
+                Text(f"  {missed.probability:.3f}  missed, rank {missed.rank}  {missed.label}")
+            )
+    console.rule(align="left")
+
+
+def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
+    """Lines on metadata, words and parents of a prediction."""
+    yield prediction.verdict
+    for one in prediction.metadata[:number]:
+        parts = [f"left out {-one.effect:+.2f}"]
+        parts += [] if one.attention is None else [f"attention {100 * one.attention:.1f} %"]
+        parts += [] if one.wide is None else [f"wide term {one.wide:+.2f}"]
+        unknown = "" if one.is_known else " (unknown in training)"
+        yield f"{one}{unknown}: {', '.join(parts)}"
+    if prediction.words:
+        added = ", ".join(f"{one.word} {one.wide:+.2f}" for one in prediction.words)
+        yield f"words, wide term: {added}"
+    for pull in prediction.parents:
+        pulls = ", pulls most" if pull.parent == prediction.pulled_by else ""
+        yield f"parent {pull.parent} {pull.probability:.3f}, terms {pull.total:.2g}{pulls}"
 
 
 def _format(values: Mapping[str, float], table: Table) -> list[str]:

@@ -175,3 +175,26 @@ class RaggedAttention(nn.Module):
             attended.append(states.transpose(1, 2).reshape(-1, self.channels))
         joined = torch.cat(attended) if num_queries else layout.unpad(attended)
         return self.out(joined)
+
+    def received(self, tokens: Tensor, layout: RaggedLayout, num_queries: int) -> Tensor:
+        """What each token receives of the attention of its document's first tokens.
+
+        Args:
+            tokens: Packed documents, [N, C].
+            layout: Of the documents.
+            num_queries: How many first tokens.
+
+        Returns:
+            Averaged over first tokens and heads, so that it sums to 1 per document; [N], float32.
+        """
+        width = self.channels // self.num_heads
+        shares = []
+        for block, valid in layout.pad(self.project(tokens)):
+            heads = block.unflatten(2, (3, self.num_heads, width))
+            query, key, _ = heads.permute(2, 0, 3, 1, 4)
+            scores = query[:, :, :num_queries] @ key.transpose(2, 3) * width**-0.5
+            if valid is not None:
+                scores = scores.masked_fill(~valid[:, None, None, :], float("-inf"))
+            weight = torch.softmax(scores.float(), dim=-1)  # [B_g, num_heads, Q, T_g]
+            shares.append(weight.mean(dim=(1, 2)).view(-1, 1))
+        return layout.unpad(shares).squeeze(1)

@@ -70,11 +70,20 @@ class MatchModel(nn.Module):
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encoder(batch))
-        if self.wide is not None:  # it reads what the encoder may read
-            text_only = not getattr(self.encoder.config, "metadata", True)
-            words = batch.field == self.embedding.space.field_index(WORD)
-            logits = logits + self.wide(batch.select_tokens(words) if text_only else batch)
+        if self.wide is not None:
+            logits = logits + self.wide(self.wide_tokens(batch))
         return logits if self.coherent is None else self.coherent(logits)
+
+    @property
+    def reads_metadata(self) -> bool:
+        """Whether metadata tokens count; encoders of texts leave them out unless asked for."""
+        return bool(getattr(self.encoder.config, "metadata", True))
+
+    def wide_tokens(self, batch: EgoBatch) -> EgoBatch:
+        """The batch with the tokens that the wide term reads: what the encoder may read."""
+        if self.reads_metadata:
+            return batch
+        return batch.select_tokens(batch.field == self.embedding.space.field_index(WORD))
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""

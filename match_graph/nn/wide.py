@@ -47,21 +47,39 @@ class WideTerm(nn.Module):
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """The scores to be added, [B, L], float32."""
-        num_tokens, num_labels = self.weight.shape
         if not batch.token_id.numel():
-            return self.weight.new_zeros(batch.num_documents, num_labels)
-        key = row_index(batch.ptr) * num_tokens + batch.token_id
-        distinct, occurrences = torch.unique(key, return_counts=True)  # [M], by document
-        document, token = distinct // num_tokens, distinct % num_tokens
-        value = (1 + occurrences.log()) * self.idf[token]
-        square = torch.zeros(batch.num_documents, device=value.device)
-        norm = square.index_add_(0, document, value * value).sqrt()
+            return self.weight.new_zeros(batch.num_documents, self.weight.size(1))
+        document, token, value = self._weigh(batch)
         documents = torch.arange(batch.num_documents, device=value.device)
         return nn.functional.embedding_bag(
             token,
             self.weight,
             torch.searchsorted(document, documents),
             mode="sum",
-            per_sample_weights=value / norm[document],
+            per_sample_weights=value,
             sparse=True,
         )
+
+    def contributions(self, batch: EgoBatch, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What each distinct token adds to the scores of some labels; `forward` is their sum.
+
+        Args:
+            batch: B documents.
+            labels: [K], int64.
+
+        Returns:
+            Document and token, ascending, [M], int64; what it adds, [M, K], float32.
+        """
+        document, token, value = self._weigh(batch)
+        return document, token, value.unsqueeze(1) * self.weight[token.unsqueeze(1), labels]
+
+    def _weigh(self, batch: EgoBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Document, token and x of every distinct token, by document and token, [M] each."""
+        num_tokens = self.weight.size(0)
+        key = row_index(batch.ptr) * num_tokens + batch.token_id
+        distinct, occurrences = torch.unique(key, return_counts=True)  # [M], by document
+        document, token = distinct // num_tokens, distinct % num_tokens
+        value = (1 + occurrences.log()) * self.idf[token]
+        square = torch.zeros(batch.num_documents, device=value.device)
+        norm = square.index_add_(0, document, value * value).sqrt()
+        return document, token, value / norm[document]

@@ -21,6 +21,7 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.metrics import rank_labels
+from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.encoder_files import with_encoder_files
@@ -66,6 +67,7 @@ class Classifier:
         neighborhood = find_neighborhood(config.model)
         if known is not None and neighborhood is not None:
             self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
+        self.network = model if isinstance(model, MatchModel) else None
         self.model = fabric.setup_module(model.eval())
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
@@ -126,6 +128,11 @@ class Classifier:
 
     def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
         """Batches of similar length: (which documents [B], their logits [B, L], float32, CPU)."""
+        for batch in self.batches(records, batch_size):
+            yield batch.document, self.compute(batch)
+
+    def batches(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[EgoBatch]:
+        """Documents as the model reads them, in batches of similar length."""
         data = self.vocabulary.build_graph(records)
         settings = self.config.data
         sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
@@ -144,15 +151,15 @@ class Classifier:
             batch_sampler=LengthBucketSampler(sampler.lengths(documents), batch_size, False),
             generator=torch.Generator(),  # iterating must not move the caller's
         )
-        for batch in loader:
-            yield batch.document, self._compute(batch)
+        return iter(loader)
 
     @property
     def _fields(self) -> list[str]:
         return self.vocabulary.settings.fields
 
     @torch.no_grad()
-    def _compute(self, batch: EgoBatch) -> Tensor:
+    def compute(self, batch: EgoBatch) -> Tensor:
+        """Label scores before the sigmoid, [B, L], float32, on the CPU."""
         with self.fabric.autocast():
             logits: Tensor = self.model(batch.to(self.fabric.device))
         return logits.float().cpu()
@@ -237,6 +244,7 @@ def load(
     device: str = "auto",
     encoder: str | None = None,
     head: str | None = None,
+    precision: str | None = None,
 ) -> Classifier:
     """A trained run as a classifier; its data set is not needed.
 
@@ -246,6 +254,7 @@ def load(
         encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it:
             a folder alone cannot make this process import code.
         head: Likewise.
+        precision: As for ``train.precision``; None takes the run's.
 
     Raises:
         CheckpointError: The folder is no trained run.
@@ -260,7 +269,8 @@ def load(
     if config.model.coherent:
         label_dag = read_label_dag(folder, len(vocabulary.labels))
     model = _load_model(folder, config, vocabulary, label_dag)
-    alone = {"accelerator": device, "devices": 1, "num_nodes": 1}
+    alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
+    alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     label_rank = None if label_dag is None else label_dag.rank

@@ -262,7 +262,7 @@ class Run:
             model,
             self.loader("train", training=True, targets=level.targets),
             self.loader("valid", sample=config.train.valid_documents, targets=level.targets),
-            self._hierarchy(train_documents) if is_last else Hierarchy.none(),
+            self.hierarchy() if is_last else Hierarchy.none(),
             config.train,
             level.folder,
             config.seed,
@@ -338,9 +338,11 @@ class Run:
         count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
         return label_prior(count, *self.dataset.targets.select(documents))
 
-    def _hierarchy(self, train_documents: Tensor) -> Hierarchy:
+    def hierarchy(self) -> Hierarchy:
+        """The label hierarchy as training takes it."""
         dag, weight = self.label_dag, None
         if self.config.train.edge_weight == "parent_given_child":
+            train_documents = self.dataset.documents(MASKS["train"])
             given = dag.parent_given_child(self.dataset.targets, train_documents)
             weight = given.nan_to_num(0.0).float()
         return Hierarchy(dag.edge_index, weight, self._label_rank)

@@ -84,3 +84,15 @@ def test_weights_start_at_zero_and_return_to_it() -> None:
     term.reset_parameters()
     assert not term.weight.any()
     assert not term(make_batch([[1, 2]])).any()
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
+def test_contributions_sum_to_the_scores(documents: list[list[int]]) -> None:
+    """Token by token, by document and token, each once; their sums are what forward gives."""
+    term = make_term([0, 1, 4, 7, 9, 10], 10)
+    batch, labels = make_batch(documents), torch.tensor([2, 0])
+    document, token, added = term.contributions(batch, labels)
+    pairs = list(zip(document.tolist(), token.tolist(), strict=True))
+    assert pairs == sorted({(row, one) for row, tokens in enumerate(documents) for one in tokens})
+    sums = torch.zeros(len(documents), 2).index_add_(0, document, added)
+    torch.testing.assert_close(sums, term(batch)[:, labels])

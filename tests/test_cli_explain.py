@@ -1,0 +1,63 @@
+"""`match-graph predict --explain`: a case study as text and as JSON."""
+
+import json
+import sys
+
+import pytest
+
+from match_graph import Run
+from match_graph.cli import main
+from match_graph.training.case_study import CaseStudy
+from match_graph.typing import MASKS
+
+
+@pytest.fixture
+def call(trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        line = ["match-graph", "predict", str(trained_run.folder), "--device", "cpu", *arguments]
+        monkeypatch.setattr(sys, "argv", [*line, "--root", trained_run.dataset.root])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
+
+
+def test_a_case_study_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) -> None:
+    """Both variants with their labels, right or wrong; the JSON is a `CaseStudy`."""
+    number = int(trained_run.dataset.documents(MASKS["test"])[3])
+    document = str(trained_run.dataset.names("document")[number])
+    given = "--explain", "--document", document, "--against", str(baseline_run.folder)
+    code, out, err = call(*given, "--json", "--top-k", "2")
+    assert (code, err) == (0, "")
+    study = CaseStudy.model_validate_json(out)
+    assert [len(variant.predictions) for variant in study.variants] == [2, 2]
+    assert json.loads(out)["document"] == document
+    code, out, err = call(*given, "--top-k", "2")
+    assert (code, err) == (0, "")
+    assert f"{document} (test of synthetic)" in out
+    assert "run: match, seed 0" in out
+    assert "tfidf: tfidf_linear, seed 0" in out
+    for variant in study.variants:
+        for one in variant.predictions:
+            mark = "right" if one.is_right else "wrong"
+            assert f"  {one.probability:.3f}  {mark}  {one.label}\n" in out
+            assert one.verdict in out
+        for missed in variant.missed:
+            assert f"missed, rank {missed.rank}  {missed.label}\n" in out
+
+
+@pytest.mark.parametrize("given", [["--explain"], ["--document", "d1"]])
+def test_explain_and_document_belong_together(call, given: list[str]) -> None:
+    """One without the other is wrong usage."""
+    code, _, err = call(*given)
+    assert code == 2
+    assert "--explain and --document belong together" in err
+
+
+def test_an_unknown_document_is_one_sentence(call) -> None:
+    """Exit code 1, no traceback."""
+    code, out, err = call("--explain", "--document", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: A document must be one of the 400 of 'synthetic', found no ")
