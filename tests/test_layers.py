@@ -18,8 +18,8 @@ RANK = {
     "metrics": 4,
     "training": 5,
     "export": 6,
-    "benchmark": 6,
-    "cli": 7,
+    "benchmark": 7,
+    "cli": 8,
 }
 FREE = {"errors", "typing", "config"}  # all may import these; config knows no stage's results
 UNBOUND = {"testing", "__init__", "__main__"}  # these may import anything
@@ -91,7 +91,7 @@ def is_module(root: Path, name: str) -> bool:
 
 
 def test_every_file_imports_earlier_stages_only() -> None:
-    """datasets -> graph -> pretrain -> nn -> metrics -> training -> export, benchmark -> cli."""
+    """datasets -> graph -> pretrain -> nn -> metrics -> training -> export -> benchmark -> cli."""
     files = sorted(PACKAGE.rglob("*.py"))
     assert {"datasets", "graph"} <= {path.relative_to(PACKAGE).parts[0] for path in files}
     assert [fault for path in files for fault in find_faults(path, PACKAGE)] == []
@@ -123,7 +123,7 @@ def test_every_file_imports_earlier_stages_only() -> None:
         ("datasets/a.py", "try:\n    import match_graph.nn\nexcept ImportError:\n    pass", False),
         ("datasets/a.py", "class A:\n    from match_graph.nn import Model", False),
         ("export/a.py", "from match_graph.benchmark import run", False),
-        ("benchmark/a.py", "from match_graph.export import write", False),
+        ("benchmark/a.py", "from match_graph.export import write", True),
         ("errors.py", "from match_graph.datasets import Corpus", False),
         ("nn/a.py", "from match_graph.testing import toy_corpus", False),
         ("helpers/a.py", "", False),

@@ -30,12 +30,16 @@ def speed(
         str,
         typer.Argument(
             metavar="STAGE",
-            help="build, sample, pretrain, step, targets, hypernymy, predict, all, or scaling.",
+            help="build, sample, pretrain, step, targets, hypernymy, predict, all of these; or "
+            "scaling, read, export.",
         ),
     ],
     size: Annotated[
-        Literal["debtags", "mag-cs", "pubmed"],
-        typer.Option("--size", help="Debian's packages, or planted corpora of the paper's sizes."),
+        Literal["debtags", "50k", "mag-cs", "pubmed"],
+        typer.Option(
+            "--size",
+            help="Debian's packages, or planted corpora: 50,000 documents, the paper's sizes.",
+        ),
     ] = "debtags",
     dataset: Annotated[
         str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")

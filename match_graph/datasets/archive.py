@@ -1,5 +1,6 @@
 """Archives unpacked safely: nothing outside the folder, no links, no absolute paths."""
 
+import errno
 import os
 import shutil
 import tarfile
@@ -17,6 +18,8 @@ SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 #: Maps a file's path in the archive to one below the folder; None leaves the file out.
 Choose: TypeAlias = Callable[[PurePosixPath], PurePosixPath | None]
 
+#: What the system says when a file cannot grow.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
 
 
@@ -57,6 +60,11 @@ def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
                 )
             return [_write(member, folder / target) for member, target in chosen]
     except _BROKEN as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise CorpusError(
+                f"The files of '{archive.name}' must fit on the disk, but in '{folder}' there is "
+                f"no room ({error.strerror}); make room, or choose another --root."
+            ) from error
         raise CorpusError(
             f"An archive must be whole, but '{archive}' cannot be unpacked ({error}); "
             f"delete it and fetch it again."

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -26,7 +27,7 @@ from match_graph.errors import CorpusError
 from match_graph.typing import DOCUMENT, LABEL
 
 if TYPE_CHECKING:
-    from match_graph.graph import LabelDAG, Targets, TokenSpace
+    from match_graph.graph import BuiltGraph, LabelDAG, Targets, TokenSpace
 
 FORMAT_VERSION = 1
 
@@ -98,7 +99,7 @@ class CorpusDataset(InMemoryDataset):
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
         self.track = None  # so that a data set can go to other processes
-        content = self._load_built("data.pt")
+        content = self._load_built("data.pt", {DOCUMENT})
         self.data = HeteroData.from_dict(content)
 
     @classmethod
@@ -177,33 +178,44 @@ class CorpusDataset(InMemoryDataset):
             corpus = self.read()
             graph = build_graph(corpus)
             data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
-            (beside / "names").mkdir(parents=True)
-            torch.save(data.to_dict(), beside / "data.pt")
-            torch.save(graph.targets.to_dict(), beside / "targets.pt")
-            for node_type, table in graph.tables.items():
-                table.to_parquet(beside / "names" / f"{node_type}.parquet", compression="zstd")
-            notes = {"name": self.name, "source": self.source, "notes": graph.notes}
-            (beside / "corpus.json").write_text(json.dumps(notes, indent=2), encoding="utf-8")
+            self._write_built(beside, data, graph)
             shutil.rmtree(built, ignore_errors=True)
             beside.rename(built)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
-    def _load_built(self, file_name: str) -> Any:
-        path = Path(self.processed_dir) / file_name
+    def _write_built(self, folder: Path, data: HeteroData, graph: "BuiltGraph") -> None:
         try:
-            return torch.load(path, weights_only=True, mmap=True)
-        except Exception as error:
+            (folder / "names").mkdir(parents=True)
+            contents = {"data.pt": data.to_dict(), "targets.pt": graph.targets.to_dict()}
+            for name, content in contents.items():
+                with (folder / name).open("wb") as file:  # so that a full disk is an OSError
+                    torch.save(content, file)
+            for node_type, table in graph.tables.items():
+                table.to_parquet(folder / "names" / f"{node_type}.parquet", compression="zstd")
+            notes = {"name": self.name, "source": self.source, "notes": graph.notes}
+            (folder / "corpus.json").write_text(json.dumps(notes, indent=2), encoding="utf-8")
+        except OSError as error:
             raise CorpusError(
-                f"Built data must be tensors that match-graph wrote, but '{path}' cannot be read "
-                f"({type(error).__name__}); delete its folder, or build with force_reload."
+                f"A data set must be built whole, but '{self.processed_dir}' could not be written "
+                f"({error.strerror or error}); nothing of it is left. Make room on the disk, or "
+                f"choose another --root."
             ) from error
+
+    def _load_built(self, file_name: str, keys: set[str]) -> dict[str, Any]:
+        path = Path(self.processed_dir) / file_name
+        with _explain_damage(path):
+            content: dict[str, Any] = torch.load(path, weights_only=True, mmap=True)
+            if not isinstance(content, dict) or not keys <= content.keys():
+                raise TypeError
+        return content
 
     @cached_property
     def notes(self) -> dict[str, Any]:
         """What reading and building dropped or contracted, as counts."""
-        text = (Path(self.processed_dir) / "corpus.json").read_text(encoding="utf-8")
-        notes: dict[str, Any] = json.loads(text)["notes"]
+        path = Path(self.processed_dir) / "corpus.json"
+        with _explain_damage(path):
+            notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["notes"]
         return notes
 
     @cached_property
@@ -211,7 +223,7 @@ class CorpusDataset(InMemoryDataset):
         """The gold labels of all splits; only loss and metrics may read them."""
         from match_graph.graph import Targets
 
-        return Targets(**self._load_built("targets.pt"))
+        return Targets(**self._load_built("targets.pt", {"ptr", "index", "num_labels"}))
 
     @cached_property
     def label_dag(self) -> "LabelDAG":
@@ -228,13 +240,16 @@ class CorpusDataset(InMemoryDataset):
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
         """One row per node: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
-        return pd.read_parquet(self._table_path(node_type), columns=columns)
+        path = self._table_path(node_type)
+        with _explain_damage(path):
+            return pd.read_parquet(path, columns=columns)
 
     def iter_table(
         self, node_type: str, batch_size: int, with_text: bool = True
     ) -> Iterator[pa.RecordBatch]:
         """The rows of `table` in batches, one at least, for what would not fit into memory."""
-        with pq.ParquetFile(self._table_path(node_type)) as file:
+        path = self._table_path(node_type)
+        with _explain_damage(path), pq.ParquetFile(path) as file:
             columns = [name for name in file.schema_arrow.names if with_text or name != "text"]
             if not file.metadata.num_rows:
                 yield pa.RecordBatch.from_pylist([], file.schema_arrow)
@@ -243,7 +258,9 @@ class CorpusDataset(InMemoryDataset):
     @property
     def keeps_texts(self) -> bool:
         """Whether documents have their raw texts."""
-        return "text" in pq.read_schema(self._table_path(DOCUMENT)).names
+        path = self._table_path(DOCUMENT)
+        with _explain_damage(path):
+            return "text" in pq.read_schema(path).names
 
     def _table_path(self, node_type: str) -> Path:
         path = Path(self.processed_dir) / "names" / f"{node_type}.parquet"
@@ -263,6 +280,18 @@ class CorpusDataset(InMemoryDataset):
     @property
     def num_labels(self) -> int:
         return int(self[0][LABEL].num_nodes)
+
+
+@contextmanager
+def _explain_damage(path: Path) -> Iterator[None]:
+    """What a damaged or crafted file of a build raises, as one sentence."""
+    try:
+        yield
+    except Exception as error:
+        raise CorpusError(
+            f"Built data must be what match-graph wrote, but '{path}' cannot be read "
+            f"({type(error).__name__}); delete its folder, or build with force_reload."
+        ) from error
 
 
 def hash_file(path: Path) -> str:

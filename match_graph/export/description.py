@@ -5,8 +5,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from match_graph.export.inventory import Inventory
-from match_graph.export.source import Source
+from match_graph.export.source import GOLD, Source
 from match_graph.export.target import Reading, Target
+from match_graph.typing import DOCUMENT, SPLITS
 
 DESCRIPTION = "EXPORT.md"
 _LABELS = {
@@ -61,6 +62,26 @@ def describe_export(
         _make_table(expected, readings),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def sum_up(source: Source, expected: Inventory) -> str:
+    """One line of the counts that were verified; `describe_export` has them by type.
+
+    Args:
+        source: What the export was made from.
+        expected: What was found in it.
+    """
+    gold = " ".join(GOLD)
+    nodes = {name: count for name, count in expected.counts.items() if " " not in name}
+    edges = [count for name, count in expected.counts.items() if " " in name and name != gold]
+    splits = ", ".join(f"{int((source.split == name).sum()):,} {name}" for name in SPLITS)
+    parts = [
+        f"{nodes.pop(DOCUMENT):,} documents ({splits})",
+        f"{sum(nodes.values()):,} other nodes of {len(nodes)} types",
+        f"{sum(edges):,} edges of {len(edges)} types",
+    ]
+    parts += [f"{expected.counts[gold]:,} gold labels"] if gold in expected.counts else []
+    return ", ".join(parts)
 
 
 def _describe_features(source: Source, run: str | Path | None) -> list[str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError, ExportError, list_faults
-from match_graph.export.description import DESCRIPTION, describe_export
+from match_graph.export.description import DESCRIPTION, describe_export, sum_up
 from match_graph.export.features import number_nodes, read_vectors, spread_vectors, train_vectors
 from match_graph.export.inventory import Inventory, find_differences
 from match_graph.export.options import ExportOptions
@@ -85,6 +85,7 @@ def _write_whole(
         if out.is_dir():
             out.rename(old)
         beside.rename(out)
+        reporter.line(f"export: verified {sum_up(source, expected)}")
     except OSError as error:
         raise ExportError(
             f"An export must be written whole, but '{out}' could not be ({error.strerror or error})"

@@ -31,6 +31,9 @@ class NetworkxTarget(Target):
     """``graph.json`` (node-link) and ``graph.graphml``: a directed multigraph.
 
     A node is named ``TYPE/NUMBER``; its id, which may hold any character, is an attribute.
+
+    Reading back makes a Python object of every node and edge, in NetworkX's own loops: that is most
+    of the time of an export, and of GraphML nearly all of it.
     """
 
     texts = ("none", "raw", "words")
@@ -46,8 +49,8 @@ class NetworkxTarget(Target):
     def write(self, source: Source, folder: Path, out: Path) -> None:
         with (folder / JSON).open("w", encoding="utf-8", newline="") as file:
             file.write('{"directed": true, "multigraph": true, "graph": {}')
-            _write_list(file, "nodes", _node_objects(source))
-            _write_list(file, "edges", _edge_objects(source))
+            _write_list(file, "nodes", _node_lines(source))
+            _write_list(file, "edges", _edge_lines(source))
             file.write("}\n")
         if source.num_items <= MAX_GRAPHML_ITEMS:
             nx.write_graphml(
@@ -96,32 +99,40 @@ with open("{JSON}", encoding="utf-8") as file:
         )
 
 
-def _node_objects(source: Source) -> Iterator[dict[str, Any]]:
+def _node_lines(source: Source) -> Iterator[str]:
     for node_type in source.data.node_types:
         number = 0
         for batch in source.nodes(node_type):
             columns = [_NAMES.get(name, name) for name in batch.schema.names]
             for record in batch.rename_columns(columns).to_pylist():
-                yield {"id": f"{node_type}/{number}", "type": node_type, **record}
+                node = {"id": f"{node_type}/{number}", "type": node_type, **record}
+                yield json.dumps(node, ensure_ascii=False)
                 number += 1
 
 
-def _edge_objects(source: Source) -> Iterator[dict[str, Any]]:
+def _edge_lines(source: Source) -> Iterator[str]:
+    """JSON put together from numbers: most of a graph is edges, and their types need no escapes."""
     for head, relation, tail in source.edge_types:
         for batch in source.edges((head, relation, tail)):
-            for record in batch.to_pylist():
-                ends = {
-                    "source": f"{head}/{record.pop('source')}",
-                    "target": f"{tail}/{record.pop('target')}",
-                }
-                yield {**ends, "type": relation, **record}
+            columns = [batch.column(name).to_pylist() for name in ("source", "target")]
+            start, middle = f'{{"source": "{head}/', f'", "target": "{tail}/'
+            if "position" in batch.schema.names:
+                columns.append(batch.column("position").to_pylist())
+                end = f'", "type": "{relation}", "position": '
+                for first, second, position in zip(*columns, strict=True):
+                    yield f"{start}{first}{middle}{second}{end}{position}}}"
+            else:
+                end = f'", "type": "{relation}"}}'
+                for first, second in zip(*columns, strict=True):
+                    yield f"{start}{first}{middle}{second}{end}"
 
 
-def _write_list(file: TextIO, name: str, objects: Iterable[dict[str, Any]]) -> None:
+def _write_list(file: TextIO, name: str, lines: Iterable[str]) -> None:
     file.write(f',\n"{name}": [')
-    for number, item in enumerate(objects):
-        file.write(",\n" if number else "\n")
-        file.write(json.dumps(item, ensure_ascii=False))
+    before = "\n"
+    for line in lines:
+        file.write(before + line)
+        before = ",\n"
     file.write("\n]")
 
 
@@ -158,11 +169,13 @@ def _unescape(graph: Graph) -> Graph:
 
 
 def _take_inventory(source: Source, graph: Graph) -> Inventory:
-    inventory, number = Inventory(), {}
+    inventory = Inventory()
+    place: dict[str, tuple[str, int]] = {}  # type and number by name
     nodes: dict[str, list[dict[str, Any]]] = {name: [] for name in source.data.node_types}
     for name, node in graph.nodes(data=True):
-        number[name] = len(nodes[node["type"]])
-        nodes[node["type"]].append(node)
+        records = nodes[node["type"]]
+        place[name] = node["type"], len(records)
+        records.append(node)
     for node_type, records in nodes.items():
         schema = next(iter(source.nodes(node_type))).schema
         columns = {}
@@ -170,7 +183,7 @@ def _take_inventory(source: Source, graph: Graph) -> Inventory:
             if name != "x" or any("x" in node for node in records):
                 columns[name] = _gather(records, _NAMES.get(name, name))
         inventory.add_nodes(node_type, columns.pop("id"), columns)
-    _add_edges(inventory, graph, number)
+    _add_edges(inventory, graph, place)
     return inventory
 
 
@@ -182,15 +195,18 @@ def _gather(records: list[dict[str, Any]], key: str) -> np.ndarray[Any, np.dtype
     return np.array([NONE if value is None else value for value in values])
 
 
-def _add_edges(inventory: Inventory, graph: Graph, number: dict[str, int]) -> None:
+def _add_edges(inventory: Inventory, graph: Graph, place: dict[str, tuple[str, int]]) -> None:
     edges: dict[EdgeType, tuple[list[int], list[int], list[int]]] = {}
     for head, tail, edge in graph.edges(data=True):
-        kind = (graph.nodes[head]["type"], edge["type"], graph.nodes[tail]["type"])
-        rows = edges.setdefault(kind, ([], [], []))
-        rows[0].append(number[head])
-        rows[1].append(number[tail])
+        (head_type, first), (tail_type, second) = place[head], place[tail]
+        kind = head_type, edge["type"], tail_type
+        if kind not in edges:
+            edges[kind] = [], [], []
+        firsts, seconds, positions = edges[kind]
+        firsts.append(first)
+        seconds.append(second)
         if "position" in edge:
-            rows[2].append(edge["position"])
-    for kind, (heads, tails, positions) in edges.items():
+            positions.append(edge["position"])
+    for kind, (firsts, seconds, positions) in edges.items():
         more = {"position": np.array(positions)} if positions else {}
-        inventory.add_edges(kind, (heads, tails), more)
+        inventory.add_edges(kind, (firsts, seconds), more)

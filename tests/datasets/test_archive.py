@@ -2,6 +2,7 @@
 
 import io
 import os
+import resource
 import stat
 import tarfile
 import zipfile
@@ -118,5 +119,22 @@ def test_a_full_disk_is_seen_before_anything_is_written(
     assert str(caught.value) == (
         f"The files of 'a.zip' need 2,000 bytes, but '{tmp_path / 'out'}' has room for 1,000; "
         f"make room, or choose another --root."
+    )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_disk_that_fills_meanwhile_is_not_taken_for_damage(tmp_path: Path) -> None:
+    """Another program took the room; no half of a file is left."""
+    archive = write_zip(tmp_path / "a.zip", {"a": b"1" * 2_000_000})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+    try:
+        with pytest.raises(CorpusError) as caught:
+            unpack_archive(archive, tmp_path / "out", choose_all)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value) == (
+        f"The files of 'a.zip' must fit on the disk, but in '{tmp_path / 'out'}' there is no room "
+        f"(File too large); make room, or choose another --root."
     )
     assert list((tmp_path / "out").iterdir()) == []

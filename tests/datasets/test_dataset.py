@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import time
@@ -165,16 +166,36 @@ def test_nothing_but_the_build_and_its_lock_is_left(tmp_path: Path) -> None:
 def test_a_failed_build_leaves_nothing_and_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash while writing leaves only the lock, and the next opening builds."""
+    """A crash while building leaves only the lock, and the next opening builds."""
 
     def crash(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
+        raise MemoryError
 
     with monkeypatch.context() as patch:
         patch.setattr("pandas.DataFrame.to_parquet", crash)
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(MemoryError):
             Counted(root=tmp_path)
     assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
+    assert len(Counted(root=tmp_path)) == 1
+
+
+def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, toy: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real limit, met while the tensors are written."""
+    monkeypatch.setattr(Counted, "read", lambda _self: toy)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
+    try:
+        with pytest.raises(CorpusError) as caught:
+            Counted(root=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (lock,) = (tmp_path / "built").iterdir()
+    assert str(caught.value) == (
+        f"A data set must be built whole, but '{lock.with_suffix('')}' could not be written "
+        f"(File too large); nothing of it is left. Make room on the disk, or choose another --root."
+    )
     assert len(Counted(root=tmp_path)) == 1
 
 
@@ -247,7 +268,7 @@ def test_a_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -
         _ = Counted(root=tmp_path).targets
     assert not (tmp_path / "ran").exists()
     assert str(caught.value) == (
-        f"Built data must be tensors that match-graph wrote, but '{path}' cannot be read "
+        f"Built data must be what match-graph wrote, but '{path}' cannot be read "
         f"(UnpicklingError); delete its folder, or build with force_reload."
     )
     torch.load(path, weights_only=False)  # the payload is live
@@ -258,9 +279,48 @@ def test_a_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     """Neither does a pickle that is no archive of torch."""
     path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
     path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
-    with pytest.raises(CorpusError, match="must be tensors that match-graph wrote"):
+    with pytest.raises(CorpusError) as caught:
         Counted(root=tmp_path)
     assert not (tmp_path / "ran").exists()
+    assert str(caught.value) == (
+        f"Built data must be what match-graph wrote, but '{path}' cannot be read "
+        f"(RuntimeError); delete its folder, or build with force_reload."
+    )
+
+
+@pytest.mark.parametrize("content", [[torch.ones(2)], {"ptr": torch.ones(2)}, torch.ones(2)])
+@pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
+def test_tensors_of_something_else_are_refused(
+    tmp_path: Path, file_name: str, content: Any
+) -> None:
+    """They load, but are no graph and no gold labels."""
+    path = Path(Counted(root=tmp_path).processed_dir) / file_name
+    torch.save(content, path)
+    with pytest.raises(CorpusError) as caught:
+        _ = Counted(root=tmp_path).targets
+    assert str(caught.value) == (
+        f"Built data must be what match-graph wrote, but '{path}' cannot be read (TypeError); "
+        f"delete its folder, or build with force_reload."
+    )
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    """Names, texts and notes lie beside the tensors."""
+    dataset = Counted(root=tmp_path)
+    built = Path(dataset.processed_dir)
+    for name, read in (
+        ("names/word.parquet", lambda: dataset.names("word")),
+        ("names/venue.parquet", lambda: list(dataset.iter_table("venue", 5))),
+        ("names/document.parquet", lambda: dataset.keeps_texts),
+        ("corpus.json", lambda: dataset.notes),
+    ):
+        path = built / name
+        path.write_bytes(path.read_bytes()[:-3])
+        with pytest.raises(CorpusError) as caught:
+            read()
+        assert str(caught.value).startswith(
+            f"Built data must be what match-graph wrote, but '{path}' cannot be read ("
+        )
 
 
 def test_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:

@@ -19,18 +19,26 @@ from match_graph.datasets import (
     read_maple_json,
     read_match_folder,
     read_openalex,
+    read_package_index,
     read_pubmed_xml,
     read_table,
 )
-from match_graph.testing import write_match_folder
+from match_graph.datasets.mesh import read_trees
+from match_graph.datasets.taxonomy import read_taxonomy
+from match_graph.testing import write_match_folder, write_release_folder
 
-ALPHABET = " \t\"'\\,;|<&>-_09eaé李\u0085\u00a0\u2028\u2029\ufeff\U0001f9f8"
+CONTROLS = "\x00\x01\x0b\x1b\x1c\x7f"
+ALPHABET = " \t\n\r\"'\\,;|<&>-_09eaé李\u0085\u00a0\u2028\u2029\ufeff\U0001f9f8" + CONTROLS
+#: What XML 1.0 cannot hold.
+NOT_IN_XML = r"[\x00-\x08\x0b\x0c\x0e-\x1f]"
 LOOK_ALIKES = ["007", "1e5", "-0", "NaN", "nan", "null", "None", "True", "inf", "x" * 100_000]
 odd = st.one_of(st.text(ALPHABET, min_size=1, max_size=8), st.sampled_from(LOOK_ALIKES))
 #: (document, author, label, text); ids of a document must show something.
 record = st.tuples(odd.filter(str.strip), odd, odd, odd)
 few = settings(max_examples=30)
-awkward = example([("\u2028x", "\ufeff", '"', "\t"), ("007", "7", "07", "NaN")])
+awkward = example(
+    [("\u2028x", "\ufeff", '"', "\t"), ("007", "7", "07", "NaN"), ("\x00\r", "\n", "\x1c", '"\r\n')]
+)
 records = st.lists(record, min_size=1, max_size=4, unique_by=lambda item: item[0])
 
 #: Some of these a random split puts into training, as a corpus needs one there.
@@ -134,8 +142,11 @@ def test_table_csv(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
-    """Columns are separated by tabs, so that only a text can hold them."""
-    items = [(*(part.replace("\t", " ") for part in item[:3]), item[3]) for item in items]
+    """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
+    items = [
+        (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
+        for item in items
+    ]
     items = list({item[0]: item for item in items}.values())
     rows = [*ANCHOR, *items]
     with TemporaryDirectory() as folder:
@@ -150,8 +161,14 @@ def test_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
 @awkward
 @given(records)
 def test_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
-    """White space of XML counts as one blank, and at the ends not at all."""
-    clean = [tuple(re.sub("[ \t]+", " ", part).strip(" ") for part in item) for item in items]
+    """White space of XML counts as one blank, at the ends not at all; control characters are none.
+
+    XML 1.0 cannot hold these, except the last, DEL.
+    """
+    clean = [
+        tuple(re.sub("[ \t\r\n]+", " ", re.sub(NOT_IN_XML, "", part)).strip(" ") for part in item)
+        for item in items
+    ]
     items = [(d, a or "a", b or "b", t) for d, a, b, t in clean if d]
     rows = list({item[0]: item for item in [*ANCHOR, *items]}.values())
     xml = "".join(
@@ -166,6 +183,65 @@ def test_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
         text = f"<PubmedArticleSet>{xml}</PubmedArticleSet>"
         corpus = read_pubmed_xml([write_lines(folder, "p.xml", [text])], None, ["author"])
     assert read_back(corpus) == rows
+
+
+@few
+@awkward
+@given(records)
+def test_release_folder(items: list[tuple[str, str, str, str]]) -> None:
+    """Words, labels and authors are numbers that other files name, one a line."""
+    items = [(d, *(_one_line(part) or "x" for part in (a, b)), t) for d, a, b, t in items]
+    documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
+    with TemporaryDirectory() as folder:
+        write_release_folder(folder, {"train": documents}, taxonomy=[])
+        corpus = read_match_folder(Path(folder), ["author"], "whitespace", "ignore")
+    for name in ("author", "label"):
+        table = corpus.instances[name]
+        table["id"] = table["name"]
+    assert read_back(corpus) == [(d, a, b, " ".join(t.split())) for d, a, b, t in items]
+
+
+@few
+@awkward
+@given(records)
+def test_package_index(items: list[tuple[str, str, str, str]]) -> None:
+    """Values are lines without white space at their ends; tags end at white space and commas."""
+    clean = [tuple(_one_line(part) for part in item) for item in items]
+    items = [(d, a or "a", re.sub(r"[\s,{}:]", "", b) or "b", t) for d, a, b, t in clean if d]
+    rows = list({item[0]: item for item in [*ANCHOR, *items]}.values())
+    rows = [(d, a, b, "" if t == "." else t) for d, a, b, t in rows]
+    stanzas = [
+        f"Package: {d}\nTag: {b}\nMaintainer: {a}\nDescription: {t}\n" for d, a, b, t in rows
+    ]
+    with TemporaryDirectory() as folder:
+        write_lines(folder, "Packages", stanzas)
+        write_lines(folder, "Translation-en", [])
+        assert read_back(read_package_index(Path(folder))) == rows
+
+
+@few
+@example(["\u2028", "\x00", '"', "a b", "1e5"])
+@given(st.lists(odd.map(lambda name: re.sub("[\t\r\n]", " ", name)), min_size=2, unique=True))
+def test_taxonomy_by_tabs(labels: list[str]) -> None:
+    """A label may hold blanks; a line must show something, and a mark at its start is dropped."""
+    first, *others = ["root", *labels]
+    found = read_taxonomy([f"{first}\t{chr(9).join(others)}\n".encode()], "t", pytest.fail)
+    assert found == [(label, "root", "t:1") for label in others]
+
+
+@few
+@example(["\x00;", ";", '"'])
+@given(st.lists(odd, min_size=1))
+def test_mesh_trees(names: list[str]) -> None:
+    """What stands before the last semicolon, without white space at its ends."""
+    names = list(dict.fromkeys(name for name in map(_one_line, names) if name))
+    lines = [f"{name};A{number}\n".encode() for number, name in enumerate(names)]
+    assert list(read_trees(lines, "t", "A", pytest.fail).categories) == names
+
+
+def _one_line(value: str) -> str:
+    """Without line breaks, and without white space at the ends."""
+    return re.sub("[\t\r\n]", " ", value).strip().strip("\ufeff").strip()
 
 
 def test_a_built_data_set_gives_them_back(tmp_path: Path) -> None:

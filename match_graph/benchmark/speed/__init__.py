@@ -1,14 +1,17 @@
 """How fast each stage is, against named baselines in the same process and on the same data."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from match_graph.benchmark.speed.build import measure_build
+from match_graph.benchmark.speed.export import measure_export
 from match_graph.benchmark.speed.hypernymy import measure_hypernymy
 from match_graph.benchmark.speed.measure import Bench, Speed
 from match_graph.benchmark.speed.predict import measure_predict
 from match_graph.benchmark.speed.pretrain import measure_pretrain
+from match_graph.benchmark.speed.read import measure_read
 from match_graph.benchmark.speed.sample import measure_sample
 from match_graph.benchmark.speed.scaling import measure_scaling
 from match_graph.benchmark.speed.step import measure_step
@@ -28,15 +31,21 @@ SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "hypernymy": measure_hypernymy,
     "predict": measure_predict,
     "scaling": measure_scaling,
+    "read": measure_read,
+    "export": measure_export,
 }
 #: Sizes by name: a registered data set and its options.
-SPEED_SIZES: dict[str, tuple[str, dict[str, str]]] = {
+SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
     "debtags": ("debtags", {}),
+    "50k": (
+        "synthetic",
+        {"num_documents": 50_000, "num_labels": 1000, "num_layers": 5, "num_words": 50_000},
+    ),
     "mag-cs": ("synthetic", {"like": "mag-cs"}),
     "pubmed": ("synthetic", {"like": "pubmed"}),
 }
-#: ``all`` leaves it out: it measures other corpora than the one that is given.
-_ALONE = frozenset({"scaling"})
+#: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
+_ALONE = frozenset({"scaling", "read", "export"})
 
 
 def measure_speed(
@@ -45,7 +54,7 @@ def measure_speed(
     """Measures one stage, or ``all`` of this data set.
 
     Args:
-        stage: A name in `SPEED_STAGES`, or ``all``.
+        stage: A name in `SPEED_STAGES`, or ``all`` but what takes minutes: scaling, read, export.
         dataset: What it runs on.
         config: Settings; those of the stage count.
         seconds: About how long each stage is measured.

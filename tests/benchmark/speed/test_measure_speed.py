@@ -43,7 +43,7 @@ BASELINES = {
 }
 
 
-@pytest.mark.parametrize("stage", sorted(set(SPEED_STAGES) - {"scaling"}))
+@pytest.mark.parametrize("stage", sorted(BASELINES))
 def test_a_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> None:
     """One measure for each baseline, with the keys of the design and those of the stage."""
     found = list(SPEED_STAGES[stage](bench))
@@ -70,14 +70,20 @@ def test_shared_negatives_compare_more(bench: Bench) -> None:
 def test_all_measures_every_stage_of_the_data_set(
     synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scaling measures other corpora and is asked for by name."""
+    """What measures other corpora or takes minutes is asked for by name."""
     called: list[str] = []
     for name in SPEED_STAGES:
         monkeypatch.setitem(
             SPEED_STAGES, name, lambda _bench, name=name: iter(called.append(name) or ())
         )
     assert list(measure_speed("all", synthetic, small_settings(), 0.1, CPU)) == []
-    assert called == [name for name in SPEED_STAGES if name != "scaling"]
+    assert called == list(BASELINES)
+
+
+def test_every_stage_is_tested() -> None:
+    """Here, or in a file of its own."""
+    for name in set(SPEED_STAGES) - set(BASELINES) - {"scaling"}:
+        assert (Path(__file__).parent / f"test_{name}.py").is_file()
 
 
 def test_scaling_gives_slopes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +127,8 @@ def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None
     with pytest.raises(ConfigError) as caught:
         list(measure_speed("nap", synthetic, small_settings(), 0.1, CPU))
     assert str(caught.value) == (
-        "A stage must be one of ['build', 'hypernymy', 'predict', 'pretrain', 'sample', 'scaling', "
-        "'step', 'targets'] or 'all', found 'nap'."
+        "A stage must be one of ['build', 'export', 'hypernymy', 'predict', 'pretrain', 'read', "
+        "'sample', 'scaling', 'step', 'targets'] or 'all', found 'nap'."
     )
 
 

@@ -1,0 +1,52 @@
+"""A piece of work in a process of its own, so that its peak of memory is nobody else's."""
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from match_graph.benchmark.speed.measure import MemoryPeak, Rates, take_turns
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a process found out and can hand over.
+
+    Args:
+        rates: Of ours and of the baseline.
+        peak_mib: Of ours, above what the process had before; see `MemoryPeak`.
+        more: Further numbers.
+    """
+
+    rates: Rates
+    peak_mib: float | None
+    more: dict[str, float]
+
+
+def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Calls a function of a module in a new process, which takes a few seconds to start.
+
+    Raises:
+        Exception: What the function raises.
+    """
+    context, threads = get_context("spawn"), torch.get_num_threads()
+    with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:
+        return pool.submit(work, *args, **kwargs).result()
+
+
+def measure_both(
+    names: tuple[str, str], ours: Callable[[], float], baseline: Callable[[], float], seconds: float
+) -> Measured:
+    """The peak of memory of ours, then the rates of both by `take_turns`."""
+    with MemoryPeak(CPU).watch() as memory:
+        ours()
+    rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU)
+    return Measured(rates, memory.mib, {})

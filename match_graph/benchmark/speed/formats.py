@@ -1,0 +1,269 @@
+"""Documents of a data set in the format of every reader, so that all of them read the same."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import torch
+
+from match_graph.datasets import CorpusDataset
+from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, VOCABULARY
+from match_graph.datasets.records import make_records
+from match_graph.datasets.splits import SplitRule
+from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS
+
+#: The fields that every format has a place for.
+COMMON_FIELDS = ("venue", "author", "reference")
+#: The year that stands for a split where a format has no place for splits, and their rule.
+YEARS = dict(zip(SPLITS, ("2000", "2001", "2002"), strict=True))
+RULE = SplitRule(YEARS["train"], YEARS["valid"])
+#: Between the values of a cell of CSV: a character that no name has.
+SEPARATOR = "\x1f"
+
+_AT_ONCE = 5000  # documents that are made into records together
+_FIRST_ID = 2_000_000_000  # labels and authors of the release have numbers like these
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Documents as records, with the label hierarchy.
+
+    Args:
+        records: Objects of the MATCH format, each with its ``split``.
+        parents: Those of every label of the data set, ancestors before descendants.
+        depth: Of every label.
+        fields: Those of `COMMON_FIELDS` that the data set has.
+    """
+
+    records: list[dict[str, Any]]
+    parents: dict[str, list[str]]
+    depth: dict[str, int]
+    fields: list[str]
+
+    def taxonomy(self, separator: str) -> Iterator[str]:
+        """A parent and its children a line."""
+        children: dict[str, list[str]] = {}
+        for child, parents in self.parents.items():
+            for parent in parents:
+                children.setdefault(parent, []).append(child)
+        return (separator.join([parent, *names]) for parent, names in children.items())
+
+
+def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
+    """At most so many documents, evenly spread over the data set; line breaks become blanks."""
+    data = dataset[0]
+    total = int(data[DOCUMENT].num_nodes)
+    documents = torch.linspace(0, total - 1, min(total, limit)).long()
+    split = {
+        int(document): name
+        for name, mask in MASKS.items()
+        for document in documents[data[DOCUMENT][mask][documents]]
+    }
+    records = []
+    for part in documents.split(_AT_ONCE):
+        for number, record in zip(part.tolist(), make_records(dataset, part.tolist()), strict=True):
+            record["text"] = " ".join(record["text"].split())
+            records.append({**record, "split": split[number]})
+    names, dag = dataset.names(LABEL).tolist(), dataset.label_dag
+    parents: dict[str, list[str]] = {names[label]: [] for label in dag.depth.argsort().tolist()}
+    for child, parent in dag.edge_index.t().tolist():
+        parents[names[child]].append(names[parent])
+    depth = dict(zip(names, dag.depth.tolist(), strict=True))
+    return Sample(records, parents, depth, [name for name in COMMON_FIELDS if name in records[0]])
+
+
+def write_release(sample: Sample, folder: Path) -> None:
+    """As the paper's authors released MAG-CS: words, labels and authors are numbers."""
+    codes: dict[str, dict[str, str]] = {"vocabulary": {}, "label": {}, "author": {}}
+
+    def code(kind: str, value: str) -> str:
+        first = 0 if kind == "vocabulary" else _FIRST_ID
+        return codes[kind].setdefault(value, str(first + len(codes[kind])))
+
+    lines: dict[str, list[str]] = {split: [] for split in SPLITS}
+    for record in sample.records:
+        coded: dict[str, Any] = {name: record[name] for name in ("paper", *sample.fields)}
+        coded["text"] = " ".join([code("vocabulary", word) for word in record["text"].split()])
+        for kind in ("label", *(name for name in sample.fields if name == "author")):
+            coded[kind] = [code(kind, value) for value in record[kind]]
+        lines[record["split"]].append(json.dumps(coded))
+    for split, name in SPLIT_FILES.items():
+        _write_lines(folder / name, lines[split])
+    taxonomy = (line.split("\t") for line in sample.taxonomy("\t"))
+    labels = (" ".join([code("label", label) for label in line]) for line in taxonomy)
+    _write_lines(folder / TAXONOMY, labels)
+    for name, kind in ((VOCABULARY, "vocabulary"), ("id2label.txt", "label"),
+                       ("id2author.txt", "author")):  # fmt: skip
+        pairs = codes[kind].items()
+        _write_lines(folder / name, (f"{number}\t{value}" for value, number in pairs))
+    _write_lines(folder / FIELDS, [json.dumps({"metadata": sample.fields})])
+
+
+def write_maple_json(sample: Sample, folder: Path) -> None:
+    """MAPLE's JSON release; the year tells the split."""
+    lines = (
+        json.dumps(
+            {
+                **{name: record[name] for name in ("paper", "label", *sample.fields)},
+                "title": "", "abstract": record["text"], "year": YEARS[record["split"]],
+            }
+        )
+        for record in sample.records
+    )  # fmt: skip
+    _write_lines(folder / "papers.json", lines)
+    depths = (f"{label}\t{label}\t{depth}" for label, depth in sample.depth.items())
+    _write_lines(folder / "labels.txt", depths)
+    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+
+
+def write_maple_graph(sample: Sample, folder: Path) -> None:
+    """MAPLE's graph release: papers, and a file of edges for labels and each field."""
+    papers = (f"PAPER_{record['paper']}\t{record['text']}" for record in sample.records)
+    _write_lines(folder / "papers.txt", papers)
+    ends = {"label": ("label", "LABEL_"), "venue": ("venue", "VENUE_"),
+            "author": ("author", "AUTHOR_"), "reference": ("paper", "PAPER_")}  # fmt: skip
+    for kind in ("label", *sample.fields):
+        name, prefix = ends[kind]
+        edges = (
+            f"PAPER_{record['paper']}\t{prefix}{value}"
+            for record in sample.records
+            for value in record[kind]
+        )
+        _write_lines(folder / f"paper-{name}.txt", edges)
+    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+
+
+def write_pubmed_xml(sample: Sample, folder: Path) -> None:
+    """XML of the NLM with MeSH trees: the journal's year tells the split."""
+    head = '<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>'
+    articles = (_make_article(record, YEARS[record["split"]]) for record in sample.records)
+    _write_lines(folder / "records.xml", _around(head, articles, "</PubmedArticleSet>"))
+    _write_lines(folder / "mtrees.bin", _number_trees(sample.parents))
+
+
+def _make_article(record: Mapping[str, Any], year: str) -> str:
+    journal = f"<JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue>"
+    more = ""
+    for venue in record.get("venue", [])[:1]:
+        journal += f"<Title>{escape(venue)}</Title>"
+        more = (
+            f"<MedlineJournalInfo><NlmUniqueID>{escape(venue)}</NlmUniqueID></MedlineJournalInfo>"
+        )
+    authors = "".join(
+        f"<Author><LastName>{escape(name)}</LastName></Author>" for name in record.get("author", [])
+    )
+    headings = "".join(
+        f"<MeshHeading><DescriptorName UI={quoteattr(label)}>{escape(label)}</DescriptorName>"
+        f"</MeshHeading>"
+        for label in record["label"]
+    )
+    references = "".join(
+        f'<Reference><ArticleIdList><ArticleId IdType="pubmed">{escape(value)}</ArticleId>'
+        f"</ArticleIdList></Reference>"
+        for value in record.get("reference", [])
+    )
+    return (
+        f'<PubmedArticle><MedlineCitation><PMID Version="1">{escape(record["paper"])}</PMID>'
+        f"<Article><Journal>{journal}</Journal><ArticleTitle/><Abstract><AbstractText>"
+        f"{escape(record['text'])}</AbstractText></Abstract><AuthorList>{authors}</AuthorList>"
+        f"</Article>{more}<MeshHeadingList>{headings}</MeshHeadingList></MedlineCitation>"
+        f"<PubmedData><ReferenceList>{references}</ReferenceList></PubmedData></PubmedArticle>"
+    )
+
+
+def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
+    """A line per edge, its tree number below the first one of the parent; a line per root."""
+    first: dict[str, str] = {}
+    for code, (label, above) in enumerate(parents.items()):
+        for number in [f"{first[parent]}.{code}" for parent in above] or [f"A{code}"]:
+            first.setdefault(label, number)
+            yield f"{label};{number}"
+
+
+def write_openalex(sample: Sample, folder: Path) -> None:
+    """Works with concepts, and concepts with their parents; the date tells the split."""
+    _write_lines(folder / "works.jsonl", (_make_work(sample, item) for item in sample.records))
+    concepts = (
+        {
+            **_make_concept(sample, label),
+            "ancestors": [
+                {**_make_concept(sample, parent), "level": sample.depth[label] - 1}
+                for parent in parents
+            ],
+        }
+        for label, parents in sample.parents.items()
+    )
+    _write_lines(folder / "concepts.jsonl", map(json.dumps, concepts))
+
+
+def _make_concept(sample: Sample, label: str) -> dict[str, Any]:
+    return {"id": _address(label), "display_name": label, "level": sample.depth[label]}
+
+
+def _make_work(sample: Sample, record: Mapping[str, Any]) -> str:
+    index: dict[str, list[int]] = {}
+    for position, word in enumerate(record["text"].split()):
+        index.setdefault(word, []).append(position)
+    work: dict[str, Any] = {
+        "id": _address(record["paper"]),
+        "publication_date": f"{YEARS[record['split']]}-01-01",
+        "abstract_inverted_index": index,
+        "concepts": [{**_make_concept(sample, label), "score": 1.0} for label in record["label"]],
+        "authorships": [
+            {"author": {"id": _address(name), "display_name": name}}
+            for name in record.get("author", [])
+        ],
+        "referenced_works": [_address(value) for value in record.get("reference", [])],
+    }
+    for venue in record.get("venue", [])[:1]:
+        work["primary_location"] = {"source": {"id": _address(venue), "display_name": venue}}
+    return json.dumps(work)
+
+
+def _address(value: str) -> str:
+    return f"https://openalex.org/{value}"
+
+
+def write_json_table(sample: Sample, folder: Path) -> None:
+    """JSON lines as anybody may have them, with a column of splits."""
+    _write_lines(folder / "table.jsonl", map(json.dumps, sample.records))
+    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+
+
+def write_csv_table(sample: Sample, folder: Path) -> None:
+    """CSV with the same columns."""
+    with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        lists = ("label", *sample.fields)
+        writer.writerow(["paper", "text", "split", *lists])
+        for record in sample.records:
+            cells = [SEPARATOR.join(record[name]) for name in lists]
+            writer.writerow([record["paper"], record["text"], record["split"], *cells])
+    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+
+
+#: What writes a sample into an empty folder, by the reader that reads it.
+WRITERS: dict[str, Callable[[Sample, Path], None]] = {
+    "mag-cs": write_release,
+    "maple json": write_maple_json,
+    "maple graph": write_maple_graph,
+    "pubmed-xml": write_pubmed_xml,
+    "openalex": write_openalex,
+    "table json": write_json_table,
+    "table csv": write_csv_table,
+}
+
+
+def _around(first: str, lines: Iterable[str], last: str) -> Iterator[str]:
+    yield first
+    yield from lines
+    yield last
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(f"{line}\n" for line in lines)
