@@ -41,7 +41,10 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_packages(include=["match_graph", "match_graph.*"]),
-    package_data={"match_graph": ["py.typed"]},
+    package_data={
+        "match_graph": ["py.typed"],
+        "match_graph.benchmark.page": ["page.html.jinja", "page.css"],
+    },
     install_requires=[
         "torch>=2.6",
         "torch-geometric>=2.6",

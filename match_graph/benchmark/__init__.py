@@ -8,6 +8,7 @@ from match_graph.benchmark.experiment import (
     load_experiment,
 )
 from match_graph.benchmark.figures import draw_time_to_quality, draw_training_curves
+from match_graph.benchmark.report import write_report_page
 from match_graph.benchmark.results import (
     Cell,
     DatasetRecord,
@@ -40,6 +41,7 @@ __all__ = [
     "measure_speed",
     "measure_time_to_quality",
     "read_results",
+    "write_report_page",
     "write_results",
     "write_time_to_quality",
 ]

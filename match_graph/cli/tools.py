@@ -148,3 +148,35 @@ def export(
     reporter, data_options = Reporter(quiet), resolved.data.dataset_options()
     built = open_dataset(dataset, root=root, track=reporter.track, **data_options)
     typer.echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="An evaluated run.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file; report.html in the folder.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option("--against", help="Another run for the case studies; repeatable."),
+    ] = None,
+    document: Annotated[
+        list[str] | None,
+        typer.Option("--document", metavar="ID", help="For a case study; repeatable."),
+    ] = None,
+    num_documents: Annotated[
+        int,
+        typer.Option("--num-documents", min=0, help="Drawn without --document; 0: no texts."),
+    ] = 3,
+    root: RootOption = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quiet: QuietOption = False,
+) -> None:
+    """Write one self-contained HTML file of a run."""
+    from match_graph.benchmark import write_report_page
+
+    typer.echo(
+        write_report_page(
+            folder, out, against or [], document or [], num_documents, root, device, Reporter(quiet)
+        )
+    )

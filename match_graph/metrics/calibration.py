@@ -86,6 +86,18 @@ class CalibrationMeter:
             raise GraphError("The calibration error needs at least one document, found none.")
         return {f"ECE@{self.k}": _error(self._ranked), "ECE": _error(self._all)}
 
+    def bins(self) -> dict[str, Tensor]:
+        """The bins of a reliability diagram.
+
+        Returns:
+            ``ranked`` and ``all`` -> pairs, their mean probability and their share of gold labels
+            in each bin, [3, num_bins], float64; NaN where a bin has no pair.
+        """
+        return {
+            name: torch.stack([sums[0], sums[1] / sums[0], sums[2] / sums[0]])
+            for name, sums in (("ranked", self._ranked), ("all", self._all))
+        }
+
 
 def _error(sums: Tensor) -> float:
     pairs, probability, gold = sums

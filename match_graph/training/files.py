@@ -19,11 +19,14 @@ from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
+#: The bins of reliability diagrams, and the page of `match-graph report`.
+CALIBRATION, REPORT = "calibration.csv", "report.html"
 #: The folder of a label tree's upper levels, each with the files of a training.
 LEVELS = "levels"
 #: Everything that match-graph writes at the top of a run folder.
 RUN_FILES = frozenset(
-    {CONFIG, METRICS, HISTORY, RECORD, "model.safetensors", "vectors.safetensors"}
+    {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, REPORT}
+    | {"model.safetensors", "vectors.safetensors"}
     | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
     | {"baseline", "encoder", "graph", LEVELS}
 )

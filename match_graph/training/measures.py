@@ -1,7 +1,9 @@
 """What `evaluate` measures of a split besides ranking and violations: meters fed batch by batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import pandas as pd
 from torch import Tensor
 
 from match_graph.datasets import CorpusDataset
@@ -18,6 +20,7 @@ from match_graph.metrics import (
     slice_by_frequency,
 )
 from match_graph.training.evaluate import Observer, RankObserver
+from match_graph.training.files import write_beside
 from match_graph.typing import MASKS
 
 
@@ -62,6 +65,27 @@ class SplitMeasures:
         """The measures by name; those that are 0/0 on the split are left out, never 0."""
         measures = {**self._calibration.compute(), **self._propensity.compute()}
         return measures if self._at_thresholds is None else measures | self._at_thresholds.compute()
+
+    def bins(self) -> dict[str, Tensor]:
+        """As `CalibrationMeter.bins`."""
+        return self._calibration.bins()
+
+
+def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
+    """Writes the bins of reliability diagrams as CSV.
+
+    Columns ``split``, ``labels`` ("ranked": the 5 best of each document; "all"), ``bin`` from 1,
+    ``pairs``, ``probability`` (their mean) and ``gold`` (their share); empty where a bin is.
+    """
+    rows = [
+        {"split": split, "labels": labels, "bin": number, "pairs": int(pairs)}
+        | {"probability": probability, "gold": gold}
+        for split, one in measures.items()
+        for labels, bins in one.bins().items()
+        for number, (pairs, probability, gold) in enumerate(bins.t().tolist(), start=1)
+    ]
+    table = pd.DataFrame(rows)
+    write_beside(path, lambda beside: table.to_csv(beside, index=False))
 
 
 class _AtThresholds:

@@ -32,9 +32,11 @@ from match_graph.training.checkpoint import close_training
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.files import (
+    CALIBRATION,
     FITTED,
     METRICS,
     RECORD,
+    REPORT,
     STATE,
     describe_work,
     has_state,
@@ -52,7 +54,7 @@ from match_graph.training.fitting import (
 from match_graph.training.known_graph import make_graphs
 from match_graph.training.levels import Level, plan_levels
 from match_graph.training.loop import Hierarchy, train_model
-from match_graph.training.measures import SplitMeasures
+from match_graph.training.measures import SplitMeasures, write_bins
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
@@ -275,7 +277,7 @@ class Run:
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            for name in (METRICS, THRESHOLDS):
+            for name in (METRICS, THRESHOLDS, CALIBRATION, REPORT):
                 (self.folder / name).unlink(missing_ok=True)
         write_encoder_files(encoder, self.folder)
 
@@ -294,7 +296,8 @@ class Run:
 
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
-        thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``.
+        thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``. The
+        bins of reliability diagrams are ``calibration.csv``.
         """
         fabric = self.fabric
         model = self.load_model()
@@ -317,14 +320,17 @@ class Run:
 
         def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
+            write_bins(self.folder / CALIBRATION, meters)
             write_json(self.folder / METRICS, metrics)
 
         with self._timed("evaluate"), fabric.autocast():
-            metrics = {"valid": measure("valid", SplitMeasures(self.dataset), search.update)}
+            meters = {"valid": SplitMeasures(self.dataset)}
+            metrics = {"valid": measure("valid", meters["valid"], search.update)}
             search.reduce(total)
             thresholds = search.compute()
             if len(self.dataset.documents(MASKS["test"])):
-                metrics["test"] = measure("test", SplitMeasures(self.dataset, thresholds))
+                meters["test"] = SplitMeasures(self.dataset, thresholds)
+                metrics["test"] = measure("test", meters["test"])
         lead(fabric, write)
         return metrics
 

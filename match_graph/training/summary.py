@@ -10,7 +10,7 @@ from match_graph.baselines import BASELINES
 from match_graph.datasets.records import make_records
 from match_graph.training.classifier import load
 from match_graph.training.run import Run
-from match_graph.typing import DOCUMENT, MASKS
+from match_graph.typing import MASKS
 
 #: The files worth naming, in the order in which a reader wants them.
 _FILES = {
@@ -23,6 +23,8 @@ _FILES = {
     "encoder": "what the encoder keeps besides its weights",
     "vectors.safetensors": "pre-trained vectors",
     "thresholds.parquet": "the least probability of each label",
+    "calibration.csv": "how often labels of a probability are gold",
+    "report.html": "a page of all this, by match-graph report",
     "events": "the same as history.csv for TensorBoard",
     "levels": "the upper levels of the label tree",
     "tokens": "names of tokens and labels",
@@ -54,18 +56,28 @@ def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
 
     None where the data set keeps no raw texts.
     """
-    if "text" not in run.dataset.table(DOCUMENT):
+    records = draw_records(run, number)
+    if not records:
         return []
-    documents = run.dataset.documents(MASKS["test"])
-    generator = torch.Generator().manual_seed(run.config.seed)
-    drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
-    records = make_records(run.dataset, drawn.tolist())
-    records = [record for record in records if record["text"] and record["label"]][:number]
     model = run.config.model  # this run was started by whoever named them
     device = run.config.train.accelerator
     classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
     results = classifier.predict(records, top_k=top_k)
     return [_make_example(*pair) for pair in zip(records, results, strict=True)]
+
+
+def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
+    """Test documents with text and labels, drawn by the run's seed, as `make_records` gives them.
+
+    None where the data set keeps no raw texts.
+    """
+    if not run.dataset.keeps_texts:
+        return []
+    documents = run.dataset.documents(MASKS["test"])
+    generator = torch.Generator().manual_seed(run.config.seed)
+    drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
+    records = make_records(run.dataset, drawn.tolist())
+    return [record for record in records if record["text"] and record["label"]][:number]
 
 
 def list_files(folder: Path) -> dict[str, str]:

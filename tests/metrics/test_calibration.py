@@ -94,6 +94,21 @@ def test_certain_and_right_is_calibrated() -> None:
         assert meter.compute() == {"ECE@1": error, "ECE": error}
 
 
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 12), bins=st.integers(1, 20))
+def test_bins_give_the_errors_back(seed: int, k: int, bins: int) -> None:
+    """The weighted distance from the diagonal is the error; empty bins are NaN."""
+    logits, ptr, index, gold = draw(seed)
+    meter = CalibrationMeter(k, bins)
+    meter.update(logits, ptr, index)
+    measures, found = meter.compute(), meter.bins()
+    for key, name in ((f"ECE@{k}", "ranked"), ("ECE", "all")):
+        pairs, probability, share = found[name]
+        error = (pairs * (share - probability).abs()).nansum() / pairs.sum()
+        assert measures[key] == pytest.approx(float(error), abs=1e-9)
+        assert torch.equal(share.isnan(), pairs == 0)
+    assert int(found["all"][0].sum()) == gold.numel()
+
+
 def test_needs_a_document() -> None:
     """Nothing seen, nothing said."""
     with pytest.raises(GraphError) as caught:

@@ -1,11 +1,14 @@
 """The measures of a split against loops over the documents' scores."""
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 import torch
 
 from match_graph.datasets import Synthetic
 from match_graph.metrics import ThresholdSearch, rank_labels
-from match_graph.training.measures import SplitMeasures
+from match_graph.training.measures import SplitMeasures, write_bins
 
 
 def feed(measures: SplitMeasures, scores: torch.Tensor, ptr: torch.Tensor, index: torch.Tensor):
@@ -59,3 +62,23 @@ def test_processes_add_up(synthetic: Synthetic) -> None:
     shares = [name for name in before if not name.endswith("num_gold")]
     assert [after[name] for name in shares] == pytest.approx([before[name] for name in shares])
     assert after["depth_0/num_gold"] == 2 * before["depth_0/num_gold"]
+
+
+def test_the_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: Path) -> None:
+    """Fifteen bins of the ranked labels and of all, whose pairs are those that were fed."""
+    ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
+    scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
+    measures = SplitMeasures(synthetic)
+    values = feed(measures, scores, ptr, index)
+    write_bins(tmp_path / "bins.csv", {"valid": measures, "test": measures})
+    table = pd.read_csv(tmp_path / "bins.csv")
+    assert table.columns.tolist() == ["split", "labels", "bin", "pairs", "probability", "gold"]
+    assert len(table) == 2 * 2 * 15
+    for labels, pairs, error in (
+        ("ranked", 5 * len(scores), values["ECE@5"]),
+        ("all", scores.numel(), values["ECE"]),
+    ):
+        rows = table[(table["split"] == "test") & (table["labels"] == labels)]
+        assert rows["pairs"].sum() == pairs
+        distance = (rows["gold"] - rows["probability"]).abs() * rows["pairs"]
+        assert distance.sum() / pairs == pytest.approx(error)

@@ -1,0 +1,34 @@
+"""Tables of a page, and numbers as it shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the first column names them.
+
+    Args:
+        columns: Their headings.
+        rows: As many cells each.
+        best: (row, column) of the cells that are printed in bold.
+    """
+
+    kind: ClassVar[str] = "table"
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    best: frozenset[tuple[int, int]] = frozenset()
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction in percent without the sign; "-" for None."""
+    return "-" if value is None else f"{100 * value:.{digits}f}"
+
+
+def seconds(value: float) -> str:
+    """A duration."""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
