@@ -18,6 +18,7 @@ SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 #: Maps a file's path in the archive to one below the folder; None leaves the file out.
 Choose: TypeAlias = Callable[[PurePosixPath], PurePosixPath | None]
 
+_CHUNK = 1 << 20  # bytes
 #: What the system says when a file cannot grow.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
@@ -87,6 +88,10 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
             ]
     else:
         with tarfile.open(path) as packed_tar:
+            found = packed_tar.getmembers()
+            assert packed_tar.fileobj is not None
+            while packed_tar.fileobj.read(_CHUNK):
+                pass  # to the end, where gzip compares its checksum
             yield [
                 _Member(
                     info.name,
@@ -95,7 +100,7 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
                     info.isdir(),
                     lambda info=info: packed_tar.extractfile(info),  # type: ignore[misc]
                 )
-                for info in packed_tar.getmembers()
+                for info in found
             ]
 
 

@@ -196,9 +196,10 @@ class CorpusDataset(InMemoryDataset):
             notes = {"name": self.name, "source": self.source, "notes": graph.notes}
             (folder / "corpus.json").write_text(json.dumps(notes, indent=2), encoding="utf-8")
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
             raise CorpusError(
                 f"A data set must be built whole, but '{self.processed_dir}' could not be written "
-                f"({error.strerror or error}); nothing of it is left. Make room on the disk, or "
+                f"({reason}); nothing of it is left. Make room on the disk, or "
                 f"choose another --root."
             ) from error
 

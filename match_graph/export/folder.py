@@ -87,8 +87,9 @@ def _write_whole(
         beside.rename(out)
         reporter.line(f"export: verified {sum_up(source, expected)}")
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
         raise ExportError(
-            f"An export must be written whole, but '{out}' could not be ({error.strerror or error})"
+            f"An export must be written whole, but '{out}' could not be ({reason})"
             f"; nothing new is left. Make room on the disk, or choose another --out."
         ) from error
     finally:

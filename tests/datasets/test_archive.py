@@ -1,5 +1,6 @@
 """Archives unpacked safely."""
 
+import gzip
 import io
 import os
 import resource
@@ -92,6 +93,14 @@ def test_a_link_refuses_the_whole_archive(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
+#: What Python says of an archive that breaks off.
+ENDS = {
+    "a.zip": "File is not a zip file",
+    "a.tar.gz": "Compressed file ended before the end-of-stream marker was reached",
+    "a.tar": "unexpected end of data",
+}
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
     """No half of a file is left behind."""
@@ -99,12 +108,24 @@ def test_a_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
     archive.write_bytes(archive.read_bytes()[:5000])
     with pytest.raises(CorpusError) as caught:
         unpack_archive(archive, tmp_path / "out", choose_all)
-    assert str(caught.value).startswith(
-        f"An archive must be whole, but '{archive}' cannot be unpacked ("
+    assert str(caught.value) == (
+        f"An archive must be whole, but '{archive}' cannot be unpacked ({ENDS[name]}); "
+        f"delete it and fetch it again."
     )
-    assert str(caught.value).endswith("); delete it and fetch it again.")
     left = {path.name for path in (tmp_path / "out").rglob("*")}
     assert left <= {"a"}
+
+
+def test_a_changed_byte_of_a_packed_archive_is_found(tmp_path: Path) -> None:
+    """By the checksum at its end, though all its parts can be read; nothing is written."""
+    content = b"1" * 1000
+    plain = write_tar(tmp_path / "a.tar", {"a": content}).read_bytes()
+    packed = gzip.compress(plain, compresslevel=0)  # stored as it is
+    archive = tmp_path / "a.tar.gz"
+    archive.write_bytes(packed.replace(content, b"2" + content[1:]))
+    with pytest.raises(CorpusError, match=r"cannot be unpacked \(CRC check failed .*\); delete it"):
+        unpack_archive(archive, tmp_path / "out", choose_all)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_is_seen_before_anything_is_written(

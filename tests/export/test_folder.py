@@ -232,10 +232,9 @@ def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
     """A real limit, met in the middle of a file, whatever library writes it."""
     with small_files(700):
         message = refusal(toy_dataset, target, tmp_path / "out")
-    start = f"An export must be written whole, but '{tmp_path}/out' could not be ("
-    assert message.startswith(start)
-    assert message.endswith(
-        "File too large); nothing new is left. Make room on the disk, or choose another --out."
+    assert message == (
+        f"An export must be written whole, but '{tmp_path}/out' could not be (File too large); "
+        f"nothing new is left. Make room on the disk, or choose another --out."
     )
     assert not list(tmp_path.iterdir())
 
