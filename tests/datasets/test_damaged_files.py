@@ -117,7 +117,7 @@ def test_a_truncated_gzip_file_is_named_and_nothing_is_built(
     (tmp_path / f"{file}.gz").write_bytes(packed[:-100])
     options = {"path": str(tmp_path / f"{file}.gz"), "root": tmp_path / "root"}
     with pytest.raises(CorpusError) as caught:
-        open_dataset(name.split()[0], **OPTIONS[name], **options)
+        open_dataset(name.split(maxsplit=1)[0], **OPTIONS[name], **options)
     place = "record 1" if name == "pubmed-xml" else "1"
     assert str(caught.value) == (
         f"{file}.gz:{place}: a file named .gz must be whole and packed by gzip, but from here on "

@@ -20,7 +20,9 @@ def test_every_registered_data_set_has_a_row_and_a_card(tmp_path: Path) -> None:
         assert all(row[key] for key in ("licence", "size", "needs", "state"))
         text = (CARDS / f"{row['name']}.md").read_text("utf-8")
         assert text.startswith(f"# {row['name']}\n")
-        for part in ("| source |", "| licence |", "| needs |", "## Expected counts"):
+        for part in (
+            "| source |", "| licence |", "| needs |", "## Checksums\n\n", "## Expected counts\n\n",
+        ):  # fmt: skip
             assert part in text, (row["name"], part)
         assert f"match-graph run {row['name']}" in text
 
