@@ -10,6 +10,7 @@ from match_graph.typing import EdgeType
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+_AT_ONCE = 1_000_000  # edges whose hashes are in memory together
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
 
@@ -52,8 +53,12 @@ class Inventory:
             columns: Attributes by name, [E].
         """
         source, target = map(np.asarray, ends)
-        keys = _mix(self._ids[edge_type[0]][source]) * _ODD[0] + self._ids[edge_type[2]][target]
-        self._add(" ".join(edge_type), keys, {"ends": keys, **(columns or {})})
+        heads, tails = self._ids[edge_type[0]], self._ids[edge_type[2]]
+        for start in range(0, max(len(source), 1), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            keys = _mix(heads[source[part]]) * _ODD[0] + tails[target[part]]
+            more = {name: values[part] for name, values in (columns or {}).items()}
+            self._add(" ".join(edge_type), keys, {"ends": keys, **more})
 
     def _add(self, name: str, keys: Array, columns: Mapping[str, Any]) -> None:
         self.counts[name] = self.counts.get(name, 0) + len(keys)

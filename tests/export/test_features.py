@@ -8,7 +8,7 @@ import torch
 from match_graph.config import load_config
 from match_graph.datasets import MatchFolder
 from match_graph.errors import CheckpointError, ExportError
-from match_graph.export import ExportOptions, export_dataset
+from match_graph.export import EXPORTS, ExportOptions, export_dataset
 from match_graph.export.features import number_nodes, spread_vectors, train_vectors
 from match_graph.export.source import open_source
 from match_graph.graph import BuiltGraph
@@ -73,6 +73,20 @@ def test_vectors_are_trained_where_no_run_is_given(
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     assert f"pre-trained unit vectors of {CHANNELS} channels, trained for this export" in text
     assert "training documents only, with their labels" in text
+
+
+@pytest.mark.parametrize(
+    "target", [name for name, target in EXPORTS.items() if "pretrained" in target.features]
+)
+def test_every_target_with_features_holds_vectors(
+    trained_run: Run, tmp_path: Path, target: str
+) -> None:
+    """Every number of them is read back as it was."""
+    if target in ("ogb", "relbench"):
+        pytest.importorskip(target, reason=f"{target} needs match-graph[export]")
+    options = ExportOptions(features="pretrained", text="none")
+    out = export_dataset(trained_run.dataset, target, tmp_path / "out", options, trained_run.folder)
+    assert "pre-trained unit vectors of 32 channels" in (out / "EXPORT.md").read_text("utf-8")
 
 
 def test_without_labels_no_label_is_seen(toy_dataset: MatchFolder, tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_order_and_batches_do_not_matter() -> None:
     assert find_differences(take(), other) == {}
 
 
+@pytest.mark.parametrize("number", [1, 3, 4])
+def test_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which bounds the memory that many edges take, and changes nothing else."""
+    whole = take()
+    monkeypatch.setattr("match_graph.export.inventory._AT_ONCE", number)
+    assert (take().counts, take().prints) == (whole.counts, whole.prints)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import ParamSpec, TypeVar
@@ -9,6 +10,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from match_graph.benchmark.speed.measure import MemoryPeak, Rates, take_turns
+from match_graph.errors import MatchGraphError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,11 +37,17 @@ def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Calls a function of a module in a new process, which takes a few seconds to start.
 
     Raises:
-        Exception: What the function raises.
+        MatchGraphError: The process was ended from outside; else what the function raises.
     """
     context, threads = get_context("spawn"), torch.get_num_threads()
-    with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:
-        return pool.submit(work, *args, **kwargs).result()
+    try:
+        with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:
+            return pool.submit(work, *args, **kwargs).result()
+    except BrokenProcessPool as error:
+        raise MatchGraphError(
+            "A measured process must come to its end, but it was ended from outside, as happens "
+            "where memory runs out; choose a smaller data set."
+        ) from error
 
 
 def measure_both(

@@ -14,6 +14,7 @@ from match_graph.datasets import CorpusDataset
 from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, VOCABULARY
 from match_graph.datasets.records import make_records
 from match_graph.datasets.splits import SplitRule
+from match_graph.export.escape import NOT_IN_XML
 from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS
 
 #: The fields that every format has a place for.
@@ -54,7 +55,10 @@ class Sample:
 
 
 def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
-    """At most so many documents, evenly spread over the data set; line breaks become blanks."""
+    """At most so many documents, evenly spread over the data set.
+
+    Line breaks and control characters of texts become blanks, as some formats cannot hold them.
+    """
     data = dataset[0]
     total = int(data[DOCUMENT].num_nodes)
     documents = torch.linspace(0, total - 1, min(total, limit)).long()
@@ -66,7 +70,7 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
     records = []
     for part in documents.split(_AT_ONCE):
         for number, record in zip(part.tolist(), make_records(dataset, part.tolist()), strict=True):
-            record["text"] = " ".join(record["text"].split())
+            record["text"] = " ".join(NOT_IN_XML.sub(" ", record["text"]).split())
             records.append({**record, "split": split[number]})
     names, dag = dataset.names(LABEL).tolist(), dataset.label_dag
     parents: dict[str, list[str]] = {names[label]: [] for label in dag.depth.argsort().tolist()}

@@ -142,9 +142,7 @@ def _measure_reader(
     reader = READERS[name]
 
     def ours() -> int:
-        corpus = reader.read(folder, fields, tokenizer)
-        assert corpus.num_documents == number
-        return number
+        return reader.read(folder, fields, tokenizer).num_documents
 
     def parse() -> int:
         reader.parse(folder)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from match_graph.benchmark.speed.alone import measure_both, run_alone
+from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.export import find_target
 
 
@@ -16,8 +17,18 @@ def test_it_is_another_process() -> None:
 
 def test_an_error_comes_back() -> None:
     """As it was raised there."""
-    with pytest.raises(Exception, match="An export target must be one of"):
+    with pytest.raises(ConfigError, match="An export target must be one of"):
         run_alone(find_target, "dgl")
+
+
+def test_a_process_that_is_killed_is_one_sentence() -> None:
+    """As the system does where memory runs out."""
+    with pytest.raises(MatchGraphError) as caught:
+        run_alone(os._exit, 1)
+    assert str(caught.value) == (
+        "A measured process must come to its end, but it was ended from outside, as happens where "
+        "memory runs out; choose a smaller data set."
+    )
 
 
 def test_memory_is_that_of_ours() -> None:

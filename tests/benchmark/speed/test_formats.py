@@ -54,8 +54,8 @@ def test_a_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: Samp
 def test_a_sample_of_other_fields_has_those_that_the_formats_have(
     tmp_path: Path,
 ) -> None:
-    """And texts on one line, as some formats have one document a line."""
-    record = {"paper": "a", "text": "two\nlines", "author": ["x"], "topic": ["y"], "label": []}
+    """And texts on one line without control characters, as some formats cannot hold them."""
+    record = {"paper": "a", "text": "two\n\x1flines", "author": ["x"], "topic": ["y"], "label": []}
     folder = write_match_folder(tmp_path / "own", {"train": [record]}, [], ["author", "topic"])
     sample = take_sample(MatchFolder(folder, root=tmp_path), 10)
     assert sample.fields == ["author"]
