@@ -7,7 +7,12 @@ from match_graph.benchmark.experiment import (
     Row,
     load_experiment,
 )
-from match_graph.benchmark.figures import draw_time_to_quality, draw_training_curves
+from match_graph.benchmark.figures import (
+    draw_bars,
+    draw_grid,
+    draw_time_to_quality,
+    draw_training_curves,
+)
 from match_graph.benchmark.report import write_report_page
 from match_graph.benchmark.results import (
     Cell,
@@ -18,7 +23,10 @@ from match_graph.benchmark.results import (
     read_results,
     write_results,
 )
+from match_graph.benchmark.runner import run_benchmark
 from match_graph.benchmark.speed import SPEED_SIZES, SPEED_STAGES, Bench, Speed, measure_speed
+from match_graph.benchmark.summary import RowSummary, Value, summarize
+from match_graph.benchmark.tables import write_tables
 from match_graph.benchmark.time_to_quality import measure_time_to_quality, write_time_to_quality
 
 __all__ = [
@@ -33,7 +41,11 @@ __all__ = [
     "PlannedRow",
     "Results",
     "Row",
+    "RowSummary",
     "Speed",
+    "Value",
+    "draw_bars",
+    "draw_grid",
     "draw_time_to_quality",
     "draw_training_curves",
     "find_measure",
@@ -41,7 +53,10 @@ __all__ = [
     "measure_speed",
     "measure_time_to_quality",
     "read_results",
+    "run_benchmark",
+    "summarize",
     "write_report_page",
     "write_results",
+    "write_tables",
     "write_time_to_quality",
 ]

@@ -1,9 +1,11 @@
-"""Figures: curves over epochs and over seconds, as PNG."""
+"""Figures: curves over epochs and over seconds, bars, heat maps, as PNG."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from match_graph.errors import MatchGraphError
@@ -33,10 +35,10 @@ def draw_training_curves(
         MatchGraphError: matplotlib is not installed.
     """
     figure, (left, right) = _make_figure(2)
-    for style, (variant, runs) in zip(_STYLES, histories.items(), strict=False):
+    for style, (variant, runs) in zip(cycle(_STYLES), histories.items(), strict=False):
         table = pd.concat(runs).groupby("epoch")
         _draw_band(left, table["loss_recent"], style, _COLOURS[0], variant)
-        for colour, measure in zip(_COLOURS, measures, strict=False):
+        for colour, measure in zip(cycle(_COLOURS), measures, strict=False):
             _draw_band(right, table[measure], style, colour, f"{measure}, {variant}")
     left.set(xlabel="epoch", ylabel="training loss, last 100 batches")
     right.set(xlabel="epoch", ylabel="on validation")
@@ -67,13 +69,71 @@ def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") 
     _save(figure, axes[:1], path)
 
 
+def draw_bars(path: Path, table: pd.DataFrame) -> None:
+    """A group of bars per measure, a bar per row with one standard deviation.
+
+    Source: the figure of MATCH without one kind of metadata, https://arxiv.org/abs/2102.07349. The
+    axis starts below the lowest bar, as differences are small.
+
+    Args:
+        path: The PNG file.
+        table: ``row``, ``measure``, ``mean`` and ``std``, in the order of bars.
+
+    Raises:
+        MatchGraphError: matplotlib is not installed.
+    """
+    names, measures = list(table["row"].unique()), list(table["measure"].unique())
+    figure, (axis,) = _make_figure(1, width=1.5 + 0.22 * len(names) * len(measures))
+    width = 0.8 / len(names)
+    for number, name in enumerate(names):
+        bars = table[table["row"] == name].set_index("measure").reindex(measures)
+        places = [place + (number + 0.5) * width - 0.4 for place in range(len(measures))]
+        axis.bar(
+            places, bars["mean"], width, yerr=bars["std"].fillna(0.0), label=name,
+            color=_COLOURS[number % 6], hatch="/" * (number // 6), error_kw={"lw": 0.8},
+        )  # fmt: skip
+    low, high = float(table["mean"].min()), float(table["mean"].max())
+    axis.set_ylim(max(0.0, low - 0.3 * (high - low) - 0.01), None)
+    axis.set_xticks(range(len(measures)), measures)
+    _save(figure, [axis], path)
+
+
+def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
+    """A heat map per measure over two settings, the values written in it.
+
+    Args:
+        path: The PNG file.
+        table: A column per setting, ``measure`` and ``mean``.
+        keys: The settings: of the rows of a map, of its columns.
+
+    Raises:
+        MatchGraphError: matplotlib is not installed.
+    """
+    measures = list(table["measure"].unique())
+    figure, axes = _make_figure(len(measures))
+    for axis, measure in zip(axes, measures, strict=True):
+        points = table[table["measure"] == measure]
+        grid = points.pivot_table(index=keys[0], columns=keys[1], values="mean")
+        image = axis.imshow(grid.to_numpy(), aspect="auto", cmap="cividis")
+        middle = (image.norm.vmin + image.norm.vmax) / 2
+        for (row, column), value in np.ndenumerate(grid.to_numpy()):
+            if np.isfinite(value):
+                colour = "white" if value < middle else "black"
+                axis.text(column, row, f"{value:.4f}", ha="center", va="center", color=colour)
+        axis.set_xticks(range(grid.shape[1]), map(str, grid.columns))
+        axis.set_yticks(range(grid.shape[0]), map(str, grid.index))
+        axis.set(xlabel=keys[1], ylabel=keys[0], title=measure)
+        figure.colorbar(image, ax=axis)
+    _save(figure, [], path)
+
+
 def _draw_band(axis: Any, groups: Any, style: str, colour: str, label: str) -> None:
     mean, spread = groups.mean(), groups.std().fillna(0.0)
     axis.plot(mean.index, mean, style, color=colour, label=label)
     axis.fill_between(mean.index, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
 
 
-def _make_figure(panels: int) -> tuple[Any, Sequence[Any]]:
+def _make_figure(panels: int, width: float = 0.0) -> tuple[Any, Sequence[Any]]:
     try:
         from matplotlib.figure import Figure  # without pyplot: no window system, no global state
     except ImportError as error:
@@ -81,7 +141,7 @@ def _make_figure(panels: int) -> tuple[Any, Sequence[Any]]:
             "A figure needs matplotlib, which is not installed; run pip install "
             "'match-graph[report]'."
         ) from error
-    figure = Figure(figsize=(4.6 * panels, 3.6), layout="constrained")
+    figure = Figure(figsize=(max(4.6 * panels, width), 3.6), layout="constrained")
     return figure, figure.subplots(1, panels, squeeze=False)[0]
 
 

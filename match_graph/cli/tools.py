@@ -76,6 +76,38 @@ def speed(
             typer.echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
 
 
+@app.command("benchmark")
+def run_experiment(
+    experiment: Annotated[
+        Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, as in experiments/.")
+    ],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", help="As DATASET elsewhere, for the file's; repeatable."),
+    ] = None,
+    runs: Annotated[int | None, typer.Option("--runs", min=1, help="Seeds per row.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The first seed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder; by default runs/EXPERIMENT.")
+    ] = None,
+    settings: SetOption = None,
+    root: RootOption = None,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, help="Cells at a time, over GPUs or threads.")
+    ] = 1,
+    quiet: QuietOption = False,
+) -> None:
+    """Run an experiment: rows x data sets x seeds, resumable, with tables and figures."""
+    from match_graph.benchmark import load_experiment, run_benchmark, write_tables
+
+    question = load_experiment(experiment, dataset, runs, seed, settings)
+    folder = out or Path("runs") / question.name
+    reporter = Reporter(quiet)
+    results = run_benchmark(question, folder, root, parallel, reporter)
+    for path in write_tables(folder, results, reporter):
+        typer.echo(path)
+
+
 @app.command("datasets")
 def show_datasets(
     root: RootOption = None,

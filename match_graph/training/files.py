@@ -105,7 +105,11 @@ def _is_alive(process: int) -> bool:
         return False
     except OSError:
         pass
-    return True
+    try:  # one that has ended and that nobody has asked about is still listed
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -313,9 +317,9 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
         shutil.rmtree(folder)
     elif is_run:
         there = open_run_folder(folder)
-        if describe_work(there) != describe_work(config):
+        if difference := find_difference(there, config):
             raise CheckpointError(
-                f"The run in '{folder}' has other settings ({_first_difference(there, config)}); "
+                f"The run in '{folder}' has other settings ({difference}); "
                 f"choose another folder with --out, or delete it with --overwrite."
             )
         return
@@ -328,7 +332,10 @@ def describe_work(config: Config) -> dict[str, Any]:
     return config.model_dump(exclude={"train": set(SHARING)})
 
 
-def _first_difference(there: Config, here: Config) -> str:
+def find_difference(there: Config, here: Config) -> str:
+    """The first setting in which the work of two runs differs, as a clause; empty if none does."""
+    if describe_work(there) == describe_work(here):
+        return ""
     pairs = zip(_flatten(describe_work(there)), _flatten(describe_work(here)), strict=False)
     for (key, old), (other, new) in pairs:
         if (key, old) != (other, new):

@@ -1,7 +1,9 @@
 """Pre-training in a run folder: trained or resumed, written, measured, handed to models."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from match_graph.training.device import choose_device
 from match_graph.training.files import (
     VECTORS,
     has_state,
+    open_run_folder,
     read_state,
     read_tensors,
     remove_state,
@@ -37,14 +40,29 @@ from match_graph.training.files import (
     write_tensors,
 )
 from match_graph.training.progress import Reporter
+from match_graph.training.record import read_record
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 
 STATE = "checkpoint/pretrain.pt"
 TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
+DOCUMENT_NAMES = "tokens/document.parquet"
 #: Between two checkpoints.
 SAVE_SECONDS = 30.0
 #: Share of (document, metadata) and (document, label) pairs that `Pretraining.evaluate` holds out.
 HELD_OUT = 0.05
+
+
+def describe_pretraining(config: Config) -> dict[str, Any]:
+    """What pre-trained vectors depend on besides the data's checksum; some of it may not matter."""
+    return {
+        "dataset": config.dataset,
+        "seed": config.seed,
+        "data": config.data.model_dump(),
+        "pretrain": config.pretrain.model_dump(),
+        "init": config.model.init,
+        "device": choose_device(config.train.accelerator).type,
+        "deterministic": config.train.deterministic,
+    }
 
 
 @dataclass(frozen=True)
@@ -86,10 +104,35 @@ class Pretraining:
             self._resume(trainer, path)
         self._fit(trainer, lambda state: write_state(path, {**state, "origin": self.origin}))
         names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
-        write_beside(self.folder / "tokens" / "document.parquet", names.to_parquet)
+        write_beside(self.folder / DOCUMENT_NAMES, names.to_parquet)
         write_tensors(self.folder / VECTORS, trainer.tables)  # last: it says that all is there
         remove_state(path)
         return {name: table.cpu() for name, table in trainer.tables.items()}
+
+    def adopt(self, source: Path) -> None:
+        """Takes the vectors of another run's folder, by a link where the disk has them.
+
+        Raises:
+            CheckpointError: It has none, or they are of other data, settings or another seed.
+        """
+        there, here = (
+            describe_pretraining(open_run_folder(source)),
+            describe_pretraining(self.config),
+        )
+        checksum = read_record(source)["data_checksum"]
+        if (there, checksum) != (here, self.dataset.checksum):
+            raise CheckpointError(
+                f"Vectors can be taken from a run with the same data, seed and settings of "
+                f"pre-training, but the run in '{source}' has others; pre-train anew."
+            )
+        for name in (DOCUMENT_NAMES, VECTORS):  # vectors last: they say that all is there
+            if not (source / name).is_file():
+                raise CheckpointError(
+                    f"A pre-trained run holds {name}, but '{source}' has none; pre-train it first."
+                )
+            original = source / name
+            write_beside(self.folder / name, partial(_link, original))
+        remove_state(self.folder / STATE)
 
     def _make_trainer(self, **changes: Any) -> SphericalTrainer:
         config, data = self.config, self.dataset[0]
@@ -227,3 +270,11 @@ class Pretraining:
         slot = getattr(model.encoder, "channels", weight.size(1))
         with torch.no_grad():
             weight.copy_(spread_label_vectors(weight, vectors[LABEL], slot))
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name for a file, or a copy where the disk has no links."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)

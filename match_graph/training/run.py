@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +26,7 @@ from match_graph.graph import (
 from match_graph.metrics import ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.nn.label_tree import level_sizes, make_levels
+from match_graph.training.catalogue import count_parameters
 from match_graph.training.checkpoint import close_training
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
@@ -35,7 +34,6 @@ from match_graph.training.files import (
     CALIBRATION,
     FITTED,
     METRICS,
-    RECORD,
     REPORT,
     STATE,
     describe_work,
@@ -58,7 +56,8 @@ from match_graph.training.measures import SplitMeasures, write_bins
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
-from match_graph.training.record import describe_process, read_record
+from match_graph.training.record import RunRecord
+from match_graph.training.scores import SCORES, DocumentScores, write_scores
 from match_graph.training.thresholds import THRESHOLDS, write_thresholds
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
@@ -207,6 +206,18 @@ class Run:
             self.folder, self.config, self.dataset, self.space, self.reporter, self.origin
         )
 
+    def take_vectors(self, source: Path) -> None:
+        """Takes the pre-trained vectors of another run; the record says of which.
+
+        Args:
+            source: Its folder; seed, data and settings of its pre-training must be this run's.
+
+        Raises:
+            CheckpointError: They are not, or it has no vectors.
+        """
+        self.pretraining.adopt(source)
+        self.record.note("vectors_from", os.path.relpath(source, self.folder))
+
     def pretrain(self) -> dict[str, Tensor]:
         """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
         vectors = lead(self.fabric, self._pretrain_once)
@@ -220,11 +231,10 @@ class Run:
             self.reporter.line(
                 f"pretrain: by one process so far, {self.fabric.world_size - 1} wait for it"
             )
-        with self._timed("pretrain"):
+        with self.record.timed("pretrain"):
             vectors = self.pretraining.train()
-        self.reporter.line(
-            f"pretrain: {self.config.pretrain.samples:,} pairs in {self._seconds['pretrain']:.1f} s"
-        )
+        seconds = self.record.seconds["pretrain"]
+        self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
         return vectors
 
     def train(self) -> None:
@@ -244,7 +254,7 @@ class Run:
                 self.reporter.line(
                     f"train: level {number} of {len(levels)}, {level.sizes[-1]:,} nodes"
                 )
-            with self._timed("train"):
+            with self.record.timed("train"):
                 self._train_level(level)
 
     def _train_level(self, level: Level) -> None:
@@ -255,6 +265,8 @@ class Run:
             self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
         level.set_prior(model, train_documents)
+        if is_last:
+            self.record.note("parameters", count_parameters(model))
         if model.wide is not None:
             count = self.space.document_count(self.dataset[0], train_documents)
             model.wide.set_frequencies(count, len(train_documents))
@@ -277,7 +289,7 @@ class Run:
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            for name in (METRICS, THRESHOLDS, CALIBRATION, REPORT):
+            for name in (METRICS, THRESHOLDS, CALIBRATION, SCORES, REPORT):
                 (self.folder / name).unlink(missing_ok=True)
         write_encoder_files(encoder, self.folder)
 
@@ -285,10 +297,10 @@ class Run:
         if (self.folder / FITTED).is_dir():
             return
         baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
-        with self._timed("train"):
+        with self.record.timed("train"):
             fit_baseline(baseline, self.loader("train", shared=False), self.folder, self.reporter)
         self.reporter.line(
-            f"train: {self.config.model.encoder} fitted in {self._seconds['train']:.1f} s"
+            f"train: {self.config.model.encoder} fitted in {self.record.seconds['train']:.1f} s"
         )
 
     def evaluate(self) -> dict[str, dict[str, float]]:
@@ -297,7 +309,8 @@ class Run:
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
         thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``. The
-        bins of reliability diagrams are ``calibration.csv``.
+        bins of reliability diagrams are ``calibration.csv``, P@k and NDCG@k of every document
+        ``scores.parquet``.
         """
         fabric = self.fabric
         model = self.load_model()
@@ -305,25 +318,30 @@ class Run:
         if not is_baseline(self.config.model):
             model = fabric.setup_module(model)
         search = ThresholdSearch(self.dataset.num_labels)
+        scores: dict[Split, DocumentScores] = {}
 
         def total(values: Tensor) -> Tensor:
             return sum_up(fabric, values)
 
         def measure(split: Split, others: SplitMeasures, *observers: Observer) -> dict[str, float]:
+            of_documents = scores[split] = DocumentScores(self.dataset.documents(MASKS[split]))
             measures = evaluate_model(
-                model, self.loader(split), self.label_dag.edge_index, fabric.device,
-                observers=[*others.observers(), *observers],
-                rank_observers=others.rank_observers(), total=total, label_rank=self._label_rank,
+                model, of_documents.watch(self.loader(split)), self.label_dag.edge_index,
+                fabric.device, observers=[*others.observers(), *observers],
+                rank_observers=[*others.rank_observers(), of_documents.update],
+                total=total, label_rank=self._label_rank,
             )  # fmt: skip
             others.reduce(total)
+            of_documents.reduce(total)
             return {**measures, **others.compute()}
 
         def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
             write_bins(self.folder / CALIBRATION, meters)
+            write_scores(self.folder, scores)
             write_json(self.folder / METRICS, metrics)
 
-        with self._timed("evaluate"), fabric.autocast():
+        with self.record.timed("evaluate"), fabric.autocast():
             meters = {"valid": SplitMeasures(self.dataset)}
             metrics = {"valid": measure("valid", meters["valid"], search.update)}
             search.reduce(total)
@@ -358,32 +376,12 @@ class Run:
         return self.label_dag.rank if self.config.model.coherent else None
 
     @cached_property
-    def _seconds(self) -> dict[str, float]:
-        path = self.folder / RECORD
-        return dict(read_record(self.folder)["seconds"]) if path.is_file() else {}
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + time.monotonic() - start
-            self._write_record()
-
-    def record_build(self, seconds: float) -> None:
-        """Writes the record of a run that starts, or goes on."""
-        self._seconds.setdefault("build", seconds)
-        self._write_record()
-
-    def _write_record(self) -> None:
-        if not self.leads:
-            return
+    def record(self) -> RunRecord:
+        """How this run is made; written by the first process."""
         content = {
             "dataset": self.dataset.name,
             "data_checksum": self.dataset.checksum,
             "seed": self.config.seed,
             "processes": self.fabric.world_size,
-            "seconds": {name: round(value, 3) for name, value in self._seconds.items()},
         }
-        write_json(self.folder / RECORD, {**content, **describe_process(self.config.train)})
+        return RunRecord(self.folder, self.config.train, content, self.leads)

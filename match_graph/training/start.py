@@ -59,18 +59,12 @@ def start_run(
     train = count_processes(config.train)
     fabric = _launch(config, train)
     reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
-    options = resolve_paths(dataset_name, config.data.options)
-    data = config.data.model_copy(update={"options": options})
-    config = config.model_copy(update={"data": data})
+    config = locate_config(dataset_name, config.model_copy(update={"train": train}))
     start = time.monotonic()
     dataset = _open_together(fabric, dataset_name, config, root, reporter)
     elapsed = time.monotonic() - start
     _check_splits(dataset, dataset_name)
-    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
-    config = config.model_copy(update={"train": train, "dataset": where})
-    config = resolve_ablations(config, dataset[0])
-    dataset.transform = DropFields(config.data.drop_fields)
-    config = resolve_config(config, dataset)
+    config = settle_config(config, dataset)
     folder = default_folder(dataset.name, config) if folder is None else Path(folder)
     run = Run(folder, config, dataset, reporter, fabric)
     check_model(run)
@@ -78,6 +72,30 @@ def start_run(
     _check_is_seen(run)
     reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
     return run
+
+
+def locate_config(dataset_name: str, config: Config) -> Config:
+    """The configuration with its data set, and paths that hold in any working folder."""
+    options = resolve_paths(dataset_name, config.data.options)
+    data = config.data.model_copy(update={"options": options})
+    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
+    return config.model_copy(update={"data": data, "dataset": where})
+
+
+def settle_config(config: Config, dataset: CorpusDataset) -> Config:
+    """Every setting of a run on a data set, as its file will hold them.
+
+    Args:
+        config: What is left to the corpus is filled in.
+        dataset: Opened with it; from now on without the fields that the run drops.
+
+    Raises:
+        ConfigError: An ablation makes no sense here, or a name or setting is unknown.
+    """
+    dataset.transform = None
+    config = resolve_ablations(config, dataset[0])
+    dataset.transform = DropFields(config.data.drop_fields)
+    return resolve_config(config, dataset)
 
 
 def _launch(config: Config, train: TrainConfig) -> Fabric:
@@ -118,7 +136,8 @@ def _check_splits(dataset: CorpusDataset, dataset_name: str) -> None:
 def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
     claim_run_folder(run.folder, run.config, overwrite)
     _check_data(run)
-    run.record_build(build_seconds)
+    run.record.seconds.setdefault("build", build_seconds)
+    run.record.write()
     write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
     if run.graphs is not None:
         write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)

@@ -24,6 +24,7 @@ _FILES = {
     "vectors.safetensors": "pre-trained vectors",
     "thresholds.parquet": "the least probability of each label",
     "calibration.csv": "how often labels of a probability are gold",
+    "scores.parquet": "P@k and NDCG@k of every document",
     "report.html": "a page of all this, by match-graph report",
     "events": "the same as history.csv for TensorBoard",
     "levels": "the upper levels of the label tree",

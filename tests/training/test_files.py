@@ -219,3 +219,16 @@ def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
         f"A run folder holds config.yaml, but '{tmp_path}' has none; check the path, or start a "
         f"run with `match-graph run DATASET --out {tmp_path}`."
     )
+
+
+def test_what_a_process_left_is_removed_before_somebody_asks_about_it(tmp_path: Path) -> None:
+    """One that has ended is listed until its parent takes notice; it writes no more."""
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still listed
+    path = tmp_path / f".model.safetensors.{process.pid}.tmp"
+    path.touch()
+    mine = tmp_path / f".model.safetensors.{os.getpid()}.tmp"
+    mine.touch()
+    files.remove_leftovers(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [mine.name]
+    process.wait()

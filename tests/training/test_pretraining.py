@@ -221,3 +221,40 @@ def test_the_prediction_layer_needs_label_vectors(start) -> None:
     with pytest.raises(ConfigError, match="needs pre-trained label vectors"):
         stage.initialise(run.make_model())
     shutil.rmtree(run.folder)
+
+
+def test_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
+    """The same file by a second name, not trained again; the record names the run."""
+    first = start(name="first")
+    vectors = first.pretrain()
+    second = start("train.lambda_output=0", name="second")
+    second.take_vectors(first.folder)
+    assert (second.folder / VECTORS).samefile(first.folder / VECTORS)
+    taken = second.pretrain()
+    assert all(torch.equal(taken[name], vectors[name]) for name in vectors)
+    record = read_json(second.folder / "record.json")
+    assert record["vectors_from"] == "../first"
+    names = "tokens/document.parquet"
+    assert pd.read_parquet(second.folder / names).equals(pd.read_parquet(first.folder / names))
+
+
+@pytest.mark.parametrize("setting", ["seed=1", "pretrain.window=3", "data.drop_fields=[venue]"])
+def test_vectors_of_other_settings_are_not_taken(start, setting: str) -> None:
+    first, second = start(name="first"), start(setting, name="second")
+    first.pretrain()
+    with pytest.raises(CheckpointError) as caught:
+        second.take_vectors(first.folder)
+    assert str(caught.value) == (
+        f"Vectors can be taken from a run with the same data, seed and settings of pre-training, "
+        f"but the run in '{first.folder}' has others; pre-train anew."
+    )
+
+
+def test_vectors_that_are_not_there_are_not_taken(start) -> None:
+    first, second = start(name="first"), start(name="second")
+    with pytest.raises(CheckpointError) as caught:
+        second.take_vectors(first.folder)
+    assert str(caught.value) == (
+        f"A pre-trained run holds tokens/document.parquet, but '{first.folder}' has none; "
+        f"pre-train it first."
+    )

@@ -1,0 +1,214 @@
+"""One cell of a benchmark: run in a process of its own, and read back from its run folder."""
+
+import math
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from filelock import FileLock, Timeout
+
+from match_graph.benchmark.experiment import Experiment
+from match_graph.benchmark.plan import PlannedCell
+from match_graph.benchmark.results import Cell, find_measure
+from match_graph.errors import MatchGraphError
+from match_graph.training.files import HISTORY, LEVELS, METRICS, RECORD, read_json
+from match_graph.training.progress import Reporter
+from match_graph.training.start import start_run
+
+#: Seconds that a process of a killed benchmark has to end.
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process needs to run a cell.
+
+    Args:
+        cell: Planned, with settings.
+        out: The benchmark's folder, absolute.
+        root: Of built data; None takes the default.
+        vectors: The run folder to take pre-trained vectors from; None trains them if need be.
+        threads: Of the processor.
+        gpu: The number of the one to use, as ``CUDA_VISIBLE_DEVICES`` counts; None for none.
+        environment: Variables of the process that plans.
+    """
+
+    cell: PlannedCell
+    out: Path
+    root: str | None
+    vectors: Path | None
+    threads: int
+    gpu: str | None
+    environment: Mapping[str, str]
+
+    @property
+    def log(self) -> Path:
+        """What the process prints; beside the run folder, which holds nothing foreign."""
+        return self.out / f"{self.cell.folder}.log"
+
+
+def do_work(work: Work, answer: Connection) -> None:
+    """Runs a cell, resumed if need be; the main function of its process.
+
+    Args:
+        work: What to do.
+        answer: Gets the reason if the cell fails, nothing if it is done.
+    """
+    prepare_process(work)
+    try:
+        with _hold(work.log.with_suffix(".lock")):
+            run_cell(work)
+    except MatchGraphError as error:
+        answer.send(str(error))
+    except Exception as error:
+        traceback.print_exc()
+        answer.send(describe_error(error))
+
+
+@contextmanager
+def _hold(path: Path) -> Iterator[None]:
+    """Waits for a process of a killed benchmark that is still about to end."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        lock.acquire(timeout=_PATIENCE)
+        time.sleep(1.0)  # files are closed before a process is gone
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def describe_error(error: Exception) -> str:
+    """An error that nobody foresaw, as a clause: its type and message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+
+
+def prepare_process(work: Work) -> None:
+    """Environment, devices and log of this process; it ends when the process that plans ends."""
+    os.environ.update(work.environment)
+    if work.gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = work.gpu
+    torch.set_num_threads(work.threads)
+    work.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(work.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def run_cell(work: Work) -> None:
+    """The whole line for a cell, into its run folder; what is there already is kept."""
+    cell = work.cell
+    assert cell.config is not None
+    run = start_run(
+        cell.source, cell.config, work.out / cell.folder, work.root, reporter=Reporter()
+    )
+    if (run.folder / METRICS).is_file():
+        return
+    if work.vectors is not None and not run.pretraining.is_done():
+        run.take_vectors(work.vectors)
+        run.reporter.line(f"pretrain: vectors of {work.vectors}")
+    run.train()
+    run.evaluate()
+
+
+def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: bool) -> Cell:
+    """A finished cell from its run folder.
+
+    Args:
+        planned: With settings.
+        out: The benchmark's folder.
+        experiment: Says which measures must be there.
+        resumed: Whether it was stopped in between, so that its seconds are not all known.
+
+    Raises:
+        CheckpointError: A file is broken, or a measure of the experiment is missing.
+    """
+    folder = out / planned.folder
+    record = read_json(folder / RECORD)
+    epochs = _count_epochs(folder)
+    seconds = record["seconds"]
+    known = not resumed and epochs > 0
+    assert planned.config is not None
+    source = record.get("vectors_from")
+    cell = make_cell(planned).model_copy(
+        update={
+            "status": "done",
+            "metrics": read_json(folder / METRICS),
+            "history": _read_history(folder),
+            "seconds": seconds,
+            "epochs": epochs or None,
+            "seconds_per_epoch": seconds["train"] / epochs if known else None,
+            "parameters": record.get("parameters"),
+            "peak_mib": record["peak_memory_mib"],
+            "device": record["device"],
+            "git": record["git"],
+            "vectors_from": None if source is None else _relative(folder / source, out),
+            "resumed": resumed,
+            "finished": _read_time(folder / METRICS),
+        }
+    )
+    for measure in experiment.measures:
+        find_measure(cell, experiment.split, measure)
+    return cell
+
+
+def make_cell(planned: PlannedCell) -> Cell:
+    """A cell that has not been run."""
+    refused = planned.config is None
+    return Cell(
+        dataset=planned.dataset,
+        row=planned.row.name,
+        seed=planned.seed,
+        status="refused" if refused else "waiting",
+        reason=planned.reason,
+        folder=planned.folder,
+        config={} if planned.config is None else planned.config.model_dump(mode="json"),
+    )
+
+
+def _read_history(folder: Path) -> list[dict[str, float]]:
+    if not (folder / HISTORY).is_file():
+        return []
+    rows = pd.read_csv(folder / HISTORY).to_dict("records")
+    return [
+        {str(name): float(value) for name, value in row.items() if math.isfinite(value)}
+        for row in rows
+    ]
+
+
+def _count_epochs(folder: Path) -> int:
+    """Rows of the histories: of the run's, and of the upper levels of a label tree."""
+    paths = [folder / HISTORY, *sorted((folder / LEVELS).glob(f"*/{HISTORY}"))]
+    return sum(len(pd.read_csv(path)) for path in paths if path.is_file())
+
+
+def _relative(path: Path, out: Path) -> str:
+    return Path(os.path.relpath(path, out)).as_posix()
+
+
+def _read_time(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,70 @@
+"""How long a benchmark will take: from finished cells, and before there are any from probes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from match_graph.benchmark.plan import PlannedCell
+from match_graph.benchmark.results import Cell
+
+#: (data set, row)
+Kind = tuple[str, str]
+
+
+@dataclass
+class Estimate:
+    """Seconds of cells, the better known the more are finished.
+
+    A cell takes as long as finished ones of its row on its data set did. Where there are none: what
+    its probe said, corrected by how far probes of finished rows were off; or else the mean of its
+    data set.
+
+    Args:
+        probed: Seconds of a cell by data set and row, from a few measured steps.
+    """
+
+    probed: Mapping[Kind, float] = field(default_factory=dict)
+    _measured: dict[Kind, list[float]] = field(default_factory=dict)
+
+    def add(self, cell: Cell) -> None:
+        """A finished cell; one that was stopped in between says nothing."""
+        if cell.status == "done" and not cell.resumed:
+            kind = (cell.dataset, cell.row)
+            self._measured.setdefault(kind, []).append(sum(cell.seconds.values()))
+
+    def seconds_of(self, kind: Kind) -> float | None:
+        """Of one cell; None if nothing is known."""
+        if kind in self._measured:
+            return fmean(self._measured[kind])
+        if kind in self.probed:
+            return self.probed[kind] * self._correction()
+        same = [fmean(values) for other, values in self._measured.items() if other[0] == kind[0]]
+        return fmean(same) if same else None
+
+    def _correction(self) -> float:
+        both = [kind for kind in self._measured if self.probed.get(kind)]
+        probed = sum(self.probed[kind] for kind in both)
+        return sum(fmean(self._measured[kind]) for kind in both) / probed if probed else 1.0
+
+    def describe(self, cells: Iterable[PlannedCell], parallel: int) -> str:
+        """What is left, with its source, such as "about 4 min left (from 3 finished cells)"."""
+        kinds = [cell.key[:2] for cell in cells]
+        known = [seconds for kind in kinds if (seconds := self.seconds_of(kind)) is not None]
+        number = sum(map(len, self._measured.values()))
+        if not known:
+            return "no estimate yet: nothing is measured"
+        total = (sum(known) + fmean(known) * (len(kinds) - len(known))) / parallel
+        sources = [f"{number} finished cell{'s' * (number != 1)}"] if number else []
+        if any(kind in self.probed and kind not in self._measured for kind in kinds):
+            sources.append("measured steps")
+        return f"about {format_seconds(total)} left (from {' and '.join(sources)})"
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds for people: the two largest units."""
+    minutes, hours = seconds / 60, seconds / 3600
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

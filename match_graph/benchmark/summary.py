@@ -1,0 +1,201 @@
+"""What tables and figures show of a benchmark: means over seeds, the best, tests, expectations."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from match_graph.benchmark.results import Cell, Results
+from match_graph.errors import CheckpointError
+from match_graph.metrics import Comparison, compare_documents, compare_runs
+from match_graph.training.scores import SCORE_NAMES, read_scores
+
+#: Measures of which less is better.
+LOWER_IS_BETTER = frozenset({"violation_rate", "violation_size", "ECE", "ECE@5"})
+#: Of the bootstrap over documents; its smallest p-value is .001.
+_RESAMPLES = 999
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure of a row over its finished runs.
+
+    Args:
+        mean: Over seeds; a fraction.
+        std: Standard deviation over seeds, with n - 1; None for one run.
+        is_best: Whether no row has a better mean.
+        test: The reference over this row, paired by seed; None where there is no reference.
+        documents: The same over documents, where one seed is all there is; None otherwise.
+        expected: Mean and, if known, standard deviation that another source reports.
+    """
+
+    mean: float
+    std: float | None
+    is_best: bool
+    test: Comparison | None
+    documents: Comparison | None
+    expected: tuple[float, ...]
+    lower_is_better: bool
+
+    @property
+    def stars(self) -> str:
+        """As in the paper ``*`` or ``**`` if significantly worse, ``+`` or ``++`` if better."""
+        if self.test is None or not self.test.stars:
+            return ""
+        is_worse = (self.test.difference > 0) != self.lower_is_better
+        return self.test.stars if is_worse else "+" * len(self.test.stars)
+
+    @property
+    def difference(self) -> float | None:
+        """The mean minus what is expected."""
+        return self.mean - self.expected[0] if self.expected else None
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """A row of a table.
+
+    Args:
+        name: As given.
+        measured: By measure; empty if no run is finished.
+        runs: How many are finished.
+        parameters: Of a network; None where none is known.
+        seconds_per_epoch: The mean over runs; None where none is known.
+        peak_mib: The highest of all runs, of the GPU if one is used; None where none is known.
+        notes: Sentences: why it was left out, which runs failed, why there is no test.
+    """
+
+    name: str
+    measured: Mapping[str, Value]
+    runs: int
+    parameters: int | None
+    seconds_per_epoch: float | None
+    peak_mib: float | None
+    notes: tuple[str, ...]
+
+
+def summarize(results: Results, dataset: str, folder: Path | None = None) -> list[RowSummary]:
+    """The rows of a data set's table, in order.
+
+    Args:
+        results: Finished or not.
+        dataset: Its name.
+        folder: Of the benchmark, to compare single runs over documents; None leaves that out.
+
+    Raises:
+        CheckpointError: A finished cell lacks a measure, or the data set is not in the results.
+    """
+    names = [record.name for record in results.datasets]
+    if dataset not in names:
+        raise CheckpointError(
+            f"The results must have the data set that is asked for, but there is no '{dataset}' "
+            f"among {names}."
+        )
+    record = results.datasets[names.index(dataset)]
+    return [_Summarizer(results, dataset, row.name, folder).summarize() for row in record.rows]
+
+
+class _Summarizer:
+    """Makes one row."""
+
+    def __init__(self, results: Results, dataset: str, row: str, folder: Path | None) -> None:
+        self.results, self.dataset, self.row, self.folder = results, dataset, row, folder
+        self.reference = self._find_reference()
+        self.cells = results.find_cells(dataset, row)
+        self.done = [cell for cell in self.cells if cell.status == "done"]
+
+    def summarize(self) -> RowSummary:
+        measures = self.results.experiment.measures if self.done else []
+        values = {measure: self._make_value(measure) for measure in measures}
+        seconds = [cell.seconds_per_epoch for cell in self.done]
+        known = [value for value in seconds if value is not None]
+        parameters = [cell.parameters for cell in self.done if cell.parameters is not None]
+        return RowSummary(
+            name=self.row,
+            measured=values,
+            runs=len(self.done),
+            parameters=max(parameters, default=None),
+            seconds_per_epoch=fmean(known) if known else None,
+            peak_mib=max((_peak(cell) for cell in self.done), default=None),
+            notes=tuple(dict.fromkeys(self._make_notes(values))),
+        )
+
+    def _find_reference(self) -> str | None:
+        name = self.results.experiment.reference
+        return None if name == self.row else name
+
+    def _make_value(self, measure: str) -> Value:
+        mine = self.results.find_values(self.dataset, self.row, measure)
+        expected = self.results.experiment.expected.get(self.dataset, {}).get(self.row, {})
+        mean = fmean(mine.values())
+        test = self._test(measure, mine)
+        single = test is not None and test.p_value is None and test.num_pairs == 1
+        return Value(
+            mean=mean,
+            std=stdev(mine.values()) if len(mine) > 1 else None,
+            is_best=mean == self._find_best(measure),
+            test=test,
+            documents=self._test_documents(measure) if single else None,
+            expected=tuple(expected.get(measure, ())),
+            lower_is_better=measure in LOWER_IS_BETTER,
+        )
+
+    def _find_best(self, measure: str) -> float:
+        rows = {cell.row for cell in self.results.cells if cell.dataset == self.dataset}
+        found = [self.results.find_values(self.dataset, row, measure) for row in rows]
+        means = [fmean(values.values()) for values in found if values]
+        return min(means) if measure in LOWER_IS_BETTER else max(means)
+
+    def _test(self, measure: str, mine: dict[int, float]) -> Comparison | None:
+        if self.reference is None:
+            return None
+        other = self.results.find_values(self.dataset, self.reference, measure)
+        seeds = mine.keys() & other.keys()
+        if not seeds:
+            reason = f"it has no run with a seed of '{self.reference}'"
+            return Comparison(float("nan"), 0, None, reason)
+        return compare_runs(
+            {seed: other[seed] for seed in seeds}, {seed: mine[seed] for seed in seeds}
+        )
+
+    def _test_documents(self, measure: str) -> Comparison | None:
+        """Over the documents of the one seed that both rows have."""
+        if self.folder is None or self.reference is None or measure not in SCORE_NAMES:
+            return None
+        theirs = {
+            cell.seed: cell
+            for cell in self.results.find_cells(self.dataset, self.reference)
+            if cell.status == "done"
+        }
+        mine = next(cell for cell in self.done if cell.seed in theirs)
+        split = self.results.experiment.split
+        try:
+            pair = [
+                read_scores(self.folder / cell.folder, split, measure)
+                for cell in (theirs[mine.seed], mine)
+            ]
+        except CheckpointError:  # the results were moved without their cells
+            return None
+        return compare_documents(pair[0], pair[1], num_resamples=_RESAMPLES)
+
+    def _make_notes(self, values: Mapping[str, Value]) -> Iterator[str]:
+        for cell in self.cells:
+            if cell.status == "refused":
+                yield f"left out. {cell.reason}"
+            elif cell.status == "failed":
+                yield f"seed {cell.seed} failed. {cell.reason}"
+            elif cell.status == "waiting":
+                yield f"seed {cell.seed} is not finished."
+        for measure, value in values.items():
+            test, documents = value.test, value.documents
+            if test is not None and test.p_value is None:
+                yield f"no test over runs, as {test.reason}."
+            if documents is not None and documents.p_value is not None:
+                yield (
+                    f"{measure}, one run: p = {documents.p_value:.3f} over "
+                    f"{documents.num_pairs:,} documents (paired bootstrap; other seeds may differ)."
+                )
+
+
+def _peak(cell: Cell) -> float:
+    return cell.peak_mib.get("cuda") or cell.peak_mib["host"]

@@ -1,0 +1,92 @@
+"""scores.parquet of a run folder: P@k and NDCG@k of every document, for paired comparisons."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.errors import CheckpointError
+from match_graph.graph import EgoBatch
+from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
+from match_graph.training.files import write_beside
+from match_graph.typing import Split
+
+SCORES = "scores.parquet"
+#: The cuts.
+_KS = (1, 3, 5)
+#: The columns besides ``document`` and ``split``.
+SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
+
+
+class DocumentScores:
+    """Ranking measures of each document of a split; one without gold labels has 0.
+
+    Args:
+        documents: Node indices of the split, ascending, [D], int64.
+    """
+
+    def __init__(self, documents: Tensor) -> None:
+        self.documents = documents
+        self.table = torch.zeros(len(documents), len(SCORE_NAMES))
+        self._current: Tensor | None = None
+
+    def watch(self, batches: Iterable[EgoBatch]) -> Iterator[EgoBatch]:
+        """The batches, remembering whose turn it is; `update` is called between two of them."""
+        for batch in batches:
+            self._current = batch.document.cpu()
+            yield batch
+
+    def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        """Adds the current batch; arguments as for `find_hits`, K at least 5 or L."""
+        assert self._current is not None
+        hits, num_gold = find_hits(ranked, label_ptr, label_index), label_ptr.diff()
+        columns = [precision_at_k(hits, k) for k in _KS]
+        columns += [ndcg_at_k(hits, num_gold, k) for k in _KS]
+        row = torch.searchsorted(self.documents, self._current)
+        self.table[row] = torch.stack(columns, dim=1).float()  # [B, 6]
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Joins the shares of all processes; ``total`` sums a tensor over them."""
+        self.table = total(self.table)
+
+
+def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
+    """Writes a row per document: ``document`` (node index), ``split``, and `SCORE_NAMES`.
+
+    Args:
+        folder: Of the run.
+        scores: By split.
+    """
+    tables = []
+    for split, of_split in scores.items():
+        table = pd.DataFrame(of_split.table.numpy(), columns=list(SCORE_NAMES))
+        table.insert(0, "document", of_split.documents.numpy().astype("int32"))
+        table.insert(1, "split", split)
+        tables.append(table)
+    whole = pd.concat(tables, ignore_index=True)
+    write_beside(folder / SCORES, lambda beside: whole.to_parquet(beside, index=False))
+
+
+def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
+    """The measure of every document of a split, [D], float32, in the order of the data set.
+
+    Raises:
+        CheckpointError: The file is missing or broken, or has no such measure or split.
+    """
+    path = folder / SCORES
+    try:
+        table = pd.read_parquet(path, columns=["document", "split", measure])
+    except Exception as error:
+        raise CheckpointError(
+            f"'{path}' must hold the measure '{measure}' of every document, but it cannot be read "
+            f"({type(error).__name__}); write it again with `match-graph evaluate`."
+        ) from error
+    table = table[table["split"] == split].sort_values("document")
+    if table.empty:
+        raise CheckpointError(
+            f"'{path}' must hold documents of the split '{split}', but it has none; write it again "
+            f"with `match-graph evaluate`."
+        )
+    return torch.from_numpy(table[measure].to_numpy(dtype="float32", copy=True))

@@ -1,0 +1,51 @@
+"""Estimates: from finished cells, from probes corrected by them, and what they say."""
+
+import pytest
+
+from match_graph.benchmark import Cell, PlannedRow
+from match_graph.benchmark.estimate import Estimate, format_seconds
+from match_graph.benchmark.plan import PlannedCell
+
+
+def planned(row: str, dataset: str = "toy") -> PlannedCell:
+    return PlannedCell(dataset, dataset, PlannedRow(name=row), 0, "cells", None)
+
+
+def done(row: str, seconds: float, resumed: bool = False) -> Cell:
+    return Cell(
+        dataset="toy", row=row, seed=0, status="done", folder="x",
+        seconds={"train": seconds - 1.0, "evaluate": 1.0}, resumed=resumed,
+    )  # fmt: skip
+
+
+def test_finished_cells_correct_what_probes_said() -> None:
+    """MATCH took twice what its probe said, so the other network is taken to do so too."""
+    estimate = Estimate({("toy", "MATCH"): 5.0, ("toy", "other"): 20.0})
+    cells = [planned("MATCH"), planned("other"), planned("prior")]
+    assert estimate.describe(cells, 1) == "about 38 s left (from measured steps)"
+    estimate.add(done("MATCH", 10.0))
+    assert estimate.seconds_of(("toy", "other")) == pytest.approx(40.0)
+    assert estimate.seconds_of(("toy", "prior")) == pytest.approx(10.0)  # as its data set's others
+    assert estimate.describe(cells, 1) == (
+        "about 60 s left (from 1 finished cell and measured steps)"
+    )
+    estimate.add(done("MATCH", 20.0))
+    estimate.add(done("other", 3.0))
+    assert estimate.describe(cells[:2], 2) == "about 9 s left (from 3 finished cells)"
+
+
+def test_nothing_known_is_said() -> None:
+    """A cell that was stopped in between tells nothing; a foreign data set neither."""
+    estimate = Estimate()
+    estimate.add(done("MATCH", 10.0, resumed=True))
+    assert estimate.describe([planned("MATCH")], 1) == "no estimate yet: nothing is measured"
+    estimate.add(done("MATCH", 10.0))
+    assert estimate.seconds_of(("far", "MATCH")) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3.2, "3 s"), (600, "10 min"), (9000, "2.5 h"), (86400 * 3, "3.0 days")],
+)
+def test_seconds_for_people(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text

@@ -1,0 +1,106 @@
+"""Plans: equal budgets, the order of work, what shares vectors, what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from match_graph.benchmark.plan import make_plan
+from match_graph.training import Reporter
+from match_graph.training.defaults import derive_epochs
+
+
+@pytest.fixture
+def plan(make_experiment, tmp_path: Path):
+    """The plan of a changed experiment on the toy folder."""
+
+    def make(**changes):
+        return make_plan(make_experiment(**changes), tmp_path / "root", Reporter(quiet=True))
+
+    return make
+
+
+def epochs(found) -> dict[str, int]:
+    return {cell.row.name: cell.config.train.epochs for cell in found.cells if cell.seed == 0}
+
+
+ROWS = [
+    {"name": "MATCH"},
+    {"name": "plain", "settings": {"model.wide": False}},
+    {"name": "own", "encoder": "xml_cnn", "encoder_settings": "own"},
+    {"name": "probes", "encoder": "mesh_probe_net", "encoder_settings": "own"},
+    {"name": "short", "settings": {"train.epochs": 2}},
+    {"name": "prior", "encoder": "prior"},
+]
+
+
+def test_every_network_gets_the_most_that_the_size_gives_to_one(plan) -> None:
+    """Without a wide term more than with one; an encoder's own number gives way, a row's stays."""
+    settings = {"train.accelerator": "cpu"}
+    found = plan(rows=ROWS, settings=settings)
+    most = derive_epochs(8, wide=False)
+    assert most > derive_epochs(8, wide=True)
+    networks = {name: number for name, number in epochs(found).items() if name != "prior"}
+    assert networks == {"MATCH": most, "plain": most, "own": most, "probes": most, "short": 2}
+    assert found.datasets[0].epochs == most
+
+
+def test_a_given_number_of_epochs_is_the_budget(plan) -> None:
+    """Of the experiment, below a row's; --set wins over both."""
+    found = plan(rows=ROWS, settings={"train.epochs": 7, "train.accelerator": "cpu"})
+    assert found.datasets[0].epochs == 7
+    assert epochs(found) == {**dict.fromkeys([row["name"] for row in ROWS], 7), "short": 2}
+    found = plan(rows=ROWS, overrides={"train.epochs": 3})
+    assert set(epochs(found).values()) == {3}
+
+
+def test_budgets_of_their_own(plan) -> None:
+    """Epochs by size and wide term, or those of an encoder's own settings."""
+    found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")
+    assert found.datasets[0].epochs is None
+    assert epochs(found)["probes"] == 5
+    assert epochs(found)["MATCH"] == derive_epochs(8, wide=True)
+
+
+def test_all_rows_come_with_the_first_seed_first(plan) -> None:
+    found = plan()
+    assert [(cell.row.name, cell.seed) for cell in found.cells] == [
+        ("prior", 0), ("MATCH", 0), ("prior", 1), ("MATCH", 1),
+    ]  # fmt: skip
+    assert [cell.folder for cell in found.cells][1] == "cells/toy/MATCH/seed0"
+    assert found.cells[3].config.seed == 1
+
+
+def test_cells_share_vectors_by_seed_data_and_pre_training(plan) -> None:
+    """Ablations of the loss do; of metadata, other seeds and other inits do not."""
+    found = plan(
+        rows=[
+            {"name": "MATCH"},
+            {"name": "No-hierarchy", "settings": {"train.lambda_output": 0.0}},
+            {"name": "No-venue", "ablation": ["no-venue"]},
+            {"name": "No-pretrain", "ablation": ["no-pretrain"]},
+            {"name": "text", "encoder": "transformer", "encoder_settings": "paper",
+             "settings": {"model.channels": 16, "pretrain.channels": 16}},
+            {"name": "prior", "encoder": "prior"},
+        ]
+    )  # fmt: skip
+    keys = {(cell.row.name, cell.seed): cell.vectors_key for cell in found.cells}
+    assert keys["MATCH", 0] == keys["No-hierarchy", 0]
+    assert keys["No-pretrain", 0] is None
+    assert keys["prior", 0] is None
+    different = [keys[name, 0] for name in ("MATCH", "No-venue", "text")] + [keys["MATCH", 1]]
+    assert len({*different}) == 4
+
+
+def test_several_processes_for_a_cell_are_refused(plan) -> None:
+    found = plan(overrides={"train.devices": 2})
+    assert {cell.reason for cell in found.cells} == {
+        "A cell of a benchmark must be one process, found train.devices=2 and "
+        "train.num_nodes=1; leave them out and use --parallel."
+    }
+
+
+def test_a_row_stands_for_each_field_of_the_data_set(plan) -> None:
+    found = plan(rows=[{"name": "MATCH"}, {"name": "No-{field}", "ablation": ["no-{field}"]}])
+    names = [row.name for row in found.datasets[0].rows]
+    assert names == ["MATCH", "No-venue", "No-author", "No-reference"]
+    assert found.cells[1].config.data.drop_fields == ["venue"]

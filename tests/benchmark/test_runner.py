@@ -1,0 +1,260 @@
+"""The runner: ordinary run folders, shared vectors, rows that say why, continued after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from filelock import FileLock
+
+import match_graph as mg
+from match_graph.benchmark import Experiment, read_results, run_benchmark
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.testing import toy_documents, write_match_folder
+from match_graph.training import Reporter
+
+#: An encoder of a user's own that fails in its own way.
+BAD_ENCODER = """
+import os, signal
+from match_graph.nn import Encoder
+from match_graph.nn.encoders import MatchEncoder
+
+class Base(MatchEncoder):
+    class Config(MatchEncoder.Config):
+        num_layers: int = 1
+        num_cls: int = 1
+
+class Raises(Base):
+    def forward(self, batch):
+        if batch.num_documents > 2:
+            raise ZeroDivisionError("nothing to divide")
+        return super().forward(batch)
+
+class Dies(Base):
+    def forward(self, batch):
+        if batch.num_documents > 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(batch)
+"""
+
+
+def match_row(name: str = "MATCH", **changes) -> dict:
+    settings = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
+    return {"name": name, "settings": settings, **changes}
+
+
+def test_cells_are_run_folders_and_rows_say_why(
+    make_experiment, tmp_path: Path, monkeypatch
+) -> None:
+    """Done, refused, failed by a sentence, by an exception and by a signal; the others go on."""
+    (tmp_path / "bad_encoder.py").write_text(BAD_ENCODER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = [
+        {"name": "prior", "encoder": "prior"},
+        match_row(),
+        match_row("No-hierarchy", ablation=["no-hierarchy"]),
+        match_row("No-colour", ablation=["no-colour"]),
+        {"name": "LM", "encoder": "language_model"},
+        {"name": "Raises", "encoder": "bad_encoder:Raises"},
+        {"name": "Dies", "encoder": "bad_encoder:Dies"},
+    ]
+    experiment = make_experiment(rows=rows, runs=1)
+    out = tmp_path / "out"
+    results = run_benchmark(experiment, out, tmp_path / "root", parallel=2)
+    assert results == read_results(out)
+    cells = {cell.row: cell for cell in results.cells}
+    assert list(cells) == [row["name"] for row in rows]
+    assert [cell.status for cell in cells.values()] == [
+        "done", "done", "done", "refused", "failed", "failed", "failed",
+    ]  # fmt: skip
+    assert cells["No-colour"].reason == (
+        "An ablation must leave out what the data set or the model has, found 'no-colour'; choose "
+        "from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
+        "'no-reference']."
+    )
+    assert cells["LM"].reason.startswith("The encoder 'language_model' needs a checkpoint, found")
+    assert cells["Raises"].reason == "ZeroDivisionError: nothing to divide"
+    assert cells["Dies"].reason == ("The process of the cell ended with exit code -9; see its log.")
+    assert "ZeroDivisionError" in (out / f"{cells['Raises'].folder}.log").read_text()
+    check_cell(out, cells["MATCH"])
+    check_shared_vectors(out, cells)
+    assert results.datasets[0].epochs == 1
+    assert results.machine.versions["torch"]
+
+
+def check_cell(out: Path, cell) -> None:
+    """All of its record; its folder predicts."""
+    assert cell.folder == "cells/toy/MATCH/seed0"
+    assert cell.metrics == json.loads((out / cell.folder / "metrics.json").read_text())
+    assert [row["epoch"] for row in cell.history] == [1]
+    assert cell.seconds_per_epoch == cell.seconds["train"] > 0
+    assert (cell.epochs, cell.config["train"]["epochs"], cell.resumed) == (1, 1, False)
+    assert cell.parameters > 1000
+    assert cell.peak_mib["host"] > 100
+    documents = toy_documents()["test"]
+    classifier = mg.load(out / cell.folder, device="cpu")
+    assert len([*classifier.predict(documents, top_k=3)]) == 2
+
+
+def check_shared_vectors(out: Path, cells) -> None:
+    """One of two cells pre-trained; the other has a link to its file, and says so."""
+    pair = cells["MATCH"], cells["No-hierarchy"]
+    taken = [cell for cell in pair if cell.vectors_from]
+    (trained,) = [cell for cell in pair if not cell.vectors_from]
+    assert [cell.vectors_from for cell in taken] == [trained.folder]
+    assert "pretrain" in trained.seconds
+    assert "pretrain" not in taken[0].seconds
+    record = json.loads((out / taken[0].folder / "record.json").read_text())
+    assert record["vectors_from"] == os.path.relpath(out / trained.folder, out / taken[0].folder)
+    files = [out / cell.folder / "vectors.safetensors" for cell in pair]
+    assert files[0].samefile(files[1])
+
+
+def test_finished_cells_are_kept_and_other_settings_refused(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
+    """More runs add cells; other settings or data are one sentence before anything starts."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    run_benchmark(make_experiment(runs=1), out, root)
+    weights = out / "cells" / "toy" / "MATCH" / "seed0" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    capsys.readouterr()
+    results = run_benchmark(make_experiment(runs=2), out, root, reporter=Reporter())
+    assert "cells: 2 done, 2 to run, 1 at a time" in capsys.readouterr().err
+    assert weights.stat().st_mtime_ns == before
+    assert [(cell.row, cell.seed) for cell in results.cells] == [
+        ("prior", 0), ("prior", 1), ("MATCH", 0), ("MATCH", 1),
+    ]  # fmt: skip
+    results = run_benchmark(make_experiment(runs=1), out, root)
+    assert len(results.cells) == 4  # those of earlier calls stay
+    other = make_experiment(overrides={"train.learning_rate": 0.5})
+    with pytest.raises(CheckpointError) as caught:
+        run_benchmark(other, out, root)
+    assert str(caught.value) == (
+        f"A cell that is there must have the settings and data of the plan, but "
+        f"'{out / 'cells' / 'toy' / 'prior' / 'seed0'}' has others (train.learning_rate is 0.001 "
+        f"there and 0.5 here); choose another folder with --out, or delete this one."
+    )
+    documents = toy_documents()
+    documents["train"][0]["text"] += " more"
+    write_match_folder(tmp_path / "toy", documents)
+    with pytest.raises(
+        CheckpointError, match=r"has others \(it was made from other data\); choose"
+    ):
+        run_benchmark(make_experiment(), out, root)
+
+
+def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path) -> None:
+    """The same rows on another data set, in the same folder; two of one name are refused."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    rows = [{"name": "prior", "encoder": "prior"}]
+    common = {"rows": rows, "reference": None, "runs": 1}
+    run_benchmark(make_experiment(**common), out, root)
+    twin = write_match_folder(tmp_path / "twin")
+    results = run_benchmark(make_experiment(datasets=[str(twin)], **common), out, root)
+    assert [record.name for record in results.datasets] == ["twin", "toy"]
+    assert [cell.dataset for cell in results.cells] == ["twin", "toy"]
+    again = write_match_folder(tmp_path / "deeper" / "toy")
+    both = make_experiment(datasets=[str(tmp_path / "toy"), str(again)], **common)
+    with pytest.raises(ConfigError) as caught:
+        run_benchmark(both, out, root)
+    assert str(caught.value) == (
+        "The data sets of a benchmark must have different names, found 'toy' twice; rename one of "
+        "the folders."
+    )
+
+
+def write_experiment(path: Path, experiment: Experiment) -> Path:
+    path.write_text(yaml.safe_dump(experiment.model_dump(), sort_keys=False))
+    return path
+
+
+@pytest.fixture
+def long_experiment(make_experiment):
+    """One row that trains for a second or more."""
+    overrides = {"train.epochs": 60, "train.patience": 60}
+    return make_experiment(rows=[match_row()], runs=1, overrides=overrides)
+
+
+CELL = Path("cells", "toy", "MATCH", "seed0")
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.is_file() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def check_continued(experiment: Experiment, out: Path) -> None:
+    """It goes on, and gives what a whole one gives."""
+    root = out.parent / "root"
+    (cell,) = run_benchmark(experiment, out, root).cells
+    assert (cell.status, cell.resumed, cell.seconds_per_epoch) == ("done", True, None)
+    assert "resumed after" in (out / f"{cell.folder}.log").read_text()
+    (whole,) = run_benchmark(experiment, out.parent / "whole", root).cells
+    assert whole.seconds_per_epoch > 0
+    assert (whole.metrics, whole.history) == (cell.metrics, cell.history)
+
+
+def test_a_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
+    """`kill -9` of the command in a training; its cell ends with it."""
+    path, out = tmp_path / "e.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump(long_experiment.model_dump(), sort_keys=False))
+    command = [sys.executable, "-m", "match_graph.cli", "benchmark", str(path), "--out", str(out)]
+    process = subprocess.Popen([*command, "--root", str(tmp_path / "root"), "--quiet"])
+    wait_for(out / CELL / "history.csv")
+    process.kill()
+    process.wait()
+    assert not (out / CELL / "metrics.json").exists()
+    check_continued(long_experiment, out)
+
+
+def test_an_interrupted_benchmark_says_how_to_go_on(
+    long_experiment, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """Ctrl-C: cells stop, results say what waits, a note says how to go on."""
+    monkeypatch.setattr("match_graph.benchmark.runner._PATIENCE", 0.1)
+    out = tmp_path / "out"
+
+    def interrupt() -> None:
+        wait_for(out / CELL / "history.csv")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_benchmark(long_experiment, out, tmp_path / "root")
+    thread.join()
+    assert capsys.readouterr().err == (
+        f"warning: stopped with 1 of 1 cells left; the same command goes on, with --out {out}\n"
+    )
+    assert read_results(out).cells[0].status == "waiting"
+    check_continued(long_experiment, out)
+
+
+def test_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with FileLock(tmp_path / "out" / ".lock"), pytest.raises(CheckpointError) as caught:
+        run_benchmark(make_experiment(), tmp_path / "out", tmp_path / "root")
+    assert str(caught.value) == (
+        f"One benchmark at a time can run in a folder, but another one is at work in "
+        f"'{tmp_path / 'out'}'; wait for it, or choose another folder with --out."
+    )
+
+
+def test_a_measure_that_a_cell_lacks_fails_the_cell(make_experiment, tmp_path: Path) -> None:
+    """Never a 0 in its place."""
+    rows = [{"name": "prior", "encoder": "prior"}]
+    experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "nowhere/R@5"])
+    (cell,) = run_benchmark(experiment, tmp_path / "out", tmp_path / "root").cells
+    assert cell.status == "failed"
+    assert cell.reason.startswith(
+        "The cell 'cells/toy/prior/seed0' must have the measure 'nowhere/R@5' on test, but it has ["
+    )
+    assert cell.reason.endswith("leave it out of 'measures', or evaluate the cell again.")

@@ -1,0 +1,67 @@
+"""`match-graph benchmark`: an experiment from the command line, its tables, its errors."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from match_graph.benchmark import read_results
+from match_graph.cli import main
+from match_graph.testing import write_match_folder
+
+EXPERIMENT = """
+question: Does it beat the label prior?
+datasets: [synthetic]
+runs: 3
+measures: [P@1, NDCG@5]
+reference: tfidf_linear
+rows:
+  - {name: prior, encoder: prior}
+  - {name: tfidf_linear, encoder: tfidf_linear}
+"""
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def test_an_experiment_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
+    """Data set, runs, seed and settings from the command line; by default below runs/."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trial.yaml").write_text(EXPERIMENT)
+    write_match_folder(tmp_path / "toy")
+    arguments = ["benchmark", "trial.yaml", "--dataset", "toy", "--runs", 1, "--seed", 4]
+    code, printed, error = call(*arguments, "--set", "data.max_words=20", "--parallel", 2)
+    assert code == 0
+    out = Path("runs", "trial", "tables")
+    assert printed.splitlines() == [f"{out}/toy.md", f"{out}/toy.csv", f"{out}/toy.tex"]
+    assert "cells: 0 done, 2 to run, 2 at a time" in error
+    results = read_results(Path("runs", "trial"))
+    assert [(cell.status, cell.seed) for cell in results.cells] == [("done", 4)] * 2
+    assert results.cells[0].config["data"]["max_words"] == 20
+    code, printed, error = call(*arguments, "--set", "data.max_words=20", "--quiet")
+    assert (code, error) == (0, "")
+
+
+def test_faults_are_one_sentence(call, tmp_path: Path) -> None:
+    path = tmp_path / "trial.yaml"
+    path.write_text(EXPERIMENT.replace("[P@1, NDCG@5]", "[]"))
+    code, _, error = call("benchmark", path)
+    assert code == 1
+    assert error == (
+        f"Error: The experiment '{path}' must be valid: 'measures': List should have at least 1 "
+        f"item after validation, not 0, found [].\n"
+    )
