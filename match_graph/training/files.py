@@ -26,8 +26,8 @@ LEVELS = "levels"
 #: Everything that match-graph writes at the top of a run folder.
 RUN_FILES = frozenset(
     {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, REPORT}
-    | {"model.safetensors", "vectors.safetensors"}
-    | {"thresholds.parquet", "pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
+    | {"model.safetensors", "vectors.safetensors", "thresholds.parquet", "scores.parquet"}
+    | {"pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
     | {"baseline", "encoder", "graph", LEVELS}
 )
 #: Settings of ``train`` in which a resumed run may differ from what it was.
