@@ -10,6 +10,10 @@ from torch.autograd.function import once_differentiable
 #: Documents of a batch are cut into groups by length, each padded to its own longest: one group
 #: for so many documents, as a group costs the start of a dozen kernels, and this many at most.
 _DOCUMENTS_PER_GROUP, _MAX_GROUPS = 32, 4
+#: On CPU a matrix product of a shape that was not there lately costs .3 ms of compiling, up to 27
+#: times per step. So blocks are as long as a multiple of the first, and `count_rows` adds rows up
+#: to a multiple of the second.
+_LENGTH_STEP, _ROW_STEP = 8, 256
 
 
 @dataclass(frozen=True)
@@ -20,22 +24,40 @@ class RaggedLayout:
         slot_token: Packed token of every slot of all blocks, [S], int64; padding repeats the
             first token of its document.
         slot_valid: Which slots are not padding, [S], bool.
-        token_slot: Slot of every packed token, [N], int64.
+        padding: Those that are, int64.
+        token_slot: Slot of every packed token, [N], int64; 0 for what is none.
         shapes: Documents and slots per document of each block.
         order: The documents that have tokens, in the order of the blocks, [B'], int64.
         is_full: Whether each block is without padding.
+        spare: Rows after the last token, which belong to no document, int64.
     """
 
     slot_token: Tensor
     slot_valid: Tensor
+    padding: Tensor
     token_slot: Tensor
     shapes: list[tuple[int, int]]
     order: Tensor
     is_full: list[bool]
+    spare: Tensor
 
     @classmethod
-    def from_ptr(cls, ptr: Tensor, num_groups: int | None = None) -> "RaggedLayout":
-        """The layout of packed documents with offsets [B + 1]; one of them has a token at least."""
+    def from_ptr(
+        cls,
+        ptr: Tensor,
+        num_groups: int | None = None,
+        num_rows: int | None = None,
+        length_step: int = 1,
+    ) -> "RaggedLayout":
+        """The layout of packed documents, one of which has a token at least.
+
+        Args:
+            ptr: Their offsets, [B + 1].
+            num_groups: Of documents of similar length; None takes what serves.
+            num_rows: N, of which those after the last token are spare; None for no such.
+            length_step: Blocks are as long as a multiple of it.
+        """
+        num_rows = int(ptr[-1]) if num_rows is None else num_rows
         lengths = ptr.diff()
         if num_groups is None:
             num_groups = min(_MAX_GROUPS, max(1, lengths.numel() // _DOCUMENTS_PER_GROUP))
@@ -45,23 +67,31 @@ class RaggedLayout:
         for rows in order.tensor_split(num_groups):
             if not rows.numel():
                 continue
-            longest = int(lengths[rows[-1]])
-            step = torch.arange(longest, device=ptr.device)
-            valid = step < lengths[rows].unsqueeze(1)  # [B_g, T_g]
+            longest = _round_up(int(lengths[rows[-1]]), length_step)
+            place = torch.arange(longest, device=ptr.device)
+            valid = place < lengths[rows].unsqueeze(1)  # [B_g, T_g]
             start = ptr[rows].unsqueeze(1)
-            tokens.append(torch.where(valid, start + step, start).view(-1))
+            tokens.append(torch.where(valid, start + place, start).view(-1))
             valids.append(valid.view(-1))
             shapes.append((rows.numel(), longest))
             is_full.append(int(lengths[rows[0]]) == longest)
         slot_token, slot_valid = torch.cat(tokens), torch.cat(valids)
-        token_slot = torch.empty(int(ptr[-1]), dtype=torch.int64, device=ptr.device)
+        token_slot = torch.zeros(num_rows, dtype=torch.int64, device=ptr.device)
         slots = slot_valid.nonzero().view(-1)
         token_slot[slot_token[slots]] = slots
-        return cls(slot_token, slot_valid, token_slot, shapes, order, is_full)
+        padding = slot_valid.logical_not().nonzero().view(-1)
+        spare = torch.arange(int(ptr[-1]), num_rows, device=ptr.device)
+        return cls(slot_token, slot_valid, padding, token_slot, shapes, order, is_full, spare)
+
+    @classmethod
+    def of_few_shapes(cls, ptr: Tensor, num_rows: int) -> "RaggedLayout":
+        """`from_ptr` with blocks of lengths that come again, where matrix products care."""
+        step = _LENGTH_STEP if ptr.device.type == "cpu" else 1
+        return cls.from_ptr(ptr, num_rows=num_rows, length_step=step)
 
     def pad(self, tokens: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Blocks [B_g, T_g, C] of packed tokens [N, C], each with its valid slots or None."""
-        padded: Tensor = _Rearrange.apply(tokens, self.slot_token, self.token_slot, None)
+        padded: Tensor = _Rearrange.apply(tokens, self.slot_token, self.token_slot, self.spare)
         sizes = [rows * longest for rows, longest in self.shapes]
         parts = zip(padded.split(sizes), self.slot_valid.split(sizes), strict=True)
         return [
@@ -72,8 +102,17 @@ class RaggedLayout:
     def unpad(self, blocks: list[Tensor]) -> Tensor:
         """Packed tokens [N, C] of blocks [B_g * T_g, C]."""
         slots = torch.cat(blocks)
-        packed: Tensor = _Rearrange.apply(slots, self.token_slot, self.slot_token, self.slot_valid)
+        packed: Tensor = _Rearrange.apply(slots, self.token_slot, self.slot_token, self.padding)
         return packed
+
+
+def count_rows(num_tokens: int, device: torch.device) -> int:
+    """How many rows hold packed tokens on a device: as many, or a few spare ones more on CPU."""
+    return _round_up(num_tokens, _ROW_STEP) if device.type == "cpu" else num_tokens
+
+
+def _round_up(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 class _Rearrange(torch.autograd.Function):
@@ -84,18 +123,16 @@ class _Rearrange(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, index: Tensor, inverse: Tensor, kept: Tensor | None
-    ) -> Tensor:
-        ctx.inverse, ctx.kept = inverse, kept
+    def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor, unread: Tensor) -> Tensor:
+        ctx.inverse, ctx.unread = inverse, unread
         return values.index_select(0, index)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None, None, None]:
         gradient = outgoing.index_select(0, ctx.inverse)
-        if ctx.kept is not None:
-            gradient = gradient * ctx.kept.unsqueeze(1)
+        if len(ctx.unread):
+            gradient.index_fill_(0, ctx.unread, 0)
         return gradient, None, None, None
 
 
@@ -103,7 +140,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
     """Softmax(q k^T / sqrt(C)) v by the fastest kernel that is there.
 
     On CPU in bfloat16 plain matrix products take a third of the time of the fused kernel (measured
-    forward and backward with 16 to 64 documents of 60 to 200 tokens); elsewhere it is torch's own.
+    forward and backward with 16 to 64 documents of 60 to 200 tokens), and a softmax in float32
+    between them half of the time of one in bfloat16; elsewhere it is torch's own.
 
     Args:
         query: [B, num_heads, Q, C].
@@ -118,14 +156,14 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
         mask = None if valid is None else valid[:, None, None, :]
         return nn.functional.scaled_dot_product_attention(query, key, value, mask)
     num_rows, num_heads, num_queries, width = query.shape
-    bias = query.new_zeros(num_rows, 1, 1, key.size(2))
+    query, key, value = query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1)
+    bias = query.new_zeros(num_rows, 1, 1, key.size(1))
     if valid is not None:
         bias = bias.masked_fill(~valid[:, None, None, :], float("-inf"))
     bias = bias.expand(-1, num_heads, -1, -1).flatten(0, 1)  # [B num_heads, 1, T]
-    scores = torch.baddbmm(
-        bias, query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2), alpha=width**-0.5
-    )
-    states = torch.bmm(torch.softmax(scores, dim=-1), value.flatten(0, 1))
+    scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=width**-0.5)
+    weight = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    states = torch.bmm(weight, value)
     return states.view(num_rows, num_heads, num_queries, width)
 
 
@@ -153,28 +191,42 @@ class RaggedAttention(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, tokens: Tensor, layout: RaggedLayout, num_queries: int = 0) -> Tensor:
-        """Attended tokens.
+    def forward(self, tokens: Tensor, layout: RaggedLayout) -> Tensor:
+        """Attended tokens, [N, C].
 
         Args:
             tokens: Packed documents, [N, C].
             layout: Of the documents.
-            num_queries: If positive, only the first so many tokens of each document attend.
-
-        Returns:
-            [N, C]; with ``num_queries`` [B * num_queries, C], documents in the layout's order.
         """
-        width = self.channels // self.num_heads
         attended = []
         for block, valid in layout.pad(self.project(tokens)):
-            heads = block.unflatten(2, (3, self.num_heads, width))
-            query, key, value = heads.permute(2, 0, 3, 1, 4)  # [B_g, num_heads, T_g, width] each
-            if num_queries:
-                query = query[:, :, :num_queries]
-            states = attend(query, key, value, valid)
-            attended.append(states.transpose(1, 2).reshape(-1, self.channels))
-        joined = torch.cat(attended) if num_queries else layout.unpad(attended)
-        return self.out(joined)
+            query, key, value = self._split(block, 3)
+            attended.append(self._join(attend(query, key, value, valid)))
+        return self.out(layout.unpad(attended))
+
+    def forward_first(self, tokens: Tensor, layout: RaggedLayout, queries: Tensor) -> Tensor:
+        """The same for some tokens of each document only, [B' * K, C].
+
+        Args:
+            tokens: Packed documents, [N, C].
+            layout: Of the documents.
+            queries: The tokens that attend, as many of each document, in the layout's order,
+                [B' * K, C].
+        """
+        (query_weight, other_weight), (query_bias, other_bias) = (
+            values.split([self.channels, 2 * self.channels])
+            for values in (self.project.weight, self.project.bias)
+        )
+        queries = nn.functional.linear(queries, query_weight, query_bias)
+        queries = queries.view(len(layout.order), -1, self.channels)
+        blocks = layout.pad(nn.functional.linear(tokens, other_weight, other_bias))
+        attended = []
+        for (block, valid), part in zip(
+            blocks, queries.split([rows for rows, _ in layout.shapes]), strict=True
+        ):
+            (query,), (key, value) = self._split(part, 1), self._split(block, 2)
+            attended.append(self._join(attend(query, key, value, valid)))
+        return self.out(torch.cat(attended))
 
     def received(self, tokens: Tensor, layout: RaggedLayout, num_queries: int) -> Tensor:
         """What each token receives of the attention of its document's first tokens.
@@ -187,14 +239,21 @@ class RaggedAttention(nn.Module):
         Returns:
             Averaged over first tokens and heads, so that it sums to 1 per document; [N], float32.
         """
-        width = self.channels // self.num_heads
         shares = []
         for block, valid in layout.pad(self.project(tokens)):
-            heads = block.unflatten(2, (3, self.num_heads, width))
-            query, key, _ = heads.permute(2, 0, 3, 1, 4)
-            scores = query[:, :, :num_queries] @ key.transpose(2, 3) * width**-0.5
+            query, key, _ = self._split(block, 3)
+            scores = query[:, :, :num_queries] @ key.transpose(2, 3) * key.size(3) ** -0.5
             if valid is not None:
                 scores = scores.masked_fill(~valid[:, None, None, :], float("-inf"))
             weight = torch.softmax(scores.float(), dim=-1)  # [B_g, num_heads, Q, T_g]
             shares.append(weight.mean(dim=(1, 2)).view(-1, 1))
         return layout.unpad(shares).squeeze(1)
+
+    def _split(self, block: Tensor, number: int) -> Tensor:
+        """[B_g, T_g, number * C] -> [number, B_g, num_heads, T_g, C / num_heads]."""
+        shape = (number, self.num_heads, self.channels // self.num_heads)
+        return block.unflatten(2, shape).permute(2, 0, 3, 1, 4)
+
+    def _join(self, states: Tensor) -> Tensor:
+        """[B_g, num_heads, T_g, C / num_heads] -> [B_g * T_g, C]."""
+        return states.transpose(1, 2).reshape(-1, self.channels)

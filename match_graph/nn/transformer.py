@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import make_ptr, ragged_arange
-from match_graph.nn.attention import RaggedAttention, RaggedLayout
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, count_rows
 from match_graph.nn.dropout import ByteDropout
 
 
@@ -48,14 +48,14 @@ class TransformerLayer(nn.Module):
         """The first ``number`` tokens of each document only, joined, [B, number * C]."""
         start = ptr[:-1][layout.order]
         first = (start.unsqueeze(1) + torch.arange(number, device=ptr.device)).view(-1)
-        attended = self.attention(tokens, layout, number)  # documents in the layout's order
-        states = self._transform(tokens.index_select(0, first), attended)
+        queries = tokens.index_select(0, first)  # documents in the layout's order
+        states = self._transform(queries, self.attention.forward_first(tokens, layout, queries))
         back = torch.argsort(layout.order)
         return states.view(-1, number * states.size(1)).index_select(0, back)
 
     def _transform(self, tokens: Tensor, attended: Tensor) -> Tensor:
         tokens = self.norm1(tokens + self.dropout(attended))
-        hidden = torch.relu(self.linear1(tokens))
+        hidden = torch.relu_(self.linear1(tokens))
         return self.norm2(tokens + self.dropout(self.linear2(hidden)))
 
 
@@ -83,11 +83,17 @@ class TransformerStack(nn.ModuleList):
         for layer in self._typed():
             layer.reset_parameters()
 
-    def forward(self, tokens: Tensor, layout: RaggedLayout) -> Tensor:
-        """Packed tokens [N, C] -> [N, C]."""
+    def forward(self, tokens: Tensor, ptr: Tensor) -> Tensor:
+        """Packed tokens [N, C] -> [N, C].
+
+        Args:
+            tokens: Packed documents, [N, C].
+            ptr: Their offsets, [B + 1], int64.
+        """
+        rows, layout = _lay_out(tokens, ptr)
         for layer in self._typed():
-            tokens = layer(tokens, layout)
-        return tokens
+            rows = layer(rows, layout)
+        return rows[: len(tokens)]
 
     def forward_first(self, tokens: Tensor, ptr: Tensor, number: int) -> Tensor:
         """The first ``number`` tokens of each document only, joined, [B, number * C].
@@ -97,14 +103,21 @@ class TransformerStack(nn.ModuleList):
             ptr: Their offsets, [B + 1], int64.
             number: How many are read; only these pass the last layer.
         """
-        layout = RaggedLayout.from_ptr(ptr)
+        rows, layout = _lay_out(tokens, ptr)
         *lower, last = self._typed()
         for layer in lower:
-            tokens = layer(tokens, layout)
-        return last.forward_first(tokens, layout, ptr, number)
+            rows = layer(rows, layout)
+        return last.forward_first(rows, layout, ptr, number)
 
     def _typed(self) -> list[TransformerLayer]:
         return [layer for layer in self if isinstance(layer, TransformerLayer)]
+
+
+def _lay_out(tokens: Tensor, ptr: Tensor) -> tuple[Tensor, RaggedLayout]:
+    """Packed tokens [N, C] with spare rows after them where those pay, and their layout."""
+    num_rows = count_rows(len(tokens), tokens.device)
+    layout = RaggedLayout.of_few_shapes(ptr, num_rows)
+    return nn.functional.pad(tokens, (0, 0, 0, num_rows - len(tokens))), layout
 
 
 def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:

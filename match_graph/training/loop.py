@@ -15,6 +15,7 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
+from match_graph.nn.hypernymy import LabelLaplacian
 from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import Learner, SaveTimer, TrainState, read_checkpoint
 from match_graph.training.device import keep_apart, make_fabric, whole
@@ -36,11 +37,25 @@ class Hierarchy:
         edge_index: [2, E], int64.
         edge_weight: Of each edge in the loss, [E]; None for 1.
         label_rank: Which labels come first where scores are equal, [L]; None leaves it open.
+        laplacian: That of the weighted edges; None where there is none.
     """
 
     edge_index: Tensor
     edge_weight: Tensor | None
     label_rank: Tensor | None = None
+    laplacian: LabelLaplacian | None = None
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_index: Tensor,
+        num_labels: int,
+        edge_weight: Tensor | None = None,
+        label_rank: Tensor | None = None,
+    ) -> "Hierarchy":
+        """That of label edges; for the arguments see the class."""
+        laplacian = LabelLaplacian.from_edges(edge_index, num_labels, edge_weight)
+        return cls(edge_index, edge_weight, label_rank, laplacian)
 
     @classmethod
     def none(cls) -> "Hierarchy":
@@ -50,7 +65,8 @@ class Hierarchy:
     def to(self, device: torch.device) -> "Hierarchy":
         """The same on a device."""
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        return Hierarchy(self.edge_index.to(device), weight, self.label_rank)
+        laplacian = None if self.laplacian is None else self.laplacian.to(device)
+        return Hierarchy(self.edge_index.to(device), weight, self.label_rank, laplacian)
 
 
 def train_model(
@@ -218,6 +234,7 @@ def train_step(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,
         whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
         config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
+        hierarchy.laplacian,
     )  # fmt: skip
     fabric.backward(losses.total)
     if model.wide is not None:

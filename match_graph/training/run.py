@@ -369,7 +369,7 @@ class Run:
             train_documents = self.dataset.documents(MASKS["train"])
             given = dag.parent_given_child(self.dataset.targets, train_documents)
             weight = given.nan_to_num(0.0).float()
-        return Hierarchy(dag.edge_index, weight, self._label_rank)
+        return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight, self._label_rank)
 
     @property
     def _label_rank(self) -> Tensor | None:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from match_graph.graph.csr import make_ptr
-from match_graph.nn.attention import RaggedAttention, RaggedLayout, attend
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, attend, count_rows
 
 lengths_of_documents = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
@@ -120,16 +120,35 @@ def test_groups_need_less_padding_than_one_block() -> None:
     assert slots[1] < 0.7 * slots[0]
 
 
-@given(lengths_of_documents, st.integers(1, 5))
+def test_lengths_and_rows_come_again_on_cpu() -> None:
+    """Blocks of multiples of 8, rows of multiples of 256; the spare rows hold no document."""
+    ptr = ptr_of([3, 9, 20])
+    num_rows = count_rows(int(ptr[-1]), ptr.device)
+    layout = RaggedLayout.of_few_shapes(ptr, num_rows)
+    assert (num_rows, layout.shapes, layout.is_full) == (256, [(3, 24)], [False])
+    assert layout.spare.tolist() == list(range(32, 256))
+    assert layout.padding.tolist() == [
+        row * 24 + slot for row, length in enumerate([3, 9, 20]) for slot in range(length, 24)
+    ]
+    assert count_rows(256, ptr.device) == 256
+    assert count_rows(257, torch.device("cuda")) == 257
+
+
+@given(lengths_of_documents, st.integers(1, 5), st.integers(0, 3), st.sampled_from([1, 4]))
 @settings(max_examples=15)
-def test_gradients_of_the_round_trip(lengths: list[int], num_groups: int) -> None:
-    """gradcheck in float64 of pad, a function of the tokens, and unpad."""
-    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+def test_gradients_of_the_round_trip(
+    lengths: list[int], num_groups: int, num_spare: int, length_step: int
+) -> None:
+    """gradcheck in float64 of pad, a function of the tokens, and unpad; spare rows take none."""
+    layout = RaggedLayout.from_ptr(
+        ptr_of(lengths), num_groups, sum(lengths) + num_spare, length_step
+    )
 
     def round_trip(tokens: Tensor) -> Tensor:
-        return layout.unpad([block.flatten(0, 1).sin() for block, _ in layout.pad(tokens)])
+        blocks = [block.flatten(0, 1).sin() for block, _ in layout.pad(tokens)]
+        return layout.unpad(blocks)[: sum(lengths)]
 
-    tokens = random_tokens(sum(lengths), 2).requires_grad_()
+    tokens = random_tokens(sum(lengths) + num_spare, 2).requires_grad_()
     assert torch.autograd.gradcheck(round_trip, tokens)
 
 
@@ -138,18 +157,34 @@ def test_gradients_of_the_round_trip(lengths: list[int], num_groups: int) -> Non
 def test_gradients_of_attention(num_queries: int, num_groups: int) -> None:
     """gradcheck in float64 for tokens and weights: padding neither adds nor takes a gradient."""
     lengths = [2, 5, 3, 2, 4]
-    attention = make_attention(4, 2)
-    layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
+    attention = FirstAttention(make_attention(4, 2), num_queries)
+    ptr = ptr_of(lengths)
+    layout = RaggedLayout.from_ptr(ptr, num_groups, sum(lengths) + 2, length_step=2)
     names = [name for name, _ in attention.named_parameters()]
 
     def run(tokens: Tensor, *weights: Tensor) -> Tensor:
         parameters = dict(zip(names, weights, strict=True))
-        arguments = (tokens, layout, num_queries)
-        return torch.func.functional_call(attention, parameters, arguments)
+        found: Tensor = torch.func.functional_call(attention, parameters, (tokens, layout, ptr))
+        return found if num_queries else found[: sum(lengths)]
 
-    tokens = random_tokens(sum(lengths), 4).requires_grad_()
+    tokens = random_tokens(sum(lengths) + 2, 4).requires_grad_()
     weights = [value.detach().clone().requires_grad_() for value in attention.parameters()]
     assert torch.autograd.gradcheck(run, (tokens, *weights), fast_mode=True)
+
+
+class FirstAttention(nn.Module):
+    """Attention of the first tokens of each document; of all tokens where that is 0."""
+
+    def __init__(self, attention: RaggedAttention, num_queries: int) -> None:
+        super().__init__()
+        self.attention, self.num_queries = attention, num_queries
+
+    def forward(self, tokens: Tensor, layout: RaggedLayout, ptr: Tensor) -> Tensor:
+        if not self.num_queries:
+            return self.attention(tokens, layout)
+        start = ptr[:-1][layout.order].unsqueeze(1)
+        queries = tokens[(start + torch.arange(self.num_queries)).view(-1)]
+        return self.attention.forward_first(tokens, layout, queries)
 
 
 @given(lengths_of_documents, st.sampled_from([(4, 1), (4, 2), (6, 3)]), st.integers(1, 4))
@@ -165,7 +200,7 @@ def test_attention_equals_a_naive_loop(
         expected = [naive_attention(attention, part) for part in tokens.split(lengths)]
         found = attention(tokens, layout)
         assert torch.allclose(found, torch.cat(expected), rtol=1e-10, atol=1e-12)
-        first = attention(tokens, layout, num_queries=1)
+        first = FirstAttention(attention, 1)(tokens, layout, ptr_of(lengths))
         in_order = torch.stack([expected[document][0] for document in layout.order])
         assert torch.allclose(first, in_order, rtol=1e-10, atol=1e-12)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.nn import hypernymy, hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.nn.hypernymy import LabelLaplacian
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 Edges = list[tuple[int, int]]
@@ -79,6 +80,28 @@ def test_the_parameter_penalty_equals_a_naive_loop(
     expected = naive_parameter_penalty(weight, edges, edge_weight)
     assert found.dtype == torch.float64
     assert float(found) == pytest.approx(expected, rel=1e-10, abs=1e-10)
+
+
+@given(hierarchies())
+def test_the_laplacian_is_degree_minus_adjacency(
+    hierarchy: tuple[int, Edges, Tensor | None],
+) -> None:
+    """By rows, repeated edges summed; a penalty by it equals the penalty by the edges."""
+    num_labels, edges, edge_weight = hierarchy
+    expected = torch.zeros(num_labels, num_labels, dtype=torch.float64)
+    for (child, parent), factor in zip(edges, factors(edges, edge_weight), strict=True):
+        expected[child, child] += factor
+        expected[parent, parent] += factor
+        expected[child, parent] -= factor
+        expected[parent, child] -= factor
+    index = edge_index_of(edges)
+    laplacian = LabelLaplacian.from_edges(index, num_labels, edge_weight)
+    identity = torch.eye(num_labels, dtype=torch.float64)
+    assert torch.allclose(laplacian.multiply(identity), expected, rtol=1e-6, atol=1e-7)
+    assert torch.allclose(laplacian.to(torch.device("cpu")).value, laplacian.value)
+    weight = random_values(num_labels, 2, seed=1)
+    found = hypernymy_parameter_penalty(weight, index, edge_weight, laplacian)
+    assert torch.equal(found, hypernymy_parameter_penalty(weight, index, edge_weight))
 
 
 @given(hierarchies(), st.integers(1, 5))

@@ -60,7 +60,7 @@ def test_a_stack_applies_its_layers_one_after_the_other(copy_layer) -> None:
     stack.reset_parameters()
     ptr = torch.tensor([0, 3, 5, 9])
     tokens = torch.randn(9, 6)
-    found = stack(tokens, RaggedLayout.from_ptr(ptr))
+    found = stack(tokens, ptr)
     expected = [part.unsqueeze(0) for part in tokens.split(ptr.diff().tolist())]
     for layer in stack:
         expected = [copy_layer(layer)(part) for part in expected]

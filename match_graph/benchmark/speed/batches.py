@@ -32,7 +32,7 @@ def find_hierarchy(bench: Bench) -> Hierarchy:
     if bench.config.train.edge_weight == "parent_given_child":
         train = bench.dataset.documents(MASKS["train"])
         weight = dag.parent_given_child(bench.dataset.targets, train).nan_to_num(0.0).float()
-    return Hierarchy(dag.edge_index, weight)
+    return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight)
 
 
 def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:

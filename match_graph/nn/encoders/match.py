@@ -112,9 +112,9 @@ class MatchEncoder(Encoder):
     def join(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
         """The layer input H: packed [CLS] tokens, metadata, words, and its offsets [B + 1]."""
         embedded = self.embedding(batch.token_id, batch.field)  # [N, delta]
-        is_word = (batch.field == self.word_field).unsqueeze(1)
-        code = sinusoids(batch.position, self.position_channels)
-        content = torch.cat([embedded, (code * is_word).to(embedded.dtype)], dim=1)  # [N, C]
+        is_word = (batch.field == self.word_field).unsqueeze(1).to(embedded.dtype)
+        code = sinusoids(batch.position, self.position_channels).to(embedded.dtype)
+        content = torch.cat([embedded, code * is_word], dim=1)  # [N, C]
         content = content + nn.functional.embedding(batch.field, self.field)
         cls = self.dropout(self.cls).expand(batch.num_documents, -1, -1)
         return prepend(cls, content, batch.ptr)

@@ -152,7 +152,9 @@ class StarCycle(nn.Module):
         attended = self.attend_ring(nodes, embedded, relay, ring)
         nodes = self.node_norm(self.dropout(torch.relu(attended)))
         joined, _ = prepend(relay.unsqueeze(1), nodes, ring.ptr)
-        attended = self.relay_attention(joined, ring.layout, 1).index_select(0, ring.back)
+        queries = relay.index_select(0, ring.layout.order)
+        attended = self.relay_attention.forward_first(joined, ring.layout, queries)
+        attended = attended.index_select(0, ring.back)
         return nodes, self.relay_norm(self.dropout(torch.relu(attended)))
 
     def attend_ring(self, nodes: Tensor, embedded: Tensor, relay: Tensor, ring: Ring) -> Tensor:

@@ -7,7 +7,6 @@ from pydantic import Field
 from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
-from match_graph.nn.attention import RaggedLayout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
 from match_graph.nn.encoders.text import COMPARED, TextEncoder
@@ -90,5 +89,5 @@ class TransformerEncoder(TextEncoder):
         batch, tokens = self.embed(batch)
         tokens = add_positions(tokens, batch.position, batch.field == self.word_field)
         if tokens.size(0):
-            tokens = self.layers(tokens, RaggedLayout.from_ptr(batch.ptr))
+            tokens = self.layers(tokens, batch.ptr)
         return EncoderOutput(segment(tokens, batch.ptr, "mean"), None, batch.ptr)
