@@ -76,16 +76,18 @@ class Vocabulary:
         data = HeteroData()
         data[DOCUMENT].num_nodes = len(records)
         for name, rows in self.rows.items():
-            lists = [self.names(record, name) for record in records]
             unknown: dict[str, int] = {}
-            found = [
-                rows[value]
-                if value in rows
-                else len(rows) + unknown.setdefault(value, len(unknown))
-                for values in lists
-                for value in values
-            ]
-            ptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
+            found: list[int] = []
+            ends = [0]
+            for record in records:  # lists that live on would wake the garbage collector
+                found.extend(
+                    rows[value]
+                    if value in rows
+                    else len(rows) + unknown.setdefault(value, len(unknown))
+                    for value in self.names(record, name)
+                )
+                ends.append(len(found))
+            ptr = torch.tensor(ends)
             edge_index = torch.stack([row_index(ptr), torch.tensor(found, dtype=torch.int64)])
             data[name].num_nodes = len(rows) + len(unknown)
             if name == WORD:

@@ -1,7 +1,7 @@
 """What stages of the network share: the trainer's own batches and hierarchy, and endless work."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from match_graph.benchmark.speed.measure import Bench
-from match_graph.graph import EgoBatch, EgoSampler
+from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.graph.loader import make_batch
 from match_graph.training.device import make_fabric
 from match_graph.training.loop import Hierarchy
@@ -18,6 +18,9 @@ from match_graph.training.run import Run
 from match_graph.typing import MASKS
 
 T = TypeVar("T")
+
+#: Batches that are looked at for each one that is measured.
+_READ = 20
 
 
 def open_bench(bench: Bench) -> Run:
@@ -33,6 +36,17 @@ def find_hierarchy(bench: Bench) -> Hierarchy:
         train = bench.dataset.documents(MASKS["train"])
         weight = dag.parent_given_child(bench.dataset.targets, train).nan_to_num(0.0).float()
     return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight)
+
+
+def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
+    """Some of a loader's first batches, of all sizes: spread evenly over the order by tokens.
+
+    Lengths vary widely between batches of similar length, so that the first few say little of the
+    mean of an epoch.
+    """
+    batches = sorted(islice(loader, _READ * number), key=lambda batch: batch.token_id.numel())
+    places = torch.linspace(0, len(batches) - 1, 2 * min(number, len(batches)) + 1)[1::2]
+    return [batches[place] for place in places.round().long().tolist()]
 
 
 def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:

@@ -1,12 +1,17 @@
 """Label edges per second of both hypernymy terms with gradients, against a loop over the edges."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 from torch import Tensor
 
-from match_graph.benchmark.speed.batches import backward, find_hierarchy, open_bench, repeat
+from match_graph.benchmark.speed.batches import (
+    backward,
+    draw_batches,
+    find_hierarchy,
+    open_bench,
+    repeat,
+)
 from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.benchmark.speed.step import Trainer
 from match_graph.errors import ConfigError
@@ -14,6 +19,8 @@ from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
 
 #: Edges of the loop: its time grows with their number, so a part tells the rate of all.
 _LOOP_EDGES = 20
+#: Of the step that both are compared with.
+_NUM_BATCHES = 10
 
 
 def loop_penalties(
@@ -55,7 +62,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
             f"none; choose another data set."
         )
     loader = open_bench(bench).loader("train", training=True)
-    batches = list(islice(loader, 5))
+    batches = draw_batches(loader, _NUM_BATCHES)
     trainer = Trainer(bench)
     weight = trainer.model.head.label_weight.detach().clone().requires_grad_()
     dtype = torch.bfloat16 if trainer.config.precision == "bf16-mixed" else torch.float32

@@ -1,7 +1,6 @@
 """Documents per second of a training step, against torch's own encoder over padded documents."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +8,7 @@ from torch.nn import functional as F
 
 from match_graph.benchmark.speed.batches import (
     count_tokens,
+    draw_batches,
     find_hierarchy,
     open_bench,
     repeat,
@@ -89,7 +89,7 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
     """
     loader = open_bench(bench).loader("train", training=True)
     loader.batch_sampler.set_epoch(0)
-    batches = list(islice(loader, NUM_BATCHES))
+    batches = draw_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
         for batch in batches[:3]:
