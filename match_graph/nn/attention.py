@@ -191,28 +191,29 @@ class RaggedAttention(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, tokens: Tensor, layout: RaggedLayout) -> Tensor:
-        """Attended tokens, [N, C].
+    def forward(
+        self, tokens: Tensor, layout: RaggedLayout, queries: Tensor | None = None
+    ) -> Tensor:
+        """Attended tokens.
 
         Args:
             tokens: Packed documents, [N, C].
             layout: Of the documents.
+            queries: The first tokens of each document, as many of each, in the layout's order,
+                [B' * K, C], if only these attend; None for all tokens.
+
+        Returns:
+            [N, C], or [B' * K, C].
         """
+        if queries is not None:
+            return self._attend_first(tokens, layout, queries)
         attended = []
         for block, valid in layout.pad(self.project(tokens)):
             query, key, value = self._split(block, 3)
             attended.append(self._join(attend(query, key, value, valid)))
         return self.out(layout.unpad(attended))
 
-    def forward_first(self, tokens: Tensor, layout: RaggedLayout, queries: Tensor) -> Tensor:
-        """The same for some tokens of each document only, [B' * K, C].
-
-        Args:
-            tokens: Packed documents, [N, C].
-            layout: Of the documents.
-            queries: The tokens that attend, as many of each document, in the layout's order,
-                [B' * K, C].
-        """
+    def _attend_first(self, tokens: Tensor, layout: RaggedLayout, queries: Tensor) -> Tensor:
         (query_weight, other_weight), (query_bias, other_bias) = (
             values.split([self.channels, 2 * self.channels])
             for values in (self.project.weight, self.project.bias)
@@ -237,7 +238,8 @@ class RaggedAttention(nn.Module):
             num_queries: How many first tokens.
 
         Returns:
-            Averaged over first tokens and heads, so that it sums to 1 per document; [N], float32.
+            Averaged over first tokens and heads, so that it sums to 1 per document; float32, [N]
+            less the spare rows.
         """
         shares = []
         for block, valid in layout.pad(self.project(tokens)):
@@ -247,7 +249,7 @@ class RaggedAttention(nn.Module):
                 scores = scores.masked_fill(~valid[:, None, None, :], float("-inf"))
             weight = torch.softmax(scores.float(), dim=-1)  # [B_g, num_heads, Q, T_g]
             shares.append(weight.mean(dim=(1, 2)).view(-1, 1))
-        return layout.unpad(shares).squeeze(1)
+        return layout.unpad(shares).squeeze(1)[: len(tokens) - len(layout.spare)]
 
     def _split(self, block: Tensor, number: int) -> Tensor:
         """[B_g, T_g, number * C] -> [number, B_g, num_heads, T_g, C / num_heads]."""

@@ -38,9 +38,10 @@ def record_attention(model: nn.Module) -> Iterator[list[ReceivedAttention]]:
 
     @torch.no_grad()
     def observe(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        tokens, layout, num_queries = (*arguments, 0)[:3]
-        if num_queries:
+        tokens, layout, queries = (*arguments, None)[:3]
+        if queries is not None:
             assert isinstance(module, RaggedAttention)
+            num_queries = len(queries) // len(layout.order)
             found.append(
                 ReceivedAttention(module.received(tokens, layout, num_queries), num_queries)
             )

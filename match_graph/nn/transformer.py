@@ -49,7 +49,7 @@ class TransformerLayer(nn.Module):
         start = ptr[:-1][layout.order]
         first = (start.unsqueeze(1) + torch.arange(number, device=ptr.device)).view(-1)
         queries = tokens.index_select(0, first)  # documents in the layout's order
-        states = self._transform(queries, self.attention.forward_first(tokens, layout, queries))
+        states = self._transform(queries, self.attention(tokens, layout, queries))
         back = torch.argsort(layout.order)
         return states.view(-1, number * states.size(1)).index_select(0, back)
 

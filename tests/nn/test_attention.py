@@ -184,7 +184,7 @@ class FirstAttention(nn.Module):
             return self.attention(tokens, layout)
         start = ptr[:-1][layout.order].unsqueeze(1)
         queries = tokens[(start + torch.arange(self.num_queries)).view(-1)]
-        return self.attention.forward_first(tokens, layout, queries)
+        return self.attention(tokens, layout, queries)
 
 
 @given(lengths_of_documents, st.sampled_from([(4, 1), (4, 2), (6, 3)]), st.integers(1, 4))

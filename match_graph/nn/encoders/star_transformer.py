@@ -153,7 +153,7 @@ class StarCycle(nn.Module):
         nodes = self.node_norm(self.dropout(torch.relu(attended)))
         joined, _ = prepend(relay.unsqueeze(1), nodes, ring.ptr)
         queries = relay.index_select(0, ring.layout.order)
-        attended = self.relay_attention.forward_first(joined, ring.layout, queries)
+        attended = self.relay_attention(joined, ring.layout, queries)
         attended = attended.index_select(0, ring.back)
         return nodes, self.relay_norm(self.dropout(torch.relu(attended)))
 
