@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test setup format check clean
+.PHONY: demo test setup format check bench clean
 
 # Debian's packages by tags where there is apt, else the planted corpus.
 DEMO ?= $(shell command -v apt-get >/dev/null 2>&1 && echo debtags || echo synthetic)
@@ -24,6 +24,12 @@ check: .venv/.dev  ## what CI checks besides the tests: lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What `make bench` runs.
+EXPERIMENT ?= experiments/comparison.yaml
+
+bench: .venv/.dev  ## an experiment: every row with three seeds, its tables and figures
+	$(BIN)/match-graph benchmark $(EXPERIMENT) --dataset $(DEMO)
 
 clean:  ## remove the environment and what the tools left
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .coverage *.egg-info

@@ -23,7 +23,7 @@ MEASURES = (
     *("violation_rate", "violation_size", "ECE", "ECE@5", "F1_micro", "F1_macro"),
     *("hierarchical_precision", "hierarchical_recall", "hierarchical_F1"),
 )
-_NO_FILE_NAME = re.compile(r"[^\w.+=,-]+")
+_NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
 
 
 class Row(StrictModel):

@@ -1,0 +1,125 @@
+"""Experiments as data: every file is valid, complete, and runs to its end on a tiny corpus."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.baselines import BASELINES
+from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark, write_tables
+from match_graph.datasets import Synthetic
+from match_graph.datasets.records import make_records
+from match_graph.nn import ENCODERS
+from match_graph.testing import write_match_folder, write_release_folder
+from match_graph.training.fitting import find_encoder
+from match_graph.typing import LABEL, MASKS
+
+FOLDER = Path(__file__).resolve().parents[1] / "experiments"
+PATHS = sorted(FOLDER.glob("*.yaml"))
+#: So that a cell takes a fraction of a second.
+TINY = [
+    "pretrain.samples=1000", "pretrain.channels=20", "model.channels=20", "train.epochs=1",
+    "train.batch_size=16", "train.accelerator=cpu", "train.precision=32-true",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network, and no steps measured for an estimate."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("match_graph.benchmark.runner.probe_cells", lambda *_: {})
+
+
+def run(experiment: Experiment, folder: Path) -> Results:
+    """To its end; the rows that were left out or failed are known ones."""
+    results = run_benchmark(experiment, folder / "out", folder / "root")
+    for cell in results.cells:
+        assert cell.status == ("failed" if cell.row == "language model" else "done"), cell.reason
+    return results
+
+
+def test_the_folder_holds_data_only() -> None:
+    assert {path.stem for path in PATHS} == {
+        "comparison", "encoders", "hierarchy", "metadata_ablation", "pretraining",
+    }  # fmt: skip
+    kinds = {path.suffix for path in FOLDER.rglob("*") if path.is_file()}
+    assert kinds <= {".yaml", ".md", ".csv", ".png"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_an_experiment_runs_on_the_toy_corpus(path: Path, tmp_path: Path) -> None:
+    """One run of every row; tables and the figure are there."""
+    toy = write_match_folder(tmp_path / "toy")
+    experiment = load_experiment(path, [str(toy)], runs=1, settings=TINY)
+    results = run(experiment, tmp_path)
+    assert [cell.row for cell in results.cells] == [
+        row.name for row in experiment.expand(["venue", "author", "reference"])
+    ]
+    names = [file.name for file in write_tables(tmp_path / "out", results)]
+    assert names[:3] == ["toy.md", "toy.csv", "toy.tex"]
+    assert (f"toy-{experiment.figure}.csv" in names) == (experiment.figure != "none")
+
+
+def test_every_registered_model_is_among_the_encoders() -> None:
+    """Every ablation too; rows of text alone are the encoders that read no metadata by default."""
+    experiment = load_experiment(FOLDER / "encoders.yaml")
+    assert {row.encoder for row in experiment.rows} == {*ENCODERS, *BASELINES}
+    ablations = {name for row in experiment.rows for name in row.ablation}
+    assert ablations == {"no-metadata", "no-{field}", "no-hierarchy", "no-pretrain"}
+    for row in experiment.rows:
+        reads = getattr(find_encoder(row.encoder).Config(), "metadata", True)
+        assert (row.settings.get("model.init") == "spherical_text") == (not reads), row.name
+
+
+def test_the_numbers_of_the_paper_are_complete() -> None:
+    """Nine rows, five columns of Tables 2 and 3, MATCH the best of each; our own row has none."""
+    experiment = load_experiment(FOLDER / "comparison.yaml")
+    rows = [row.name for row in experiment.rows]
+    assert set(experiment.expected) == {"mag-cs", "pubmed"}
+    for expected in experiment.expected.values():
+        assert list(expected) == rows[:9]
+        for measure in experiment.measures:
+            means = {name: values[measure][0] for name, values in expected.items()}
+            assert max(means, key=means.__getitem__) == "MATCH"
+        for values in expected.values():
+            assert list(values) == experiment.measures
+            assert values["P@1"][0] > values["P@3"][0] > values["P@5"][0]
+            assert all(0 < deviation < 0.01 for _, deviation in values.values())
+
+
+def release(synthetic: Synthetic, folder: Path) -> None:
+    """A planted corpus as the folder that the paper's authors released."""
+    dag, names = synthetic.label_dag, synthetic.names(LABEL).tolist()
+    children: dict[str, list[str]] = {}
+    for child, parent in dag.edge_index.t().tolist():
+        children.setdefault(names[parent], []).append(names[child])
+    taxonomy = [" ".join([parent, *found]) for parent, found in children.items()]
+    documents = {
+        split: make_records(synthetic, synthetic.documents(mask).tolist()[:120])
+        for split, mask in MASKS.items()
+    }
+    write_release_folder(folder, documents, taxonomy)
+
+
+def test_the_comparison_needs_the_released_folder_alone(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
+    """`--dataset mag-cs --root ROOT`; the table shows the paper's numbers and the difference."""
+    release(synthetic, tmp_path / "root" / "raw" / "MAG")
+    tiny = [*TINY, "data.max_words=20"]
+    experiment = load_experiment(FOLDER / "comparison.yaml", ["mag-cs"], 1, settings=tiny)
+    rows = [row for row in experiment.rows if row.name in ("Transformer", "MATCH")]
+    expected = {
+        dataset: {row.name: found[row.name] for row in rows}
+        for dataset, found in experiment.expected.items()
+    }
+    experiment = experiment.model_copy(update={"rows": rows, "expected": expected})
+    results = run(experiment, tmp_path)
+    (record,) = results.datasets
+    assert (record.name, record.source) == ("mag-cs", "mag-cs")
+    assert torch.tensor([*record.documents.values()]).le(120).all()
+    write_tables(tmp_path / "out", results)
+    lines = (tmp_path / "out" / "tables" / "mag-cs.md").read_text().splitlines()
+    mean = results.find_values("mag-cs", "MATCH", "P@1")[0]
+    shown = [line for line in lines if line.startswith("| MATCH |")]
+    assert shown[1].split(" | ")[1] == f"0.9190 ({mean - 0.9190:+.4f})"
