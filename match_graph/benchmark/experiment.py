@@ -191,8 +191,8 @@ class Experiment(StrictModel):
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment gives a row a value for a setting, beyond an encoder's own."""
-        layers = (self.settings, row.settings, row.point, self.overrides)
-        return any(layer.get(key) is not None for layer in layers)
+        layers = (self.overrides, row.point, row.settings, self.settings)
+        return next((layer[key] is not None for layer in layers if key in layer), False)
 
 
 def write_value(value: Any) -> str:

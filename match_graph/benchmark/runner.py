@@ -2,10 +2,8 @@
 
 import multiprocessing
 import os
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,31 +12,21 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from match_graph.benchmark.cell import Work, do_work, make_cell, read_cell
+from match_graph.benchmark.cell import Work, do_work
 from match_graph.benchmark.estimate import Estimate, format_seconds
 from match_graph.benchmark.experiment import Experiment
+from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.probe import probe_cells
 from match_graph.benchmark.results import (
-    RESULTS,
-    Machine,
     Results,
-    read_results,
-    sort_cells,
-    write_results,
 )
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import CheckpointError, MatchGraphError
+from match_graph.errors import CheckpointError
 from match_graph.training.files import (
-    CONFIG,
-    METRICS,
-    RECORD,
     VECTORS,
-    find_difference,
-    open_run_folder,
 )
 from match_graph.training.progress import Reporter
-from match_graph.training.record import describe_software, read_record
 
 #: How long a stopped cell has to write its record before it is ended.
 _PATIENCE = 10.0
@@ -115,11 +103,8 @@ class _Benchmark:
     def __init__(self, plan: Plan, out: Path, root: str, parallel: int, reporter: Reporter) -> None:
         self.plan, self.out, self.root = plan, out, root
         self.parallel, self.reporter = parallel, reporter
-        self.cells = {planned.key: make_cell(planned) for planned in plan.cells}
-        self.resumed: set[tuple[str, str, int]] = set()
+        self.ledger = Ledger(plan, out, reporter)
         self.estimate = Estimate()
-        self.started, self.datasets = _now(), plan.datasets
-        self.machine = describe_machine()
         methods = multiprocessing.get_all_start_methods()
         self.context: Any = multiprocessing.get_context(
             "forkserver" if "forkserver" in methods else "spawn"
@@ -128,12 +113,9 @@ class _Benchmark:
             self.context.set_forkserver_preload([do_work.__module__])
 
     def run(self) -> Results:
-        self._take_over()
-        pending = [
-            planned for planned in self.plan.cells if self.cells[planned.key].status == "waiting"
-        ]
+        pending = self.ledger.find_pending()
         self._announce(pending)
-        self._write()
+        self.ledger.write()
         running: dict[int, _Running] = {}
         try:
             while pending or running:
@@ -146,70 +128,21 @@ class _Benchmark:
                     done = running.pop(sentinel)
                     self._finish(done)
                     left = [*pending, *(one.cell for one in running.values())]
-                    self._write()
+                    self.ledger.write()
                     self._report(done.cell, left)
         except KeyboardInterrupt:
             self._stop(running.values())
             raise
-        return self._write()
-
-    def _take_over(self) -> None:
-        """Reads what an earlier call left: finished cells, of this plan or of others."""
-        for planned in self.plan.cells:
-            folder = self.out / planned.folder
-            if planned.config is None or not (folder / CONFIG).is_file():
-                continue
-            self._check_folder(planned, folder)
-            if not (folder / METRICS).is_file():
-                self.resumed.add(planned.key)
-        if (self.out / RESULTS).is_file():
-            self._read_earlier()
-        for planned in self.plan.cells:
-            folder = self.out / planned.folder
-            if planned.config is not None and (folder / METRICS).is_file():
-                self._read(planned)
-
-    def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
-        assert planned.config is not None
-        difference = find_difference(open_run_folder(folder), planned.config)
-        checksum = next(
-            record.checksum for record in self.plan.datasets if record.name == planned.dataset
-        )
-        if not difference and (folder / RECORD).is_file():
-            there = read_record(folder)["data_checksum"]
-            difference = "" if there == checksum else "it was made from other data"
-        if difference:
-            raise CheckpointError(
-                f"A cell that is there must have the settings and data of the plan, but "
-                f"'{folder}' has others ({difference}); choose another folder with --out, or "
-                f"delete this one."
-            )
-
-    def _read_earlier(self) -> None:
-        """Keeps the cells of earlier calls that are not planned now, if their row is the same."""
-        earlier = read_results(self.out / RESULTS)
-        for cell in earlier.cells:
-            if cell.resumed:
-                self.resumed.add((cell.dataset, cell.row, cell.seed))
-        self.started = earlier.started
-        mine, theirs = self.plan.experiment, earlier.experiment
-        same = ("settings", "overrides", "budget", "split", "rows", "grid", "measures")
-        if any(getattr(mine, name) != getattr(theirs, name) for name in same):
-            return
-        names = {record.name for record in self.plan.datasets}
-        kept = [record for record in earlier.datasets if record.name not in names]
-        self.datasets = [*self.plan.datasets, *kept]
-        for cell in earlier.cells:
-            self.cells.setdefault((cell.dataset, cell.row, cell.seed), cell)
+        return self.ledger.write()
 
     def _announce(self, pending: list[PlannedCell]) -> None:
         report = self.reporter.line
         refused = {
             (cell.dataset, cell.row): cell.reason
-            for cell in self.cells.values()
+            for cell in self.ledger.cells.values()
             if cell.status == "refused"
         }
-        done = [cell for cell in self.cells.values() if cell.status == "done"]
+        done = [cell for cell in self.ledger.cells.values() if cell.status == "done"]
         for record in self.plan.datasets:
             budget = "" if record.epochs is None else f", {record.epochs} epochs for every network"
             report(
@@ -221,6 +154,10 @@ class _Benchmark:
         for cell in done:
             self.estimate.add(cell)
         self.estimate.probed = probe_cells(pending, self.estimate, self._make_work, self.context)
+        for kind in dict.fromkeys(planned.key[:2] for planned in pending):
+            seconds = self.estimate.seconds_of(kind)
+            known = "not known yet" if seconds is None else f"about {format_seconds(seconds)}"
+            report(f"{kind[0]}, {kind[1]}: {known} a run")
         if pending:
             report(self.estimate.describe(pending, self.parallel))
 
@@ -282,25 +219,12 @@ class _Benchmark:
             reason = f"The process of the cell ended with exit code {code}; see its log."
         done.answer.close()
         if reason:
-            self._fail(done.cell, reason)
+            self.ledger.fail(done.cell, reason)
         else:
-            self._read(done.cell)
-
-    def _read(self, planned: PlannedCell) -> None:
-        resumed = planned.key in self.resumed
-        try:
-            cell = read_cell(planned, self.out, self.plan.experiment, resumed)
-        except MatchGraphError as error:
-            self._fail(planned, str(error))
-            return
-        self.cells[planned.key] = cell
-
-    def _fail(self, planned: PlannedCell, reason: str) -> None:
-        changes = {"status": "failed", "reason": reason, "finished": _now()}
-        self.cells[planned.key] = make_cell(planned).model_copy(update=changes)
+            self.ledger.read(done.cell)
 
     def _report(self, planned: PlannedCell, left: list[PlannedCell]) -> None:
-        cell, experiment = self.cells[planned.key], self.plan.experiment
+        cell, experiment = self.ledger.cells[planned.key], self.plan.experiment
         self.estimate.add(cell)
         if cell.status == "failed":
             self.reporter.warn(f"{planned.title} failed: {cell.reason}")
@@ -312,19 +236,7 @@ class _Benchmark:
             self.reporter.line(f"{planned.title}: {', '.join(shown)} in {seconds}")
         if left:
             more = self.estimate.describe(left, self.parallel)
-            self.reporter.line(f"{len(left)} of {len(self.cells)} cells left, {more}")
-
-    def _write(self) -> Results:
-        results = Results(
-            experiment=self.plan.experiment,
-            machine=self.machine,
-            started=self.started,
-            updated=_now(),
-            datasets=self.datasets,
-            cells=sort_cells([*self.cells.values()], self.datasets),
-        )
-        write_results(self.out, results)
-        return results
+            self.reporter.line(f"{len(left)} of {len(self.ledger.cells)} cells left, {more}")
 
     def _stop(self, running: Iterable[_Running]) -> None:
         """Lets cells write their records, as they were interrupted too, and ends them."""
@@ -332,11 +244,11 @@ class _Benchmark:
             one.process.join(_PATIENCE)
             one.process.terminate()
             one.process.join()
-        self._write()
-        left = sum(cell.status == "waiting" for cell in self.cells.values())
+        self.ledger.write()
+        left = sum(cell.status == "waiting" for cell in self.ledger.cells.values())
         self.reporter.warn(
-            f"stopped with {left} of {len(self.cells)} cells left; the same command goes on, with "
-            f"--out {self.out}"
+            f"stopped with {left} of {len(self.ledger.cells)} cells left; the same command goes "
+            f"on, with --out {self.out}"
         )
 
 
@@ -355,19 +267,3 @@ def _choose_gpu(planned: PlannedCell, slot: int) -> str | None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else [*map(str, range(torch.cuda.device_count()))]
     return names[slot % len(names)]
-
-
-def describe_machine() -> Machine:
-    """This machine, without its name."""
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return Machine(
-        platform=platform.platform(terse=True),
-        processor=platform.processor() or platform.machine(),
-        cores=os.cpu_count() or 1,
-        gpus=gpus,
-        **describe_software(),
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

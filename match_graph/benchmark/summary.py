@@ -1,6 +1,6 @@
 """What tables and figures show of a benchmark: means over seeds, the best, tests, expectations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -60,7 +60,9 @@ class RowSummary:
         measured: By measure; empty if no run is finished.
         runs: How many are finished.
         parameters: Of a network; None where none is known.
-        seconds_per_epoch: The mean over runs; None where none is known.
+        train_seconds: Of training or fitting, without pre-training; the mean over runs, None
+            where none is known, as of runs that were stopped in between.
+        seconds_per_epoch: Likewise.
         peak_mib: The highest of all runs, of the GPU if one is used; None where none is known.
         notes: Sentences: why it was left out, which runs failed, why there is no test.
     """
@@ -69,6 +71,7 @@ class RowSummary:
     measured: Mapping[str, Value]
     runs: int
     parameters: int | None
+    train_seconds: float | None
     seconds_per_epoch: float | None
     peak_mib: float | None
     notes: tuple[str, ...]
@@ -107,15 +110,16 @@ class _Summarizer:
     def summarize(self) -> RowSummary:
         measures = self.results.experiment.measures if self.done else []
         values = {measure: self._make_value(measure) for measure in measures}
-        seconds = [cell.seconds_per_epoch for cell in self.done]
-        known = [value for value in seconds if value is not None]
+        whole = [cell for cell in self.done if not cell.resumed]
+        epochs = [cell.seconds_per_epoch for cell in whole if cell.seconds_per_epoch is not None]
         parameters = [cell.parameters for cell in self.done if cell.parameters is not None]
         return RowSummary(
             name=self.row,
             measured=values,
             runs=len(self.done),
             parameters=max(parameters, default=None),
-            seconds_per_epoch=fmean(known) if known else None,
+            train_seconds=_mean([cell.seconds["train"] for cell in whole]),
+            seconds_per_epoch=_mean(epochs),
             peak_mib=max((_peak(cell) for cell in self.done), default=None),
             notes=tuple(dict.fromkeys(self._make_notes(values))),
         )
@@ -195,6 +199,10 @@ class _Summarizer:
                     f"{measure}, one run: p = {documents.p_value:.3f} over "
                     f"{documents.num_pairs:,} documents (paired bootstrap; other seeds may differ)."
                 )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _peak(cell: Cell) -> float:

@@ -104,6 +104,7 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
             line |= _list_values(measure, row.measured.get(measure))
         line |= {
             "parameters": row.parameters,
+            "train_seconds": row.train_seconds,
             "seconds_per_epoch": row.seconds_per_epoch,
             "peak_mib": row.peak_mib,
             "notes": " ".join(row.notes),
@@ -185,7 +186,7 @@ def _make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]
 
 
 def _make_frame(rows: Sequence[RowSummary], measures: Sequence[str], style: _Style) -> pd.DataFrame:
-    head = ["", *measures, "runs", "parameters", "s / epoch", "peak MiB"]
+    head = ["", *measures, "runs", "parameters", "train s", "s / epoch", "peak MiB"]
     lines = []
     for row in rows:
         numbers = [_format_value(row.measured.get(measure), style) for measure in measures]
@@ -195,7 +196,8 @@ def _make_frame(rows: Sequence[RowSummary], measures: Sequence[str], style: _Sty
                 *numbers,
                 str(row.runs),
                 "-" if row.parameters is None else f"{row.parameters:,}",
-                "-" if row.seconds_per_epoch is None else f"{row.seconds_per_epoch:.3g}",
+                "-" if row.train_seconds is None else f"{row.train_seconds:,.4g}",
+                "-" if row.seconds_per_epoch is None else f"{row.seconds_per_epoch:,.3g}",
                 "-" if row.peak_mib is None else f"{row.peak_mib:,.0f}",
             ]
         )

@@ -150,7 +150,7 @@ def test_finished_cells_are_kept_and_other_settings_refused(
         run_benchmark(make_experiment(), out, root)
 
 
-def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path) -> None:
+def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path, capsys) -> None:
     """The same rows on another data set, in the same folder; two of one name are refused."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": "prior", "encoder": "prior"}]
@@ -160,6 +160,13 @@ def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path) -> Non
     results = run_benchmark(make_experiment(datasets=[str(twin)], **common), out, root)
     assert [record.name for record in results.datasets] == ["twin", "toy"]
     assert [cell.dataset for cell in results.cells] == ["twin", "toy"]
+    other = make_experiment(**{**common, "rows": [{"name": "prior 2", "encoder": "prior"}]})
+    results = run_benchmark(other, out, root)
+    assert [(cell.dataset, cell.row) for cell in results.cells] == [("toy", "prior 2")]
+    assert capsys.readouterr().err == (
+        "warning: 2 cells of earlier calls are of other rows, settings or data; their folders "
+        "stay, the results have them no more\n"
+    )
     again = write_match_folder(tmp_path / "deeper" / "toy")
     both = make_experiment(datasets=[str(tmp_path / "toy"), str(again)], **common)
     with pytest.raises(ConfigError) as caught:

@@ -69,6 +69,7 @@ def make_results(values=VALUES, seeds=3, **changes) -> Results:
                     status="done",
                     metrics={"test": measures},
                     history=history,
+                    seconds={"pretrain": 9.0, "train": 4.0 + 4 * seed},
                     seconds_per_epoch=1.0 + seed,
                     parameters=1234,
                     peak_mib={"host": 100.0 + seed},
@@ -108,6 +109,7 @@ def test_a_row_by_hand() -> None:
     assert rows["MATCH"].measured["NDCG@5"].test is None
     assert rows["MATCH"].measured["NDCG@5"].difference == pytest.approx(0.01)
     assert first.measured["violation_rate"].is_best  # less is better
+    assert first.train_seconds == 8.0
     assert (first.runs, first.parameters, first.seconds_per_epoch, first.peak_mib) == (
         3, 1234, 2.0, 102.0,
     )  # fmt: skip
@@ -182,14 +184,14 @@ def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     lines = markdown.read_text().splitlines()
     assert lines[:3] == ["## trial on toy", "", r"Is A\|B better than \<script\>?"]
     assert lines[6:8] == [
-        r"|  | NDCG@5 | violation\_rate | runs | parameters | s / epoch | peak MiB |",
-        "| --- | --: | --: | --: | --: | --: | --: |",
+        r"|  | NDCG@5 | violation\_rate | runs | parameters | train s | s / epoch | peak MiB |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     assert lines[8] == (
-        r"| A \& B\_1 | 0.5100 ± 0.0100\* | **0.2000 ± 0.1000** | 3 | 1,234 | 2 | 102 |"
+        r"| A \& B\_1 | 0.5100 ± 0.0100\* | **0.2000 ± 0.1000** | 3 | 1,234 | 8 | 2 | 102 |"
     )
     assert lines[9].startswith("| MATCH | **0.6200 ± 0.0265** | 0.2100 ± 0.1000 | 3 |")
-    assert lines[11] == "| gone | - | - | 0 | - | - | - |"
+    assert lines[11] == "| gone | - | - | 0 | - | - | - | - |"
     text = "\n".join(lines)
     assert "| MATCH | 0.6100 (+0.0100) | - |" in text
     assert "- gone: left out. It has no colour." in text

@@ -1,0 +1,167 @@
+"""The cells of a benchmark as they stand: taken over from earlier calls, read, failed, written."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from match_graph.benchmark.cell import make_cell, read_cell
+from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.results import (
+    RESULTS,
+    Cell,
+    Machine,
+    Results,
+    read_results,
+    sort_cells,
+    write_results,
+)
+from match_graph.errors import CheckpointError, MatchGraphError
+from match_graph.training.files import CONFIG, METRICS, RECORD, find_difference, open_run_folder
+from match_graph.training.progress import Reporter
+from match_graph.training.record import describe_software, read_record
+
+#: What two experiments must have in common for their cells to stand in one table.
+_WHAT_ROWS_ARE = ("settings", "overrides", "budget", "split", "rows", "grid", "measures")
+
+
+class Ledger:
+    """Keeps every cell of a plan, and those of earlier calls that still stand beside them.
+
+    Args:
+        plan: What is to be done.
+        out: The benchmark's folder, absolute.
+        reporter: Told what is left out.
+
+    Raises:
+        CheckpointError: A run folder in ``out`` is of other settings or data than the plan.
+    """
+
+    def __init__(self, plan: Plan, out: Path, reporter: Reporter) -> None:
+        self.plan, self.out, self.reporter = plan, out, reporter
+        self.cells: dict[tuple[str, str, int], Cell] = {
+            planned.key: make_cell(planned) for planned in plan.cells
+        }
+        self._resumed: set[tuple[str, str, int]] = set()
+        self._started, self._datasets = _now(), plan.datasets
+        self._machine = describe_machine()
+        self._take_over()
+
+    def find_pending(self) -> list[PlannedCell]:
+        """What is to be run, in the order of work."""
+        return [one for one in self.plan.cells if self.cells[one.key].status == "waiting"]
+
+    def _take_over(self) -> None:
+        """Reads what an earlier call left: finished cells, of this plan or of others."""
+        for planned in self.plan.cells:
+            folder = self.out / planned.folder
+            if planned.config is None or not (folder / CONFIG).is_file():
+                continue
+            self._check_folder(planned, folder)
+            if not (folder / METRICS).is_file():
+                self._resumed.add(planned.key)
+        if (self.out / RESULTS).is_file():
+            self._read_earlier()
+        for planned in self.plan.cells:
+            folder = self.out / planned.folder
+            if planned.config is not None and (folder / METRICS).is_file():
+                self.read(planned)
+
+    def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
+        assert planned.config is not None
+        difference = find_difference(open_run_folder(folder), planned.config)
+        checksum = next(
+            record.checksum for record in self.plan.datasets if record.name == planned.dataset
+        )
+        if not difference and (folder / RECORD).is_file():
+            there = read_record(folder)["data_checksum"]
+            difference = "" if there == checksum else "it was made from other data"
+        if difference:
+            raise CheckpointError(
+                f"A cell that is there must have the settings and data of the plan, but "
+                f"'{folder}' has others ({difference}); choose another folder with --out, or "
+                f"delete this one."
+            )
+
+    def _read_earlier(self) -> None:
+        """Keeps the cells of earlier calls that are not planned now: other data sets, other seeds.
+
+        Those of another experiment, of rows that are no more and of changed data are left out.
+        """
+        earlier = read_results(self.out / RESULTS)
+        self._started = earlier.started
+        for cell in earlier.cells:
+            if cell.resumed:
+                self._resumed.add((cell.dataset, cell.row, cell.seed))
+        here = {record.name: record for record in self.plan.datasets}
+        there = {record.name: record for record in earlier.datasets}
+        same = all(
+            getattr(self.plan.experiment, name) == getattr(earlier.experiment, name)
+            for name in _WHAT_ROWS_ARE
+        )
+        left_out = 0
+        for cell in earlier.cells:
+            key = cell.dataset, cell.row, cell.seed
+            record = here.get(cell.dataset, there[cell.dataset])
+            is_of_it = (
+                same
+                and record.checksum == there[cell.dataset].checksum
+                and cell.row in [row.name for row in record.rows]
+            )
+            if is_of_it and key not in self.cells:
+                self.cells[key] = cell
+            left_out += not is_of_it and key not in self.cells
+        if left_out:
+            self.reporter.warn(
+                f"{left_out} cells of earlier calls are of other rows, settings or data; their "
+                f"folders stay, the results have them no more"
+            )
+        kept = {dataset for dataset, _, _ in self.cells} - here.keys()
+        others = [record for record in earlier.datasets if record.name in kept]
+        self._datasets = [*self.plan.datasets, *others]
+
+    def read(self, planned: PlannedCell) -> None:
+        """Takes a finished cell from its run folder; one that lacks a measure has failed."""
+        resumed = planned.key in self._resumed
+        try:
+            cell = read_cell(planned, self.out, self.plan.experiment, resumed)
+        except MatchGraphError as error:
+            self.fail(planned, str(error))
+            return
+        self.cells[planned.key] = cell
+
+    def fail(self, planned: PlannedCell, reason: str) -> None:
+        """Notes why a cell has failed."""
+        changes = {"status": "failed", "reason": reason, "finished": _now()}
+        self.cells[planned.key] = make_cell(planned).model_copy(update=changes)
+
+    def write(self) -> Results:
+        """Writes ``results.json``."""
+        results = Results(
+            experiment=self.plan.experiment,
+            machine=self._machine,
+            started=self._started,
+            updated=_now(),
+            datasets=self._datasets,
+            cells=sort_cells([*self.cells.values()], self._datasets),
+        )
+        write_results(self.out, results)
+        return results
+
+
+def describe_machine() -> Machine:
+    """This machine, without its name."""
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return Machine(
+        platform=platform.platform(terse=True),
+        processor=platform.processor() or platform.machine(),
+        cores=os.cpu_count() or 1,
+        gpus=gpus,
+        **describe_software(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
