@@ -2,6 +2,7 @@
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError
 from match_graph.nn.label_tree import level_sizes
 from match_graph.training.device import choose_precision
 from match_graph.training.fitting import is_baseline
@@ -24,7 +25,8 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     With a label tree there is no wide term by default, and no hypernymy in the output space.
 
     Raises:
-        ConfigError: An encoder, a head or one of their settings is unknown.
+        ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
+            space is asked for with a label tree.
     """
     data = dataset[0]
     num_train = int(data[DOCUMENT][MASKS["train"]].sum())
@@ -32,7 +34,14 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     pretrain, model, train = config.pretrain, config.model, config.train
     model = complete_settings(model)
     is_tree = not is_baseline(model) and len(level_sizes(dataset.num_labels, model)) > 1
-    if is_tree:  # its levels learn probabilities given the parent: of no use side by side
+    if is_tree:
+        if train.lambda_output and "lambda_output" in train.model_fields_set:
+            raise ConfigError(
+                f"A label tree learns probabilities given the parent, so that hypernymy in the "
+                f"output space has no meaning there, but train.lambda_output is "
+                f"{train.lambda_output:g}; leave it out, or raise flat_labels of model.head_config "
+                f"above {dataset.num_labels}."
+            )
         train = train.model_copy(update={"lambda_output": 0.0})
     train = train.model_copy(update={"precision": choose_precision(train)})
     if pretrain.samples is None:

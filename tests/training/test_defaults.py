@@ -75,3 +75,18 @@ def test_a_wide_term_is_there_where_its_weights_fit(synthetic: Synthetic, monkey
         assert config.model.wide is expected
         assert config.train.epochs == defaults.derive_epochs(320, expected)
     assert resolve_config(load_config(None, ["model.wide=true"]), synthetic).model.wide is True
+
+
+def test_a_label_tree_refuses_hypernymy_in_the_output_space(synthetic: Synthetic) -> None:
+    """Where it is asked for; the default gives way, and a given 0 stays."""
+    tree = ["model.encoder=attention_xml", "model.head_config={flat_labels: 10, cluster_size: 4}"]
+    assert resolve_config(load_config(None, tree), synthetic).train.lambda_output == 0
+    given = load_config(None, [*tree, "train.lambda_output=0"])
+    assert resolve_config(given, synthetic).train.lambda_output == 0
+    with pytest.raises(ConfigError) as caught:
+        resolve_config(load_config(None, [*tree, "train.lambda_output=0.5"]), synthetic)
+    assert str(caught.value) == (
+        "A label tree learns probabilities given the parent, so that hypernymy in the output space "
+        "has no meaning there, but train.lambda_output is 0.5; leave it out, or raise flat_labels "
+        f"of model.head_config above {synthetic.num_labels}."
+    )

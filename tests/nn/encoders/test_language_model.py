@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from match_graph.datasets import Corpus
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import LanguageModelEncoder, TokenEmbedding
 from match_graph.testing import assert_encoder
+from match_graph.typing import TAGGED
 
 WORDS = ["learning", "graphs", "from", "small", "cells", "of", "a", "deep", "net", "kernels", "w1"]
 SPACE = TokenSpace(("venue", "word"), (2, 3))
@@ -202,6 +204,29 @@ def test_no_checkpoint_is_one_sentence() -> None:
         "model.encoder_config.checkpoint to a folder, or to a model's name on the hub such as "
         "distilbert-base-uncased."
     )
+
+
+@needs_transformers
+@torch.no_grad()
+def test_no_planted_label_reaches_it(checkpoint, toy: Corpus, toy_graph: BuiltGraph) -> None:
+    """States are the same to the bit whatever labels the documents' edges reveal."""
+    space = TokenSpace.from_data(toy_graph.data)
+    config = LanguageModelEncoder.Config(checkpoint=checkpoint("bert"), max_pieces=16)
+    torch.manual_seed(1)
+    encoder = LanguageModelEncoder(TokenEmbedding(space, 6), config).eval()
+    states = []
+    for shift in (0, 1):
+        data = toy_graph.data.clone()
+        document = torch.arange(int(data["document"].num_nodes))
+        label = (document + shift) % int(data["label"].num_nodes)
+        data["document", "reveals", "label"].edge_index = torch.stack([document, label])
+        data[TAGGED].edge_index = torch.stack([document, label])
+        texts = toy.documents["text"].tolist()
+        (batch,) = EgoLoader(
+            data, EgoSampler(data), space, document, batch_size=len(document), texts=texts
+        )
+        states.append(encoder(batch).document)
+    assert torch.equal(states[0], states[1])
 
 
 def spoil_weights(folder: Path) -> None:
