@@ -10,7 +10,7 @@ by nobody here: ``apt-cache dumpavail`` writes the candidate of each package.
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -160,43 +160,45 @@ def _has_tags(path: Path) -> bool:
         return any(line.startswith(b"Tag:") for line in file)
 
 
-def read_stanzas(path: Path, fail: Callable[[str], None]) -> Iterator[tuple[str, dict[str, str]]]:
+def read_stanzas(
+    lines: Iterable[bytes], name: str, fail: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, str]]]:
     """(file:line of its first line, fields) per stanza; field names in lower case.
 
     The lines of a folded field are joined by line breaks, each without the one space or tab that
     marks it as a continuation.
 
     Args:
-        path: Stanzas of ``Name: value`` lines between blank lines.
+        lines: Stanzas of ``Name: value`` lines between blank lines.
+        name: Of the file, for places.
         fail: Takes a fault of a line with its place; the line is left out.
     """
-    start, fields, name = 0, dict[str, str](), ""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                line = raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                fail(
-                    f"{path.name}:{number}: the file must be UTF-8, but byte {error.start} of the "
-                    f"line is 0x{raw[error.start]:02x}; fetch it again."
-                )
-                continue
-            if not line.strip():
-                if fields:
-                    yield f"{path.name}:{start}", fields
-                fields, name = {}, ""
-                continue
-            start = start if fields else number
-            key, colon, value = line.partition(":")
-            if line[0] in " \t" and name:
-                fields[name] += "\n" + line[1:]
-            elif line[0] not in " \t" and colon:
-                name = key.lower()
-                fields[name] = value.strip()
-            else:
-                fail(
-                    f"{path.name}:{number}: a line must be 'Name: value', or go on with the one "
-                    f"above after a space, found '{line[:60]}'; fetch the file again."
-                )
+    start, fields, last = 0, dict[str, str](), ""
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            fail(
+                f"{name}:{number}: the file must be UTF-8, but byte {error.start} of the line is "
+                f"0x{raw[error.start]:02x}; fetch it again."
+            )
+            continue
+        if not line.strip():
+            if fields:
+                yield f"{name}:{start}", fields
+            fields, last = {}, ""
+            continue
+        start = start if fields else number
+        key, colon, value = line.partition(":")
+        if line[0] in " \t" and last:
+            fields[last] += "\n" + line[1:]
+        elif line[0] not in " \t" and colon:
+            last = key.lower()
+            fields[last] = value.strip()
+        else:
+            fail(
+                f"{name}:{number}: a line must be 'Name: value', or go on with the one above after "
+                f"a space, found '{line[:60]}'; fetch the file again."
+            )
     if fields:
-        yield f"{path.name}:{start}", fields
+        yield f"{name}:{start}", fields

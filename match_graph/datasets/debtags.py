@@ -5,6 +5,7 @@ Source: https://wiki.debian.org/Debtags; the index comes from the machine's own 
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from match_graph.datasets.deb_index import (
     no_tags,
     read_stanzas,
 )
+from match_graph.datasets.source import Track, open_sources
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.typing import Split
 
@@ -89,50 +91,57 @@ class DebTags(CorpusDataset):
                 fetch_index(Path(self.raw_dir))
 
     def read(self) -> Corpus:
-        return read_package_index(Path(self.raw_dir), self.tokenizer)
+        return read_package_index(Path(self.raw_dir), self.tokenizer, self.track)
 
 
-def read_package_index(folder: Path, tokenizer: Tokenizer = "regex") -> Corpus:
+def read_package_index(
+    folder: Path, tokenizer: Tokenizer = "regex", track: Track | None = None
+) -> Corpus:
     """Reads the two files that `fetch_index` writes; of a repeated package the first with tags.
 
     Args:
         folder: Holds ``Packages`` and ``Translation-en``.
         tokenizer: As for `DebTags`.
+        track: Shows progress.
 
     Raises:
         CorpusError: No package has a tag, or with every fault of the files, each with file:line.
     """
     builder = CorpusBuilder("debtags", _FIELDS, f"The folder '{folder}' must hold a package index")
-    texts = _read_descriptions(folder / DESCRIPTIONS, builder)
     seen: set[str] = set()
     edges: dict[tuple[str, str], str] = {}
     num_repeated = 0
-    for place, stanza in read_stanzas(folder / PACKAGES, builder.fail):
-        if builder.is_hopeless:
-            break
-        package = stanza.get("package", "")
-        if not package:
-            builder.fail(f"{place}: a stanza must have the field 'Package'; fetch the file again.")
-        labels = close_tags(split_tags(stanza.get("tag", "")))
-        if not package or not labels:
-            continue
-        if package in seen:
-            num_repeated += 1
-            continue
-        seen.add(package)
-        for label in labels:
-            parent = parent_tag(label)
-            if parent is not None:
-                edges.setdefault((label, parent), place)
-        text = texts.get((package, stanza.get("description-md5", "")))
-        text = read_text(stanza.get("description", "")) if text is None else text
-        metadata = {
-            "venue": [value for value in [stanza.get("section")] if value],
-            "author": [value for value in [stanza.get("maintainer")] if value],
-            "reference": read_references(stanza),
-        }
-        split = split_by_source(stanza.get("source") or package)
-        builder.add(package, split, text, split_words(text, tokenizer), metadata, labels, place)
+    paths = [folder / DESCRIPTIONS, folder / PACKAGES]
+    with open_sources(paths, "debtags", track) as sources:
+        texts = _read_descriptions(sources.lines(paths[0]), builder)
+        for place, stanza in read_stanzas(sources.lines(paths[1]), PACKAGES, builder.fail):
+            if builder.is_hopeless:
+                break
+            package = stanza.get("package", "")
+            if not package:
+                builder.fail(
+                    f"{place}: a stanza must have the field 'Package'; fetch the file again."
+                )
+            labels = close_tags(split_tags(stanza.get("tag", "")))
+            if not package or not labels:
+                continue
+            if package in seen:
+                num_repeated += 1
+                continue
+            seen.add(package)
+            for label in labels:
+                parent = parent_tag(label)
+                if parent is not None:
+                    edges.setdefault((label, parent), place)
+            text = texts.get((package, stanza.get("description-md5", "")))
+            text = read_text(stanza.get("description", "")) if text is None else text
+            metadata = {
+                "venue": [value for value in [stanza.get("section")] if value],
+                "author": [value for value in [stanza.get("maintainer")] if value],
+                "reference": read_references(stanza),
+            }
+            split = split_by_source(stanza.get("source") or package)
+            builder.add(package, split, text, split_words(text, tokenizer), metadata, labels, place)
     if not seen and not builder.faults:
         raise no_tags(f"'{folder / PACKAGES}'")
     names = {label: label for edge in edges for label in edge}
@@ -141,10 +150,12 @@ def read_package_index(folder: Path, tokenizer: Tokenizer = "regex") -> Corpus:
     return corpus
 
 
-def _read_descriptions(path: Path, builder: CorpusBuilder) -> dict[tuple[str, str], str]:
+def _read_descriptions(
+    lines: Iterable[bytes], builder: CorpusBuilder
+) -> dict[tuple[str, str], str]:
     """Texts by package and checksum; every version of a package has a checksum of its own."""
     texts = {}
-    for _, stanza in read_stanzas(path, builder.fail):
+    for _, stanza in read_stanzas(lines, DESCRIPTIONS, builder.fail):
         key = (stanza.get("package", ""), stanza.get("description-md5", ""))
         texts[key] = read_text(stanza.get("description-en", ""))
     return texts

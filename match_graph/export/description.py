@@ -64,23 +64,26 @@ def describe_export(
     return "\n\n".join(parts) + "\n"
 
 
-def sum_up(source: Source, expected: Inventory) -> str:
+def sum_up(source: Source, expected: Inventory, readings: list[Reading]) -> str:
     """One line of the counts that were verified; `describe_export` has them by type.
 
     Args:
         source: What the export was made from.
-        expected: What was found in it.
+        expected: What was to be written.
+        readings: What was read back; a type that is in none was left out and does not count.
     """
     gold = " ".join(GOLD)
-    nodes = {name: count for name, count in expected.counts.items() if " " not in name}
-    edges = [count for name, count in expected.counts.items() if " " in name and name != gold]
+    found = {name for reading in readings for name in reading.inventory.counts}
+    counts = {name: count for name, count in expected.counts.items() if name in found}
+    nodes = {name: count for name, count in counts.items() if " " not in name}
+    edges = [count for name, count in counts.items() if " " in name and name != gold]
     splits = ", ".join(f"{int((source.split == name).sum()):,} {name}" for name in SPLITS)
     parts = [
         f"{nodes.pop(DOCUMENT):,} documents ({splits})",
         f"{sum(nodes.values()):,} other nodes of {len(nodes)} types",
         f"{sum(edges):,} edges of {len(edges)} types",
     ]
-    parts += [f"{expected.counts[gold]:,} gold labels"] if gold in expected.counts else []
+    parts += [f"{counts[gold]:,} gold labels"] if gold in counts else []
     return ", ".join(parts)
 
 

@@ -85,7 +85,7 @@ def _write_whole(
         if out.is_dir():
             out.rename(old)
         beside.rename(out)
-        reporter.line(f"export: verified {sum_up(source, expected)}")
+        reporter.line(f"export: verified {sum_up(source, expected, readings)}")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
         raise ExportError(
