@@ -114,7 +114,7 @@ class RunFolder:
         path = self.folder / HISTORY
         if not path.is_file():
             return Section(
-                "Training", "", [Note("There is no history: nothing was trained by epochs.")]
+                "Training", "", [Note(["There is no history: nothing was trained by epochs."])]
             )
         table = pd.read_csv(path)
         charts = [
@@ -145,7 +145,7 @@ class RunFolder:
         )
         if not charts:
             return Section("Slices of the labels", "", [
-                Note("There are no slices; `match-graph evaluate` measures them on test.")
+                Note(["There are no slices; `match-graph evaluate` measures them on test."])
             ])  # fmt: skip
         return Section("Slices of the labels", about, charts)
 
@@ -154,14 +154,9 @@ class RunFolder:
         path = self.folder / CALIBRATION
         if not path.is_file():
             text = f"There is no {CALIBRATION}; `match-graph evaluate {self.folder}` writes it."
-            return Section("Calibration", "", [Note(text)])
-        table = pd.read_csv(path).query("split == @self.split").dropna()
+            return Section("Calibration", "", [Note([text])])
         names = {"ranked": "5 best labels", "all": "all labels"}
-        series = [
-            Series(name, rows["probability"].tolist(), rows["gold"].tolist())
-            for labels, name in names.items()
-            if len(rows := table[table["labels"] == labels])
-        ]
+        series = read_reliability(path, self.split, names)
         values = self.metrics[self.split]
         about = (
             f"How often a label of some probability is gold; on the diagonal they agree. Expected "
@@ -187,6 +182,8 @@ def make_run_page(
     root: Path | None = None,
     device: str = "auto",
     reporter: Reporter | None = None,
+    encoder: str | None = None,
+    head: str | None = None,
 ) -> Page:
     """The page of an evaluated run.
 
@@ -200,6 +197,8 @@ def make_run_page(
         root: Of built data; None takes the default.
         device: As for `load`.
         reporter: For progress and warnings.
+        encoder: As for `load`; otherwise a run of an encoder of one's own has no case studies.
+        head: Likewise.
 
     Raises:
         CheckpointError: The folder is no evaluated run, or runs were made from different data.
@@ -209,16 +208,16 @@ def make_run_page(
     own = RunFolder(folder)
     prior, cases = None, Section("Case studies", "", [])
     try:
-        run = open_run(folder, root, reporter, own.config.model.encoder, own.config.model.head)
+        run = open_run(folder, root, reporter, encoder, head)
     except MatchGraphError as error:
         if documents:
             raise
         reporter.warn(f"The report has no case studies: {error}")
-        cases = Section("Case studies", "", [Note(f"There are none: {error}")])
+        cases = Section("Case studies", "", [Note([f"There are none: {error}"])])
     else:
         prior = run.prior("test") if own.split == "test" else run.prior("valid")
         runs = [run, *(open_run(other, root, reporter) for other in against)]
-        cases = study_cases(runs, documents, num_documents, device)
+        cases = study_cases(runs, documents, num_documents, device, encoder, head)
     parts = [own.config.model.encoder, *own.config.ablation, f"seed {own.config.seed}"]
     sections = [own.measures(prior), own.curves(), own.slices(), own.calibration()]
     return Page(
@@ -230,7 +229,13 @@ def make_run_page(
 
 
 def study_cases(
-    runs: Sequence[Run], documents: Sequence[str], num_documents: int, device: str = "auto"
+    runs: Sequence[Run],
+    documents: Sequence[str],
+    num_documents: int,
+    device: str = "auto",
+    encoder: str | None = None,
+    head: str | None = None,
+    names: Sequence[str] = (),
 ) -> Section:
     """Case studies of some documents, or of some drawn ones, in variants of a model.
 
@@ -239,16 +244,20 @@ def study_cases(
         documents: Ids.
         num_documents: To be drawn where none is named.
         device: As for `load`.
+        encoder: Of the first run, as for `load`.
+        head: Likewise.
+        names: Of the variants; none takes those of the folders.
     """
     if not documents and num_documents:
         documents = [record["paper"] for record in draw_records(runs[0], num_documents)]
     if not documents:
         return Section("Case studies", "", [])
-    models = [one.config.model for one in runs]
     explainers = [
-        Explainer(run, device, model.encoder, model.head)
-        for run, model in zip(runs, models, strict=True)
+        Explainer(runs[0], device, encoder, head),
+        *(Explainer(run, device) for run in runs[1:]),
     ]
+    for explainer, name in zip(explainers, names, strict=False):
+        explainer.name = name
     studies = [compare_variants(explainers, document) for document in documents]
     cases = [
         Case(study, [LabelRows(study.labels, variant) for variant in study.variants])
@@ -260,6 +269,23 @@ def study_cases(
         "is exact. Hypernymy terms are those of the loss, for this document."
     )
     return Section("Case studies", about, cases)
+
+
+def read_reliability(path: Path, split: str, names: Mapping[str, str]) -> list[Series]:
+    """Lines of a reliability diagram, of what ``calibration.csv`` has on a split.
+
+    Args:
+        path: The file.
+        split: Of the documents.
+        names: "ranked" or "all" -> the line's name.
+    """
+    table = pd.read_csv(path).dropna()
+    table = table[table["split"] == split]
+    return [
+        Series(name, rows["probability"].tolist(), rows["gold"].tolist())
+        for labels, name in names.items()
+        if len(rows := table[table["labels"] == labels])
+    ]
 
 
 def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:

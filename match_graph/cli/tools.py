@@ -12,6 +12,8 @@ from rich.text import Text
 
 from match_graph.cli.app import (
     ConfigOption,
+    ConfirmEncoder,
+    ConfirmHead,
     DatasetArgument,
     QuietOption,
     RootOption,
@@ -184,13 +186,15 @@ def export(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="An evaluated run.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|BENCHMARK", help="An evaluated run, or a benchmark.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="The file; report.html in the folder.")
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option("--against", help="Another run for the case studies; repeatable."),
+        typer.Option("--against", help="Another run, for the case studies of a run; repeatable."),
     ] = None,
     document: Annotated[
         list[str] | None,
@@ -202,13 +206,16 @@ def report(
     ] = 3,
     root: RootOption = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    encoder: ConfirmEncoder = None,
+    head: ConfirmHead = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one self-contained HTML file of a run."""
+    """Write one self-contained HTML file of a run or a benchmark."""
     from match_graph.benchmark import write_report_page
 
+    others, documents, reporter = against or [], document or [], Reporter(quiet)
     typer.echo(
         write_report_page(
-            folder, out, against or [], document or [], num_documents, root, device, Reporter(quiet)
+            folder, out, others, documents, num_documents, root, device, reporter, encoder, head
         )
     )

@@ -107,7 +107,7 @@ class Variant(StrictModel):
     """What one run says of the document.
 
     Args:
-        run: The name of its folder.
+        run: Its name; that of its folder unless it has another.
         encoder: Its name.
         ablation: What was left out.
         seed: Of the run.

@@ -57,6 +57,8 @@ class Explainer:
         head: str | None = None,
     ) -> None:
         self.run = run
+        #: What the variant is called.
+        self.name = run.folder.name
         self.classifier = load(run.folder, device, encoder, head, precision="32-true")
         self.labels: list[str] = run.dataset.names(LABEL).tolist()
 

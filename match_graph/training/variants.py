@@ -151,7 +151,7 @@ def _make_variant(explainer: Explainer, found: Explanation, labels: Sequence[Cas
     ]
     config = explainer.run.config
     return Variant(
-        run=explainer.run.folder.name,
+        run=explainer.name,
         encoder=config.model.encoder,
         ablation=list(config.ablation),
         seed=config.seed,

@@ -13,6 +13,7 @@ import pytest
 from match_graph import Run, start_run
 from match_graph.benchmark import write_report_page
 from match_graph.cli import main
+from match_graph.errors import ConfigError
 from match_graph.testing import toy_documents, write_match_folder
 
 HOSTILE = "<script>document.title='hit'</script>"
@@ -91,21 +92,26 @@ def look(chromium: str, page: Path, folder: Path) -> list[dict]:
     return json.loads(html.unescape(text[1]))
 
 
-@pytest.mark.parametrize("name", ["hostile_run", "trained_run"])
+@pytest.mark.parametrize("name", ["hostile_run", "trained_run", "benchmark"])
 def test_in_a_browser(
-    name: str, request: pytest.FixtureRequest, chromium: str, tmp_path: Path
+    name: str,
+    request: pytest.FixtureRequest,
+    chromium: str,
+    benchmark_folder: Path,
+    trained_run: Run,
+    tmp_path: Path,
 ) -> None:
     """No console message, no overflow, no script, legible figures; at the width of a phone too."""
-    run: Run = request.getfixturevalue(name)
-    root = run.dataset.root
-    path = write_report_page(run.folder, tmp_path / "page.html", root=root, device="cpu")
+    run: Run = trained_run if name == "benchmark" else request.getfixturevalue(name)
+    folder, root = benchmark_folder if name == "benchmark" else run.folder, run.dataset.root
+    path = write_report_page(folder, tmp_path / "page.html", root=root, device="cpu")
     _, console = browse(chromium, path, tmp_path)
     assert console == []
     for width, seen in zip(WIDTHS, look(chromium, path, tmp_path), strict=True):
         assert abs(seen["width"] - width) <= 20  # a scroll bar
         assert seen["overflow"] <= 0
         assert seen["scripts"] == seen["small"] == seen["outside"] == 0
-        assert seen["title"].endswith("seed 0")
+        assert seen["title"].endswith("trial" if name == "benchmark" else "seed 0")
         if name == "hostile_run":
             assert HOSTILE in seen["text"]
             assert "<img_src=x_onerror=alert(1)>" in seen["text"]
@@ -136,6 +142,20 @@ def test_hostile_text_is_escaped_without_a_browser(hostile_run: Run, tmp_path: P
     assert html.escape(HOSTILE).replace("&#x27;", "&#39;") in text
     for markup in ("<script", "<img", "<b>", "<i>"):
         assert markup not in text
+
+
+def test_a_benchmark_is_told_from_a_run(
+    benchmark_folder: Path, trained_run: Run, tmp_path: Path
+) -> None:
+    """By its results.json; its rows are compared, not other runs."""
+    path = write_report_page(benchmark_folder, tmp_path / "page.html", num_documents=0)
+    assert "<h1>trial</h1>" in path.read_text(encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        write_report_page(benchmark_folder, against=[trained_run.folder])
+    assert str(caught.value) == (
+        f"The case studies of a benchmark compare its own rows, but other runs are given for "
+        f"'{benchmark_folder}'; leave out --against."
+    )
 
 
 def test_the_command_writes_the_page(

@@ -116,7 +116,11 @@ def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     (copied / METRICS).write_text(json.dumps(flat))
     sections = make(copied, trained_run).sections
     notes = [
-        block.text for section in sections for block in section.blocks if isinstance(block, Note)
+        line
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Note)
+        for line in block.lines
     ]
     assert notes == [
         "There is no history: nothing was trained by epochs.",
@@ -144,8 +148,8 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
     assert [row[0] for row in table.rows] == ["valid", "test"]
     [note] = page.sections[4].blocks
     assert isinstance(note, Note)
-    assert note.text.startswith("There are none: ")
-    assert warned == [note.text.replace("There are none", "The report has no case studies")]
+    assert note.lines[0].startswith("There are none: ")
+    assert warned == [note.lines[0].replace("There are none", "The report has no case studies")]
     with pytest.raises(CorpusError):
         make_run_page(copied, documents=["d1"], root=tmp_path, device="cpu")
 

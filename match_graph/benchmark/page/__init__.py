@@ -1,6 +1,6 @@
 """Pages of results: what they are made of, and one self-contained HTML file of it."""
 
-from match_graph.benchmark.page.blocks import Case, Code, Headline, Note, Page, Section
+from match_graph.benchmark.page.blocks import Block, Case, Code, Headline, Note, Page, Section
 from match_graph.benchmark.page.charts import Bar, BarChart, LineChart, Series
 from match_graph.benchmark.page.label_rows import LabelRows
 from match_graph.benchmark.page.render import render_page, write_page
@@ -9,6 +9,7 @@ from match_graph.benchmark.page.tables import Table, percent, seconds
 __all__ = [
     "Bar",
     "BarChart",
+    "Block",
     "Case",
     "Code",
     "Headline",

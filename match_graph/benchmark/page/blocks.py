@@ -27,10 +27,10 @@ class Headline:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph, such as why something is missing."""
+    """Paragraphs that a reader should not miss, such as why something is not there."""
 
     kind: ClassVar[str] = "note"
-    text: str
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ WIDTH, HEIGHT = 340, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 38
 #: Styles that the page has for series; further ones begin again.
 NUM_STYLES = 6
-#: Height of a bar's row, where bars begin and may end, and letters of a name that fit before.
-_ROW, _BARS, _BARS_END, _LETTERS = 24, 132, 292, 21
+#: Height of a bar's row, where bars begin, letters of a name that fit before, width of a letter.
+_ROW, _BARS, _LETTERS, _LETTER = 24, 132, 20, 6.2
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,8 @@ class BarChart:
     def drawn(self) -> list[DrawnBar]:
         """The bars on the canvas."""
         longest = max((bar.value + bar.spread for bar in self.bars), default=0.0) or 1.0
-        scale = (_BARS_END - _BARS) / longest
+        text = max((len(bar.text) for bar in self.bars), default=0)
+        scale = (WIDTH - 10 - _LETTER * text - _BARS) / longest
         found = []
         for number, bar in enumerate(self.bars):
             whisker = None

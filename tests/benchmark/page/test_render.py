@@ -37,7 +37,9 @@ def page(case_study: CaseStudy, hostile: str) -> Page:
     return Page(hostile, hostile, [Headline(hostile, hostile, hostile)], [
         Section(hostile, hostile, [table, lines, bars]),
         Section("Nothing", "", []),
-        Section("Cases", "", [case, Note(hostile), Code(hostile, f"a:\n\n  {hostile}\n")]),
+        Section("Cases", "", [
+            case, Note([hostile, "second"]), Code(hostile, f"a:\n\n  {hostile}\n"),
+        ]),
     ])  # fmt: skip
 
 

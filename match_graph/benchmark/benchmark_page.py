@@ -1,0 +1,368 @@
+"""The page of a benchmark: tables with stars, figures, case studies, how it was made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+import yaml
+
+from match_graph.benchmark.page import (
+    Bar,
+    BarChart,
+    Block,
+    Code,
+    Headline,
+    LineChart,
+    Note,
+    Page,
+    Section,
+    Series,
+    Table,
+    percent,
+    seconds,
+)
+from match_graph.benchmark.page.charts import NUM_STYLES
+from match_graph.benchmark.plots import collect_grid, collect_histories
+from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
+from match_graph.benchmark.run_page import list_record, read_reliability, study_cases
+from match_graph.benchmark.summary import LOWER_IS_BETTER, RowSummary, Value, summarize
+from match_graph.errors import MatchGraphError
+from match_graph.training import Reporter, open_run
+from match_graph.training.files import CALIBRATION, HISTORY
+
+#: Rows that case studies compare, the reference among them.
+_VARIANTS = 3
+
+
+def make_benchmark_page(
+    folder: Path,
+    documents: Sequence[str] = (),
+    num_documents: int = 3,
+    root: Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+) -> Page:
+    """The page of a benchmark, finished or not.
+
+    Args:
+        folder: With ``results.json``.
+        documents: Of case studies; none draws some of test by the first run's seed.
+        num_documents: How many are drawn for each data set; 0 keeps all texts out of the page.
+        root: Of built data; None takes the default.
+        device: As for `load`.
+        reporter: For progress and warnings.
+
+    Raises:
+        CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
+    """
+    results = read_results(folder)
+    several = len(results.datasets) > 1
+    headlines, sections = [], []
+    for record in results.datasets:
+        part = DatasetPart(folder, results, record)
+        headlines += part.headlines()
+        found = [part.results_section(), part.figures(), part.curves()]
+        found += [part.slices(), part.calibration()]
+        found.append(
+            part.case_studies(documents, num_documents, root, device, reporter or Reporter(True))
+        )
+        for section in found:
+            title = f"{record.name}: {section.title}" if several else section.title
+            sections.append(Section(title, section.about, section.blocks))
+    done = sum(cell.status == "done" for cell in results.cells)
+    headlines.append(Headline("runs finished", f"{done} of {len(results.cells)}"))
+    return Page(
+        results.experiment.name,
+        results.experiment.question,
+        headlines,
+        [*sections, describe_making(results)],
+    )
+
+
+class DatasetPart:
+    """What a page says of one data set of a benchmark.
+
+    Args:
+        folder: Of the benchmark.
+        results: Finished or not.
+        record: The data set.
+    """
+
+    def __init__(self, folder: Path, results: Results, record: DatasetRecord) -> None:
+        self.folder, self.results, self.record = folder, results, record
+        self.rows = summarize(results, record.name, folder)
+        self.measures = results.experiment.measures
+        higher = [one for one in self.measures if one not in LOWER_IS_BETTER] or self.measures
+        #: The measures that are drawn: the first and the last of which more is better.
+        self.main = list(dict.fromkeys([higher[0], higher[-1]]))
+        self.split = results.experiment.split
+
+    def headlines(self) -> list[Headline]:
+        """The best row by each main measure."""
+        found = []
+        for measure in self.main:
+            for row in self.rows:
+                value = row.measured.get(measure)
+                if value is not None and value.is_best:
+                    name = f"best {measure}, {self.record.name}"
+                    found.append(Headline(name, f"{percent(value.mean)} %", row.name))
+                    break
+        return found
+
+    def results_section(self) -> Section:
+        """Means over seeds with stars and the best in bold; what is expected; notes."""
+        numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
+        about = (
+            f"In percent on {self.split}: mean ± standard deviation over runs of different seeds. "
+            f"{numbers} documents, {self.record.num_labels:,} labels; documents without gold "
+            f"labels count 0. The best is marked."
+        )
+        if reference := self.results.experiment.reference:
+            about += (
+                f" Two-tailed t-test against {reference}, paired by seed: * (p < 0.05) and ** "
+                f"(p < 0.01) are significantly worse, + and ++ significantly better."
+            )
+        blocks: list[Block] = [tabulate_rows(self.rows, self.measures)]
+        expected = tabulate_expected(self.rows, self.measures)
+        if expected is not None:
+            blocks += [Note(["What the paper reports, and the difference of ours in brackets:"])]
+            blocks += [expected]
+        notes = [f"{row.name}: {note}" for row in self.rows for note in row.notes]
+        blocks += [Note(notes)] if notes else []
+        return Section("Results", about, blocks)
+
+    def figures(self) -> Section:
+        """Bars of the main measures and of violations; or the points of a grid."""
+        if self.results.experiment.figure == "grid":
+            points = collect_grid(self.record.rows, self.rows)
+            keys = [*self.results.experiment.grid]
+            return Section("Grid", "In percent.", [*tabulate_grid(points, keys, self.measures)])
+        charts = []
+        for measure in [*self.main, *({"violation_rate"} & {*self.measures})]:
+            bars = [
+                Bar(row.name, 100 * value.mean, format_value(value), 100 * (value.std or 0.0))
+                for row in self.rows
+                if (value := row.measured.get(measure)) is not None
+            ]
+            unit = "percent, less is better" if measure in LOWER_IS_BETTER else "percent"
+            charts += [BarChart(measure, unit, bars)] if bars else []
+        return Section("Rows side by side", "Whiskers are one standard deviation.", charts)
+
+    def curves(self) -> Section:
+        """Loss and validation measures over epochs: means over seeds, bands of one deviation."""
+        histories = collect_histories(self.results, self.record)
+        charts = [
+            LineChart(title, "epoch", unit, series)
+            for title, unit, name in (
+                ("Training loss", "last batches of the epoch", "loss_recent"),
+                (f"Validation, {self.main[-1]}", "fraction", self.main[-1]),
+                ("Violations of the hierarchy", "share of pairs, on valid", "violation_rate"),
+            )
+            for series in cut(average_histories(histories, name))
+        ]
+        about = f"From the {HISTORY} of every run; bands are one standard deviation."
+        return Section("Training", about, charts)
+
+    def slices(self) -> Section:
+        """R@5 by frequency of the labels in training, and by depth."""
+        found = {row.name: self._average(row.name, "/R@5") for row in self.rows}
+        names = list(dict.fromkeys(name for values in found.values() for name in values))
+        if not names:
+            return Section("Slices of the labels", "", [])
+        table = tabulate_best(found, names, "R@5 in percent")
+        about = (
+            "Head: more than 100 training documents; torso: 20 to 100; tail: fewer. Depth counts "
+            "edges on the longest path to a root."
+        )
+        return Section("Slices of the labels", about, [table])
+
+    def calibration(self) -> Section:
+        """Reliability of the five best labels, a line for each row's first run."""
+        series = []
+        for row in self.rows:
+            for cell in self._finished(row.name)[:1]:
+                path = self.folder / cell.folder / CALIBRATION
+                if path.is_file():
+                    series += read_reliability(path, self.split, {"ranked": row.name})
+        charts = [
+            LineChart("Reliability", "probability", "share of gold labels", part, True)
+            for part in cut(series)
+        ]
+        about = (
+            "How often one of the 5 best labels is gold, by its probability; on the diagonal they "
+            "agree. The first seed of each row."
+        )
+        return Section("Calibration", about, charts)
+
+    def case_studies(
+        self,
+        documents: Sequence[str],
+        number: int,
+        root: Path | None,
+        device: str,
+        reporter: Reporter,
+    ) -> Section:
+        """The reference, or the first row, beside the rows that follow it."""
+        if not documents and not number:
+            return Section("Case studies", "", [])
+        reference = self.results.experiment.reference
+        order = sorted(self.rows, key=lambda row: row.name != reference)
+        names = [row.name for row in order if self._finished(row.name)][:_VARIANTS]
+        cells = [self._finished(name)[0] for name in names]
+        try:
+            runs = [open_run(self.folder / cell.folder, root, reporter) for cell in cells]
+            return study_cases(runs, documents, number, device, names=names) if runs else _NO_CASES
+        except MatchGraphError as error:
+            if documents:
+                raise
+            reporter.warn(f"The report has no case studies of {self.record.name}: {error}")
+            return Section("Case studies", "", [Note([f"There are none: {error}"])])
+
+    def _finished(self, row: str) -> list[Cell]:
+        cells = self.results.find_cells(self.record.name, row)
+        return [cell for cell in cells if cell.status == "done"]
+
+    def _average(self, row: str, ending: str) -> dict[str, float]:
+        """Slice -> mean over seeds of what ends so."""
+        runs = [cell.metrics[self.split] for cell in self._finished(row)]
+        names = [key for key in (runs[0] if runs else {}) if key.endswith(ending)]
+        return {
+            name.removesuffix(ending).replace("_", " "): fmean(run[name] for run in runs)
+            for name in names
+            if all(name in run for run in runs)
+        }
+
+
+_NO_CASES = Section("Case studies", "", [])
+
+
+def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
+    """A line for each row: measures, number of runs, parameters, time and memory."""
+    lines, best = [], set()
+    for number, row in enumerate(rows):
+        values = [row.measured.get(measure) for measure in measures]
+        best |= {(number, place) for place, one in enumerate(values, 1) if one and one.is_best}
+        lines.append(
+            [
+                row.name,
+                *("-" if value is None else format_value(value, 2) for value in values),
+                str(row.runs),
+                "-" if row.parameters is None else f"{row.parameters:,}",
+                "-" if row.seconds_per_epoch is None else f"{row.seconds_per_epoch:.3g}",
+                "-" if row.peak_mib is None else f"{row.peak_mib:,.0f}",
+            ]
+        )
+    columns = ["", *measures, "runs", "parameters", "s / epoch", "peak MiB"]
+    return Table(columns, lines, frozenset(best))
+
+
+def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table | None:
+    """What another source reports, in percent, and the difference; None without any of it."""
+    lines = []
+    for row in rows:
+        values = [row.measured.get(measure) for measure in measures]
+        if any(value is not None and value.expected for value in values):
+            lines.append([row.name, *map(_format_expected, values)])
+    return Table(["", *measures], lines) if lines else None
+
+
+def tabulate_best(
+    found: Mapping[str, Mapping[str, float]],
+    columns: Sequence[str],
+    name: str,
+    lower_is_better: bool = False,
+) -> Table:
+    """Fractions in percent, the best of each column marked; "-" for what is missing."""
+    best = set()
+    choose = min if lower_is_better else max
+    for place, column in enumerate(columns, start=1):
+        values = [values.get(column) for values in found.values()]
+        first = choose((value for value in values if value is not None), default=None)
+        best |= {(row, place) for row, value in enumerate(values) if value == first is not None}
+    lines = [
+        [row, *(percent(values.get(column)) for column in columns)] for row, values in found.items()
+    ]
+    return Table([name, *columns], lines, frozenset(best))
+
+
+def tabulate_grid(
+    points: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]
+) -> Iterator[Table]:
+    """For each measure the first setting down and the second across, in percent."""
+    if points.empty:
+        return
+    down, across = keys
+    for measure in measures:
+        of_measure = points[points["measure"] == measure]
+        found: dict[str, dict[str, float]] = {}
+        for first, second, mean in of_measure[[down, across, "mean"]].itertuples(index=False):
+            found.setdefault(f"{down}={first}", {})[f"{across}={second}"] = mean
+        columns = list(dict.fromkeys(name for values in found.values() for name in values))
+        yield tabulate_best(found, columns, measure, measure in LOWER_IS_BETTER)
+
+
+def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> list[Series]:
+    """A column's mean over runs by epoch, with a band where there are several runs."""
+    series = []
+    for row, tables in histories.items():
+        if not all(name in table for table in tables):
+            continue
+        groups = pd.concat(tables).dropna(subset=[name]).groupby("epoch")[name]
+        mean, spread = groups.mean(), groups.std().fillna(0.0)
+        band = spread.tolist() if len(tables) > 1 else ()
+        series += [Series(row, mean.index.tolist(), mean.tolist(), band)] if len(mean) else []
+    return series
+
+
+def cut(series: Sequence[Series]) -> list[Sequence[Series]]:
+    """As many figures as there are styles for."""
+    return [series[start : start + NUM_STYLES] for start in range(0, len(series), NUM_STYLES)]
+
+
+def format_value(value: Value, digits: int = 1) -> str:
+    """In percent, with its deviation and stars."""
+    spread = "" if value.std is None else f" ± {percent(value.std, digits)}"
+    return f"{percent(value.mean, digits)}{spread}{value.stars}"
+
+
+def _format_expected(value: Value | None) -> str:
+    if value is None or value.difference is None:
+        return "-"
+    return f"{percent(value.expected[0])} ({100 * value.difference:+.2f})"
+
+
+def describe_making(results: Results) -> Section:
+    """Machine, data sets, every cell, and the experiment as it was run."""
+    about = f"Started {results.started}, last changed {results.updated}."
+    machine = Table(["", ""], list_record(results.machine.model_dump()))
+    datasets = Table(
+        ["data set", "documents", "labels", "fields", "epochs", "checksum"],
+        [
+            [
+                one.name, f"{sum(one.documents.values()):,}", f"{one.num_labels:,}",
+                ", ".join(one.fields), "-" if one.epochs is None else str(one.epochs),
+                one.checksum[:12],
+            ]
+            for one in results.datasets
+        ],
+    )  # fmt: skip
+    cells = Table(
+        ["run", "data set", "seed", "status", "time", "epochs", "peak MiB", "reason"],
+        [
+            [
+                cell.row, cell.dataset, str(cell.seed), cell.status,
+                seconds(sum(cell.seconds.values())) if cell.seconds else "-",
+                "-" if cell.epochs is None else str(cell.epochs),
+                ", ".join(f"{value:,.0f}" for value in cell.peak_mib.values()) or "-",
+                cell.reason or "-",
+            ]
+            for cell in results.cells
+        ],
+    )  # fmt: skip
+    content = yaml.safe_dump(
+        results.experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+    )
+    return Section(
+        "How it was made", about, [machine, datasets, cells, Code("experiment", content)]
+    )

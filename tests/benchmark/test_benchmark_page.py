@@ -1,0 +1,228 @@
+"""The page of a benchmark: its numbers by hand, stars, figures, and what is said of what is not."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from match_graph import Run
+from match_graph.benchmark import write_results
+from match_graph.benchmark.benchmark_page import (
+    average_histories,
+    cut,
+    make_benchmark_page,
+    tabulate_best,
+    tabulate_grid,
+)
+from match_graph.benchmark.page import (
+    BarChart,
+    Block,
+    Case,
+    Code,
+    LineChart,
+    Note,
+    Page,
+    Series,
+    Table,
+    render_page,
+)
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.training.files import CALIBRATION
+
+
+def make(folder: Path, run: Run, number: int = 1, documents: tuple[str, ...] = ()) -> Page:
+    return make_benchmark_page(folder, documents, number, Path(run.dataset.root), "cpu")
+
+
+@pytest.fixture(scope="module")
+def page(benchmark_folder: Path, trained_run: Run) -> Page:
+    return make(benchmark_folder, trained_run)
+
+
+def find_blocks(page: Page, title: str) -> list[Block]:
+    [section] = [section for section in page.sections if section.title == title]
+    return list(section.blocks)
+
+
+def test_the_table_by_hand(page: Page) -> None:
+    """Means, deviations with n - 1, stars by the paired test, the best marked, notes below."""
+    table, about, expected, notes = find_blocks(page, "Results")
+    assert isinstance(table, Table)
+    assert table.columns[:5] == ["", "P@1", "NDCG@5", "violation_rate", "runs"]
+    # BertXML's P@1 is .02 below in both runs: the difference has no variance, so no star
+    assert [list(row[:5]) for row in table.rows] == [
+        ["TF-IDF", "51.00 ± 1.41", "40.50 ± 0.71*", "25.00 ± 7.07", "2"],
+        ["MATCH <b>", "61.00 ± 1.41", "56.00 ± 1.41", "15.00 ± 7.07", "2"],
+        ["BertXML", "59.00 ± 1.41", "57.00 ± 1.41", "35.00 ± 7.07", "2"],
+        ["LM", "-", "-", "-", "0"],
+    ]
+    assert table.best == {(1, 1), (2, 2), (1, 3)}
+    assert isinstance(about, Note)
+    assert isinstance(expected, Table)
+    assert list(expected.rows[0]) == ["MATCH <b>", "60.00 (+1.00)", "50.00 (+6.00)", "-"]
+    assert isinstance(notes, Note)
+    assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines
+
+
+def test_headlines_name_the_best_row(page: Page) -> None:
+    """By the first and the last measure of which more is better."""
+    shown = [(one.name, one.value, one.about) for one in page.headlines]
+    assert shown == [
+        ("best P@1, synthetic", "61.00 %", "MATCH <b>"),
+        ("best NDCG@5, synthetic", "57.00 %", "BertXML"),
+        ("runs finished", "6 of 8", ""),
+    ]
+
+
+def test_the_figures(page: Page, trained_run: Run) -> None:
+    """Bars of main measures and violations, curves over seeds, slices, reliability."""
+    bars = find_blocks(page, "Rows side by side")
+    assert [(block.title, block.unit) for block in bars if isinstance(block, BarChart)] == [
+        ("P@1", "percent"), ("NDCG@5", "percent"),
+        ("violation_rate", "percent, less is better"),
+    ]  # fmt: skip
+    assert isinstance(bars[0], BarChart)
+    assert [(bar.name, bar.value, bar.spread) for bar in bars[0].bars] == [
+        ("TF-IDF", pytest.approx(51), pytest.approx(2**0.5)),
+        ("MATCH <b>", pytest.approx(61), pytest.approx(2**0.5)),
+        ("BertXML", pytest.approx(59), pytest.approx(2**0.5)),
+    ]
+    loss, valid = find_blocks(page, "Training")
+    assert isinstance(loss, LineChart)
+    assert isinstance(valid, LineChart)
+    assert [one.name for one in loss.series] == ["MATCH <b>", "BertXML"]
+    assert (loss.series[0].x, loss.series[0].y) == ([1, 2], [4.5, 2.5])
+    assert loss.series[0].spread == pytest.approx([0.5**0.5] * 2)
+    assert valid.series[0].y == [0.25, 0.5]
+    [slices] = find_blocks(page, "Slices of the labels")
+    assert isinstance(slices, Table)
+    assert slices.columns == ["R@5 in percent", "head", "depth 0"]
+    assert [list(row) for row in slices.rows] == [
+        ["TF-IDF", "55.00", "15.00"], ["MATCH <b>", "80.00", "40.00"],
+        ["BertXML", "80.00", "30.00"], ["LM", "-", "-"],
+    ]  # fmt: skip
+    [diagram] = find_blocks(page, "Calibration")
+    assert isinstance(diagram, LineChart)
+    assert [one.name for one in diagram.series] == ["TF-IDF", "MATCH <b>", "BertXML"]
+    bins = pd.read_csv(trained_run.folder / CALIBRATION).dropna()
+    mine = bins[(bins["split"] == "test") & (bins["labels"] == "ranked")]
+    assert diagram.series[1].y == mine["gold"].tolist()
+
+
+def test_case_studies_compare_the_rows(
+    page: Page, benchmark_folder: Path, trained_run: Run
+) -> None:
+    """The reference first, then the others in their order, by the names of the table."""
+    [case] = find_blocks(page, "Case studies")
+    assert isinstance(case, Case)
+    assert [one.run for one in case.study.variants] == ["MATCH <b>", "TF-IDF", "BertXML"]
+    assert not find_blocks(make(benchmark_folder, trained_run, number=0), "Case studies")
+    with pytest.raises(CorpusError):
+        make(benchmark_folder, trained_run, documents=("nobody",))
+
+
+def test_how_it_was_made(page: Page) -> None:
+    """Machine, data sets, every run with its state, and the experiment."""
+    machine, datasets, cells, experiment = find_blocks(page, "How it was made")
+    assert isinstance(machine, Table)
+    assert ["cores", "2"] in [list(row) for row in machine.rows]
+    assert isinstance(datasets, Table)
+    assert list(datasets.rows[0][:2]) == ["synthetic", "360"]
+    assert isinstance(cells, Table)
+    assert list(cells.rows[0]) == [
+        "TF-IDF", "synthetic", "0", "done", "2 min", "2", "500", "-",
+    ]  # fmt: skip
+    assert cells.rows[-1][-1] == "It has no <i>checkpoint</i>."
+    assert isinstance(experiment, Code)
+    assert "question: Is <script> better?" in experiment.text
+
+
+def test_the_same_results_give_the_same_page(
+    page: Page, benchmark_folder: Path, trained_run: Run
+) -> None:
+    """Byte by byte."""
+    assert render_page(make(benchmark_folder, trained_run)) == render_page(page)
+
+
+def test_without_the_cells_the_rest_is_there(
+    benchmark_results, tmp_path: Path, trained_run: Run
+) -> None:
+    """Results that were moved, or of a benchmark that has not begun."""
+    results = benchmark_results(tmp_path)
+    gone = [cell.model_copy(update={"folder": "gone"}) for cell in results.cells]
+    write_results(tmp_path, results.model_copy(update={"cells": gone}))
+    page = make(tmp_path, trained_run)
+    assert not find_blocks(page, "Calibration")
+    [note] = find_blocks(page, "Case studies")
+    assert isinstance(note, Note)
+    assert note.lines[0].startswith("There are none: A run must be a folder that match-graph wrote")
+    waiting = [
+        cell.model_copy(update={"status": "waiting", "metrics": {}, "history": []})
+        for cell in results.cells
+    ]
+    write_results(tmp_path, results.model_copy(update={"cells": waiting}))
+    page = make(tmp_path, trained_run)
+    assert [one.value for one in page.headlines] == ["0 of 8"]
+    assert "TF-IDF: seed 0 is not finished." in render_page(page)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(CheckpointError):
+        make(tmp_path, trained_run)
+
+
+def test_several_data_sets_are_told_apart(
+    benchmark_results, tmp_path: Path, trained_run: Run
+) -> None:
+    """Sections carry the name of theirs."""
+    results = benchmark_results(tmp_path)
+    other = results.datasets[0].model_copy(update={"name": "other"})
+    cells = [cell.model_copy(update={"dataset": "other"}) for cell in results.cells]
+    both = {"datasets": [*results.datasets, other], "cells": [*results.cells, *cells]}
+    write_results(tmp_path, results.model_copy(update=both))
+    titles = [section.title for section in make(tmp_path, trained_run, number=0).sections]
+    assert titles[0] == "synthetic: Results"
+    assert titles[6] == "other: Results"
+    assert titles[-1] == "How it was made"
+
+
+def test_a_grid_is_a_table_per_measure() -> None:
+    """The first setting down, the second across; points that are not finished leave gaps."""
+    points = pd.DataFrame(
+        [
+            {"row": "a", "x": 0.1, "y": 1, "measure": "P@1", "mean": 0.5},
+            {"row": "b", "x": 0.1, "y": 2, "measure": "P@1", "mean": 0.75},
+            {"row": "c", "x": 0.2, "y": 1, "measure": "P@1", "mean": 0.25},
+        ]
+    )
+    [table] = tabulate_grid(points, ["x", "y"], ["P@1"])
+    assert table.columns == ["P@1", "y=1", "y=2"]
+    assert [list(row) for row in table.rows] == [
+        ["x=0.1", "50.00", "75.00"],
+        ["x=0.2", "25.00", "-"],
+    ]
+    assert table.best == {(0, 1), (0, 2)}
+    assert not [*tabulate_grid(pd.DataFrame(), ["x", "y"], ["P@1"])]
+
+
+def test_the_least_is_best_where_less_is_better() -> None:
+    """As for violations of the hierarchy."""
+    table = tabulate_best({"a": {"x": 0.5}, "b": {"x": 0.25}}, ["x"], "", lower_is_better=True)
+    assert table.best == {(1, 1)}
+
+
+def test_histories_are_averaged_by_epoch() -> None:
+    """Over the runs that reached it; without a band where there is one run."""
+    first = pd.DataFrame({"epoch": [1, 2], "loss": [1.0, 0.5]})
+    second = pd.DataFrame({"epoch": [1], "loss": [2.0]})
+    [several, single] = average_histories({"a": [first, second], "b": [first]}, "loss")
+    assert (several.x, several.y) == ([1, 2], [1.5, 0.5])
+    assert several.spread == pytest.approx([0.5**0.5, 0.0])
+    assert single.spread == ()
+    assert average_histories({"a": [first]}, "other") == []
+
+
+def test_a_figure_has_no_more_lines_than_styles() -> None:
+    """Seven lines are two figures."""
+    lines = [Series(str(number), [1], [1]) for number in range(7)]
+    assert [len(part) for part in cut(lines)] == [6, 1]
+    assert cut([]) == []
