@@ -49,7 +49,7 @@ def test_a_damaged_file_is_read_or_named(sample: Sample, tmp_path: Path, name: s
     files = sorted(path.name for path in whole.iterdir())
     place = re.compile("|".join(rf"{re.escape(file)}(:\d+|:record \d+|\b)" for file in files))
     refused = 0
-    for number in range(30):
+    for number in range(20):
         folder = tmp_path / str(number)
         shutil.copytree(whole, folder)
         path = folder / draw.choice(files)

@@ -1,6 +1,7 @@
 """Debian packages by debtags: what is read, and how the machine's own index comes out."""
 
 import hashlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,18 @@ def test_documents_are_the_tagged_packages_once(corpus):
     assert corpus.documents["id"].tolist() == ["moss", "moss-doc", "willow", "flint"]
     assert corpus.documents["split"].tolist() == ["train", "train", "valid", "test"]
     assert corpus.notes["repeated_packages_dropped"] == 1
+
+
+def test_reading_shows_its_progress(tmp_path):
+    seen = []
+
+    @contextmanager
+    def track(*given):
+        seen.append(given)
+        yield lambda _done, _text: None
+
+    read_package_index(write_index(tmp_path), track=track)
+    assert seen == [("read debtags", 0, "MB")]
 
 
 def test_fields_of_a_package(corpus):

@@ -78,6 +78,17 @@ def test_a_taxonomy_beside_the_files_is_the_hierarchy(tmp_path: Path) -> None:
     assert Maple(root=tmp_path, hierarchy="ignore").label_dag.num_edges == 0
 
 
+def test_a_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
+    """With its place; nothing is built."""
+    write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12\n12 12\n"})
+    assert refusal(tmp_path) == (
+        "The corpus 'maple' must be consistent: the label hierarchy must be acyclic, but "
+        "12 -> 12 is a cycle (taxonomy.txt:2); remove one of these edges, or set "
+        "data.hierarchy=ignore."
+    )
+    assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
+
+
 def test_options_reach_the_reader(tmp_path: Path) -> None:
     """Subject, fields and dates; a subject cannot be a path."""
     write_json(tmp_path / "raw/maple/json/History")

@@ -1,12 +1,15 @@
 """Data sets by name."""
 
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch_geometric.data import HeteroData
 
+from match_graph.benchmark.speed.formats import WRITERS, take_sample
 from match_graph.datasets import DATASETS, MatchFolder, Synthetic, open_dataset
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.testing import write_match_folder
@@ -132,3 +135,40 @@ def test_defaults_of_settings_are_those_of_the_class() -> None:
             if name not in ("folder", "kwargs")
         }
         assert cls.Options().model_dump() == expected
+
+
+#: The files of a registered data set for a test: the format that they are written in,
+#: its folder below ``raw``, and the options that it needs; None where there is nothing to write.
+FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
+    "debtags": None,  # has files of another kind: tests/datasets/test_debtags.py
+    "mag-cs": ("mag-cs", "MAG", {}),
+    "maple": ("maple json", "maple/json/Art", {}),
+    "openalex": ("openalex", "openalex", {"labels": "concepts"}),
+    "pubmed": ("mag-cs", "MeSH", {}),
+    "pubmed-xml": ("pubmed-xml", "pubmed-xml", {"hierarchy": "ignore"}),
+    "synthetic": None,
+    "table": ("table csv", "table", {"columns": {"id": "paper"}}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_every_data_set_of_files_shows_its_progress(
+    synthetic: Synthetic, tmp_path: Path, name: str
+) -> None:
+    """While it reads, under its name, in megabytes; a data set that is built is not read again."""
+    if FILES[name] is None:
+        return
+    written, folder, options = FILES[name]
+    (tmp_path / "raw" / folder).mkdir(parents=True)
+    WRITERS[written](take_sample(synthetic, 100), tmp_path / "raw" / folder)
+    (tmp_path / "raw" / folder / "concepts.jsonl").unlink(missing_ok=True)
+    seen: list[tuple[str, int, str]] = []
+
+    @contextmanager
+    def track(name: str, total: int, unit: str) -> Iterator[Callable[[int, str], None]]:
+        seen.append((name, total, unit))
+        yield lambda _done, _text: None
+
+    for _ in range(2):
+        assert open_dataset(name, root=tmp_path, track=track, **options).num_labels > 1
+    assert seen == [(f"read {name}", 0, "MB")]
