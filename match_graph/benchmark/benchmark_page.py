@@ -125,9 +125,7 @@ class DatasetPart:
             )
         blocks: list[Block] = [tabulate_rows(self.rows, self.measures)]
         expected = tabulate_expected(self.rows, self.measures)
-        if expected is not None:
-            blocks += [Note(["What the paper reports, and the difference of ours in brackets:"])]
-            blocks += [expected]
+        blocks += [] if expected is None else [expected]
         notes = [f"{row.name}: {note}" for row in self.rows for note in row.notes]
         blocks += [Note(notes)] if notes else []
         return Section("Results", about, blocks)
@@ -157,7 +155,7 @@ class DatasetPart:
             for title, unit, name in (
                 ("Training loss", "last batches of the epoch", "loss_recent"),
                 (f"Validation, {self.main[-1]}", "fraction", self.main[-1]),
-                ("Violations of the hierarchy", "share of pairs, on valid", "violation_rate"),
+                ("Violations of the hierarchy", "share, on valid", "violation_rate"),
             )
             for series in cut(average_histories(histories, name))
         ]
@@ -264,7 +262,8 @@ def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Ta
         values = [row.measured.get(measure) for measure in measures]
         if any(value is not None and value.expected for value in values):
             lines.append([row.name, *map(_format_expected, values)])
-    return Table(["", *measures], lines) if lines else None
+    caption = "What the paper reports, and in brackets the difference of ours"
+    return Table(["", *measures], lines, caption=caption) if lines else None
 
 
 def tabulate_best(

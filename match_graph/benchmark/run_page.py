@@ -42,7 +42,7 @@ _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro",
 _CURVES = (
     ("Training loss", "mean of the epoch", ("loss", "loss_bce")),
     ("Validation", "fractions", ("P@1", "P@5", "NDCG@5")),
-    ("Violations of the hierarchy", "share of pairs, on valid", ("violation_rate",)),
+    ("Violations of the hierarchy", "share, on valid", ("violation_rate",)),
 )
 
 

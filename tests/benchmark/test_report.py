@@ -23,6 +23,7 @@ HARNESS = """<!DOCTYPE html><body>{frames}<pre></pre><script>
 onload = () => document.querySelector("pre").textContent = JSON.stringify(
   [...document.querySelectorAll("iframe")].map(frame => {{
     const page = frame.contentDocument, root = page.documentElement;
+    page.querySelectorAll("details").forEach(one => one.open = true);
     return {{
       overflow: root.scrollWidth - root.clientWidth, width: root.clientWidth,
       scripts: page.scripts.length, title: page.title, text: page.body.textContent,

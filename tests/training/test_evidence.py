@@ -129,6 +129,29 @@ def test_an_encoder_of_words_alone_owes_nothing_to_metadata(text_run: Run) -> No
     assert document.attend() is None
 
 
+@pytest.fixture(scope="module")
+def graph_run(make_variant) -> Run:
+    """Of a Transformer that also reads the documents around a document."""
+    return make_variant(
+        "graph", "model.encoder=match_hetero", "train.epochs=1", "model.encoder_config={num_cls: 2}"
+    )
+
+
+def test_encoders_over_graphs_lose_the_instance_everywhere(graph_run: Run) -> None:
+    """Tokens, neighbours and citations: each variant scores as that document does by itself."""
+    classifier = load(graph_run.folder, "cpu")
+    document = read_document(classifier, graph_run, 395)
+    assert len(document.items) > 2
+    logits = document.score()
+    for row, item in enumerate(document.items, start=1):
+        [(_, expected)] = classifier.score([leave_out(document.record, item)])
+        torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(logits[0], logits[1], atol=1e-5)
+    attention = document.attend()
+    assert attention is not None
+    assert 0 < float(attention.sum()) < 1  # documents around it and words receive the rest
+
+
 def make_evidence(name: str, effect: float, attention: float | None) -> Evidence:
     return Evidence(
         field="venue", name=name, is_known=True, attention=attention, effect=effect, wide=None

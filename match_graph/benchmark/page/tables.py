@@ -13,12 +13,14 @@ class Table:
         columns: Their headings.
         rows: As many cells each.
         best: (row, column) of the cells that are printed in bold.
+        caption: Above it; may be empty.
     """
 
     kind: ClassVar[str] = "table"
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     best: frozenset[tuple[int, int]] = frozenset()
+    caption: str = ""
 
 
 def percent(value: float | None, digits: int = 2) -> str:

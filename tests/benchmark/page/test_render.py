@@ -28,7 +28,7 @@ from match_graph.training.case_study import CaseStudy
 @pytest.fixture(scope="module")
 def page(case_study: CaseStudy, hostile: str) -> Page:
     """A block of every kind, with hostile text wherever text goes."""
-    table = Table([hostile, "x"], [[hostile, "1"], ["b", hostile]], frozenset({(0, 1)}))
+    table = Table([hostile, "x"], [[hostile, "1"], ["b", hostile]], frozenset({(0, 1)}), hostile)
     lines = LineChart(hostile, hostile, hostile, [
         Series(hostile, [1, 2], [0.1, 0.2], [0.05, 0.05]), Series("b", [1, 2], [0.3, 0.2]),
     ])  # fmt: skip
@@ -69,7 +69,7 @@ def test_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
     assert not found.named("b")
     for tag in (
         "title", "h1", "h2", "h3", "h4", "p", "dd", "td", "th", "summary", "pre", "figcaption",
-        "text", "strong",
+        "text", "strong", "caption",
     ):  # fmt: skip
         assert hostile in "".join(found.texts[tag]), tag
     assert f"a:\n\n  {hostile}\n" in "".join(found.texts["pre"])
