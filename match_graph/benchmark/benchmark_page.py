@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 import pandas as pd
 import yaml
@@ -25,11 +26,13 @@ from match_graph.benchmark.page import (
 from match_graph.benchmark.page.charts import NUM_STYLES
 from match_graph.benchmark.plots import collect_grid, collect_histories
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
-from match_graph.benchmark.run_page import list_record, read_reliability, study_cases
+from match_graph.benchmark.run_page import draw_reliability, list_record, read_bins, study_cases
 from match_graph.benchmark.summary import LOWER_IS_BETTER, RowSummary, Value, summarize
 from match_graph.errors import MatchGraphError
 from match_graph.training import Reporter, open_run
 from match_graph.training.files import CALIBRATION, HISTORY
+
+T = TypeVar("T")
 
 #: Rows that case studies compare, the reference among them.
 _VARIANTS = 3
@@ -177,16 +180,13 @@ class DatasetPart:
 
     def calibration(self) -> Section:
         """Reliability of the five best labels, a line for each row's first run."""
-        series = []
+        found = []
         for row in self.rows:
             for cell in self._finished(row.name)[:1]:
                 path = self.folder / cell.folder / CALIBRATION
                 if path.is_file():
-                    series += read_reliability(path, self.split, {"ranked": row.name})
-        charts = [
-            LineChart("Reliability", "probability", "share of gold labels", part, True)
-            for part in cut(series)
-        ]
+                    found.append(read_bins(path, self.split, {"ranked": row.name}))
+        charts = [draw_reliability(pd.concat(part)) for part in cut(found)]
         about = (
             "How often one of the 5 best labels is gold, by its probability; on the diagonal they "
             "agree. The first seed of each row."
@@ -314,9 +314,9 @@ def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str
     return series
 
 
-def cut(series: Sequence[Series]) -> list[Sequence[Series]]:
-    """As many figures as there are styles for."""
-    return [series[start : start + NUM_STYLES] for start in range(0, len(series), NUM_STYLES)]
+def cut(lines: Sequence[T]) -> list[Sequence[T]]:
+    """Lines by figure, each with as many as there are styles for."""
+    return [lines[start : start + NUM_STYLES] for start in range(0, len(lines), NUM_STYLES)]
 
 
 def format_value(value: Value, digits: int = 1) -> str:

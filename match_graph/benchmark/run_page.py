@@ -156,15 +156,14 @@ class RunFolder:
             text = f"There is no {CALIBRATION}; `match-graph evaluate {self.folder}` writes it."
             return Section("Calibration", "", [Note([text])])
         names = {"ranked": "5 best labels", "all": "all labels"}
-        series = read_reliability(path, self.split, names)
+        bins = read_bins(path, self.split, names)
         values = self.metrics[self.split]
         about = (
             f"How often a label of some probability is gold; on the diagonal they agree. Expected "
             f"calibration error: {percent(values['ECE@5'])} % of the 5 best labels, "
             f"{percent(values['ECE'])} % of all."
         )
-        chart = LineChart("Reliability", "probability", "share of gold labels", series, True)
-        return Section("Calibration", about, [chart])
+        return Section("Calibration", about, [draw_reliability(bins)])
 
     def provenance(self) -> Section:
         """How it was made."""
@@ -271,21 +270,35 @@ def study_cases(
     return Section("Case studies", about, cases)
 
 
-def read_reliability(path: Path, split: str, names: Mapping[str, str]) -> list[Series]:
-    """Lines of a reliability diagram, of what ``calibration.csv`` has on a split.
+def read_bins(path: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame:
+    """The bins of some lines of a reliability diagram.
 
     Args:
-        path: The file.
+        path: A ``calibration.csv``.
         split: Of the documents.
         names: "ranked" or "all" -> the line's name.
+
+    Returns:
+        Its rows that hold a pair, with a column ``name``.
     """
     table = pd.read_csv(path).dropna()
-    table = table[table["split"] == split]
-    return [
-        Series(name, rows["probability"].tolist(), rows["gold"].tolist())
-        for labels, name in names.items()
-        if len(rows := table[table["labels"] == labels])
+    table = table[(table["split"] == split) & table["labels"].isin([*names])]
+    return table.assign(name=table["labels"].map(names))
+
+
+def draw_reliability(bins: pd.DataFrame) -> LineChart:
+    """The diagram of what `read_bins` gave, a line for each name in their order."""
+    series = [
+        Series(str(name), rows["probability"].tolist(), rows["gold"].tolist())
+        for name, rows in bins.groupby("name", sort=False)
     ]
+    columns = ["", "bin", "pairs", "mean probability", "share of gold labels"]
+    shown = bins[["name", "bin", "pairs", "probability", "gold"]].itertuples(index=False)
+    rows = [
+        [name, str(one), f"{n:,}", f"{p:.4f}", f"{gold:.4f}"] for name, one, n, p, gold in shown
+    ]
+    table = Table(columns, rows)
+    return LineChart("Reliability", "probability", "share of gold labels", series, True, table)
 
 
 def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:

@@ -72,6 +72,9 @@ def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> Non
     bins = pd.read_csv(trained_run.folder / CALIBRATION)
     test = bins[(bins["split"] == "test") & (bins["labels"] == "ranked") & (bins["pairs"] > 0)]
     assert diagram.series[0].x == test["probability"].tolist()
+    assert [
+        int(row[2].replace(",", "")) for row in diagram.data.rows if row[0] == "5 best labels"
+    ] == (test["pairs"].tolist())
     weights = test["pairs"] / test["pairs"].sum()
     error = ((test["gold"] - test["probability"]).abs() * weights).sum()
     assert error == pytest.approx(values["ECE@5"])

@@ -70,6 +70,7 @@ class LineChart:
         y_label: Likewise.
         series: One at least, each of a point at least.
         is_square: Both axes go from 0 to 1, with a diagonal, as of a reliability diagram.
+        table: The data, where there is more to them than the points; None takes these.
     """
 
     kind: ClassVar[str] = "lines"
@@ -81,6 +82,7 @@ class LineChart:
     y_label: str
     series: Sequence[Series]
     is_square: bool = False
+    table: Table | None = None
 
     @cached_property
     def x_ticks(self) -> list[Tick]:
@@ -101,7 +103,9 @@ class LineChart:
 
     @property
     def data(self) -> Table:
-        """All points, a row for each place on the horizontal axis."""
+        """All points, a row for each place on the horizontal axis; or ``table``."""
+        if self.table is not None:
+            return self.table
         found = [dict(zip(one.x, one.y, strict=True)) for one in self.series]
         places = sorted({x for values in found for x in values})
         rows = [
