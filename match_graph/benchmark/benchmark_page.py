@@ -27,7 +27,13 @@ from match_graph.benchmark.page.charts import NUM_STYLES
 from match_graph.benchmark.plots import collect_grid, collect_histories
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.benchmark.run_page import draw_reliability, list_record, read_bins, study_cases
-from match_graph.benchmark.summary import LOWER_IS_BETTER, RowSummary, Value, summarize
+from match_graph.benchmark.summary import (
+    LOWER_IS_BETTER,
+    RowSummary,
+    Value,
+    collect_notes,
+    summarize,
+)
 from match_graph.errors import MatchGraphError
 from match_graph.training import Reporter, open_run
 from match_graph.training.files import CALIBRATION, HISTORY
@@ -129,7 +135,7 @@ class DatasetPart:
         blocks: list[Block] = [tabulate_rows(self.rows, self.measures)]
         expected = tabulate_expected(self.rows, self.measures)
         blocks += [] if expected is None else [expected]
-        notes = [f"{row.name}: {note}" for row in self.rows for note in row.notes]
+        notes = collect_notes(self.rows)
         blocks += [Note(notes)] if notes else []
         return Section("Results", about, blocks)
 

@@ -144,7 +144,7 @@ class _Benchmark:
         }
         done = [cell for cell in self.ledger.cells.values() if cell.status == "done"]
         for record in self.plan.datasets:
-            budget = "" if record.epochs is None else f", {record.epochs} epochs for every network"
+            budget = "" if record.epochs is None else f", epochs of every network: {record.epochs}"
             report(
                 f"{record.name}: {len(record.rows)} rows x {self.plan.experiment.runs} runs{budget}"
             )

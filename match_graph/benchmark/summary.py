@@ -183,22 +183,39 @@ class _Summarizer:
         return compare_documents(pair[0], pair[1], num_resamples=_RESAMPLES)
 
     def _make_notes(self, values: Mapping[str, Value]) -> Iterator[str]:
+        seeds: dict[tuple[str, str], list[int]] = {}
         for cell in self.cells:
-            if cell.status == "refused":
-                yield f"left out. {cell.reason}"
-            elif cell.status == "failed":
-                yield f"seed {cell.seed} failed. {cell.reason}"
-            elif cell.status == "waiting":
-                yield f"seed {cell.seed} is not finished."
-        for measure, value in values.items():
-            test, documents = value.test, value.documents
-            if test is not None and test.p_value is None:
-                yield f"no test over runs, as {test.reason}."
-            if documents is not None and documents.p_value is not None:
-                yield (
-                    f"{measure}, one run: p = {documents.p_value:.3f} over "
-                    f"{documents.num_pairs:,} documents (paired bootstrap; other seeds may differ)."
-                )
+            seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
+        for (status, reason), found in seeds.items():
+            of_seeds = f"seed{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
+            if status == "refused":
+                yield f"left out. {reason}"
+            elif status == "failed":
+                yield f"{of_seeds} failed. {reason}"
+            elif status == "waiting":
+                yield f"{of_seeds}: not finished."
+        reasons = [value.test.reason for value in values.values() if value.test is not None]
+        yield from (f"no test over runs, as {reason}." for reason in reasons if reason)
+        over_documents = [
+            (measure, value.documents)
+            for measure, value in values.items()
+            if value.documents is not None and value.documents.p_value is not None
+        ]
+        if over_documents:
+            shown = ", ".join(f"{measure} {test.p_value:.3f}" for measure, test in over_documents)
+            yield (
+                f"p-values of one run over its {over_documents[0][1].num_pairs:,} documents: "
+                f"{shown} (paired bootstrap; other seeds may differ)."
+            )
+
+
+def collect_notes(rows: Sequence[RowSummary]) -> list[str]:
+    """The notes of all rows, each once, with the names of the rows that it is of in front."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row.notes:
+            names.setdefault(note, []).append(row.name)
+    return [f"{', '.join(found)}: {note}" for note, found in names.items()]
 
 
 def _mean(values: Sequence[float]) -> float | None:

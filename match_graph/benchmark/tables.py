@@ -9,7 +9,7 @@ import pandas as pd
 
 from match_graph.benchmark.plots import write_figure
 from match_graph.benchmark.results import DatasetRecord, Results
-from match_graph.benchmark.summary import RowSummary, Value, summarize
+from match_graph.benchmark.summary import RowSummary, Value, collect_notes, summarize
 from match_graph.training.files import write_beside
 from match_graph.training.progress import Reporter
 
@@ -134,8 +134,7 @@ def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: s
     columns = "l" + "r" * (frame.shape[1] - 1)
     table: str = frame.to_latex(index=False, escape=False, column_format=columns)
     legend = _make_legend(rows, reference)
-    notes = [f"{row.name}: {note}" for row in rows for note in row.notes]
-    comments = [f"% {' '.join(line.split())}\n" for line in [*legend, *notes]]
+    comments = [f"% {' '.join(line.split())}\n" for line in [*legend, *collect_notes(rows)]]
     return "".join(comments) + table
 
 
@@ -152,11 +151,7 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
     expected = _make_expected(rows, experiment.measures)
     if expected is not None:
         parts += ["Numbers of the paper, and ours minus them:", _format_markdown(expected)]
-    notes = [
-        f"- {escape_markdown(row.name)}: {escape_markdown(note)}"
-        for row in rows
-        for note in row.notes
-    ]
+    notes = [f"- {escape_markdown(note)}" for note in collect_notes(rows)]
     parts += ["\n".join(notes)] if notes else []
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -164,7 +159,7 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
 def _describe_setting(results: Results, record: DatasetRecord) -> str:
     experiment, machine = results.experiment, results.machine
     sizes = ", ".join(f"{number:,} {split}" for split, number in record.documents.items())
-    budget = "" if record.epochs is None else f" {record.epochs} epochs for every network."
+    budget = "" if record.epochs is None else f" Epochs of every network: {record.epochs}."
     processor = ", ".join([f"{machine.cores} cores ({machine.processor})", *machine.gpus])
     finished = sum(cell.status == "done" for cell in results.cells if cell.dataset == record.name)
     return escape_markdown(

@@ -164,7 +164,7 @@ def test_without_the_cells_the_rest_is_there(
     write_results(tmp_path, results.model_copy(update={"cells": waiting}))
     page = make(tmp_path, trained_run)
     assert [one.value for one in page.headlines] == ["0 of 8"]
-    assert "TF-IDF: seed 0 is not finished." in render_page(page)
+    assert "seeds 0, 1: not finished." in render_page(page)
     shutil.rmtree(tmp_path)
     with pytest.raises(CheckpointError):
         make(tmp_path, trained_run)

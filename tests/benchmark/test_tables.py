@@ -18,6 +18,7 @@ from match_graph.benchmark import (
     summarize,
     write_tables,
 )
+from match_graph.benchmark.summary import collect_notes
 from match_graph.benchmark.tables import escape_latex, escape_markdown, make_csv
 from match_graph.errors import CheckpointError
 from match_graph.training import Reporter
@@ -151,9 +152,14 @@ def test_one_run_is_compared_over_documents_and_says_so(tmp_path: Path) -> None:
     assert value.documents.p_value == pytest.approx(0.001)
     assert first.notes == (
         "no test over runs, as there is one run only.",
-        "NDCG@5, one run: p = 0.001 over 50 documents (paired bootstrap; other seeds may differ).",
+        "p-values of one run over its 50 documents: NDCG@5 0.001 (paired bootstrap; other seeds "
+        "may differ).",
     )
     assert summarize(results, "toy")[0].measured["NDCG@5"].documents is None
+    assert collect_notes(summarize(results, "toy")) == [
+        "A & B_1, same: no test over runs, as there is one run only.",
+        "gone: left out. It has no colour.",
+    ]
 
 
 def test_rows_are_compared_on_the_seeds_that_both_have() -> None:
@@ -195,7 +201,7 @@ def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     text = "\n".join(lines)
     assert "| MATCH | 0.6100 (+0.0100) | - |" in text
     assert "- gone: left out. It has no colour." in text
-    assert "4 epochs for every network" in text
+    assert "Epochs of every network: 4." in text
     body = latex.read_text()
     assert r"\toprule" in body
     assert r"A \& B\_1 & 0.5100 $\pm$ 0.0100\textsuperscript{*} & \textbf{0.2000" in body
