@@ -95,7 +95,8 @@ def draw_bars(path: Path, table: pd.DataFrame) -> None:
     low, high = float(table["mean"].min()), float(table["mean"].max())
     axis.set_ylim(max(0.0, low - 0.3 * (high - low) - 0.01), None)
     axis.set_xticks(range(len(measures)), measures)
-    _save(figure, [axis], path)
+    figure.legend(loc="outside right upper", fontsize=7)  # beside the bars, never over them
+    _save(figure, [], path)
 
 
 def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:

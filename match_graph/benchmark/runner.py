@@ -153,6 +153,8 @@ class _Benchmark:
         report(f"cells: {len(done)} done, {len(pending)} to run, {self.parallel} at a time")
         for cell in done:
             self.estimate.add(cell)
+        if any(self.estimate.seconds_of(planned.key[:2]) is None for planned in pending):
+            report("measuring a few steps of every network, for an estimate of the time")
         self.estimate.probed = probe_cells(pending, self.estimate, self._make_work, self.context)
         for kind in dict.fromkeys(planned.key[:2] for planned in pending):
             seconds = self.estimate.seconds_of(kind)
