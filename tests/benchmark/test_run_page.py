@@ -9,7 +9,7 @@ import pytest
 
 from match_graph import Run
 from match_graph.benchmark.page import BarChart, Case, LineChart, Note, Page, Table, render_page
-from match_graph.benchmark.run_page import draw_columns, list_record, make_run_page
+from match_graph.benchmark.run_page import draw_columns, make_run_page
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.training.files import CALIBRATION, HISTORY, METRICS
 
@@ -175,11 +175,3 @@ def test_columns_that_are_not_finite_are_left_out() -> None:
     )
     [series] = draw_columns(table, ["loss", "other", "absent"])
     assert (series.name, series.x, series.y) == ("loss", [1], [1.0])
-
-
-def test_records_become_rows() -> None:
-    """Nested names joined, durations as people read them."""
-    record = {"seed": 0, "git": None, "seconds": {"train": 90.0}, "device": {"threads": 1}}
-    assert list_record(record) == [
-        ["seed", "0"], ["git", "-"], ["seconds train", "2 min"], ["device threads", "1"],
-    ]  # fmt: skip
