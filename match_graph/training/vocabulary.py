@@ -77,15 +77,19 @@ class Vocabulary:
         data[DOCUMENT].num_nodes = len(records)
         for name, rows in self.rows.items():
             unknown: dict[str, int] = {}
-            found: list[int] = []
+            found: list[int | None] = []
             ends = [0]
             for record in records:  # lists that live on would wake the garbage collector
-                found.extend(
-                    rows[value]
-                    if value in rows
-                    else len(rows) + unknown.setdefault(value, len(unknown))
-                    for value in self.names(record, name)
-                )
+                values = self.names(record, name)
+                numbers = list(map(rows.get, values))
+                if None in numbers:
+                    numbers = [
+                        len(rows) + unknown.setdefault(value, len(unknown))
+                        if number is None
+                        else number
+                        for value, number in zip(values, numbers, strict=True)
+                    ]
+                found += numbers
                 ends.append(len(found))
             ptr = torch.tensor(ends)
             edge_index = torch.stack([row_index(ptr), torch.tensor(found, dtype=torch.int64)])

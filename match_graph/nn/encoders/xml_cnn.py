@@ -33,7 +33,10 @@ class XmlCnnEncoder(TextEncoder):
     """
 
     class Config(TextEncoder.Config):
-        """Settings; the defaults are those of the implementation in hedwig and CorNet."""
+        """Settings; the defaults are those of the implementation in hedwig and CorNet, but for
+        dropout: their 0.5 comes on top of dropout on embeddings here, and learned too slowly on a
+        corpus of 1,000 documents (cacm, validation NDCG@5 .285 with 0.5 and .378 with 0.2).
+        """
 
         widths: list[Annotated[int, Field(ge=1)]] = Field(
             default_factory=lambda: [2, 4, 8], min_length=1, description="of filters, in tokens"
@@ -41,7 +44,7 @@ class XmlCnnEncoder(TextEncoder):
         num_filters: int = Field(128, ge=1, description="of each width")
         num_chunks: int = Field(8, ge=1, description="the paper's p")
         bottleneck: int = Field(512, ge=1, description="width of the document's state")
-        dropout: float = Field(0.5, ge=0, lt=1, description="on the document's state")
+        dropout: float = Field(0.2, ge=0, lt=1, description="on the document's state")
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
