@@ -84,12 +84,14 @@ def test_chunks_are_torchs_adaptive_pooling(make_encoder, num_chunks: int) -> No
 
 
 def test_defaults_are_those_of_the_public_implementations() -> None:
-    """Widths 2, 4 and 8 with 128 filters each, 8 chunks, a bottleneck of 512, dropout .5."""
+    """Widths 2, 4 and 8 with 128 filters each, 8 chunks, a bottleneck of 512; their dropout of .5
+    in the paper's settings alone.
+    """
+    expected = {"widths": [2, 4, 8], "num_filters": 128, "num_chunks": 8, "bottleneck": 512}
     config = XmlCnnEncoder.Config()
-    assert config.model_dump() == {
-        "metadata": False, "widths": [2, 4, 8], "num_filters": 128, "num_chunks": 8,
-        "bottleneck": 512, "dropout": 0.5,
-    }  # fmt: skip
+    assert config.model_dump() == {"metadata": False, **expected, "dropout": 0.2}
+    paper = XmlCnnEncoder.settings["paper"]["model.encoder_config"]
+    assert paper == {**expected, "dropout": 0.5}
 
 
 def test_dropout_acts_on_the_state_in_training(make_encoder, toy_batch: EgoBatch) -> None:
