@@ -1,6 +1,7 @@
 """An experiment: one question as a YAML file of data sets, rows, measures and a paper's numbers."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -35,16 +36,16 @@ class Row(StrictModel):
     ablation: list[str] = Field([], description="what to leave out; see training.ablations")
     settings: dict[str, Any] = Field({}, description="dotted keys; they win over the experiment's")
 
+    @property
+    def folder_name(self) -> str:
+        """The name as a file name."""
+        return _NO_FILE_NAME.sub("-", self.name).strip("-.") or "row"
+
 
 class PlannedRow(Row):
     """A row with nothing left open: ``{field}`` and the grid have become rows of their own."""
 
     point: dict[str, Any] = Field({}, description="its values of the grid's settings")
-
-    @property
-    def folder_name(self) -> str:
-        """The name as a file name."""
-        return _NO_FILE_NAME.sub("-", self.name).strip("-.") or "row"
 
 
 class Experiment(StrictModel):
@@ -110,21 +111,15 @@ class Experiment(StrictModel):
             faults.append(
                 f"'figure': a grid is drawn over two settings, found {len(self.grid)} in 'grid'."
             )
-        names = [row.name for row in self.rows]
-        faults += [
-            f"'rows': the name '{name}' must be that of one row only."
-            for name in dict.fromkeys(names)
-            if names.count(name) > 1
-        ]
-        seen: dict[str, str] = {}
-        for planned in self.expand(["x"]) if not faults else []:
-            other = seen.setdefault(planned.folder_name.lower(), planned.name)
-            if other != planned.name:
-                faults.append(
-                    f"'rows': the names '{other}' and '{planned.name}' must differ in letters or "
-                    f"digits, as they name folders."
-                )
-            faults += self._find_setting_faults(planned)
+        if self.figure == "grid" and (len(self.rows) > 1 or EACH_FIELD in self.rows[0].name):
+            faults.append(
+                f"'figure': a grid is drawn of one row, found {len(self.rows)} in 'rows'"
+                f"{'.' if len(self.rows) > 1 else f', which has {EACH_FIELD} in its name.'}"
+            )
+        planned = self.expand(["x"]) if not faults else []
+        faults += find_name_faults(self.rows) or find_name_faults(planned)
+        for row in planned:
+            faults += self._find_setting_faults(row)
         return list(dict.fromkeys(faults))
 
     def _find_setting_faults(self, row: PlannedRow) -> list[str]:
@@ -195,6 +190,21 @@ class Experiment(StrictModel):
         return next((layer[key] is not None for layer in layers if key in layer), False)
 
 
+def find_name_faults(rows: Sequence[Row]) -> list[str]:
+    """Sentences about rows of one name, or of names that would be one folder."""
+    faults, seen = [], {}
+    for row in rows:
+        other = seen.setdefault(row.folder_name.lower(), row.name)
+        if other != row.name:
+            faults.append(
+                f"'rows': the names '{other}' and '{row.name}' must differ in letters or digits, "
+                f"as they name folders."
+            )
+    names = Counter(row.name for row in rows)
+    doubled = [name for name, number in names.items() if number > 1]
+    return [f"'rows': the name '{name}' must be that of one row only." for name in doubled] + faults
+
+
 def write_value(value: Any) -> str:
     """A value as YAML that is read back as the same; JSON's 1e-05 would be read as text."""
     text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
@@ -230,8 +240,8 @@ def load_experiment(
     given = {"datasets": list(datasets or []) or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
-    if settings := list(settings or []):
-        content["overrides"] = {**content.get("overrides", {}), **_parse_settings(settings)}
+    if isinstance(overrides := content.setdefault("overrides", {}), dict):
+        content["overrides"] = {**overrides, **_parse_settings(settings or [])}
     return parse_settings(Experiment, content, f"The experiment '{path}' must be valid")
 
 

@@ -68,16 +68,15 @@ class Ledger:
             folder = self.out / planned.folder
             if planned.config is not None and (folder / METRICS).is_file():
                 self.read(planned)
+            elif planned.key in self._resumed:  # results say so, should this call be killed too
+                self.cells[planned.key] = self._make_cell(planned)
 
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
         assert planned.config is not None
         difference = find_difference(open_run_folder(folder), planned.config)
-        checksum = next(
-            record.checksum for record in self.plan.datasets if record.name == planned.dataset
-        )
         if not difference and (folder / RECORD).is_file():
             there = read_record(folder)["data_checksum"]
-            difference = "" if there == checksum else "it was made from other data"
+            difference = "" if there == planned.checksum else "it was made from other data"
         if difference:
             raise CheckpointError(
                 f"A cell that is there must have the settings and data of the plan, but "
@@ -135,7 +134,11 @@ class Ledger:
     def fail(self, planned: PlannedCell, reason: str) -> None:
         """Notes why a cell has failed."""
         changes = {"status": "failed", "reason": reason, "finished": _now()}
-        self.cells[planned.key] = make_cell(planned).model_copy(update=changes)
+        self.cells[planned.key] = self._make_cell(planned).model_copy(update=changes)
+
+    def _make_cell(self, planned: PlannedCell) -> Cell:
+        resumed = planned.key in self._resumed
+        return make_cell(planned).model_copy(update={"resumed": resumed})
 
     def write(self) -> Results:
         """Writes ``results.json``."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from match_graph.benchmark.experiment import Experiment, PlannedRow
+from match_graph.benchmark.experiment import Experiment, PlannedRow, find_name_faults
 from match_graph.benchmark.results import DatasetRecord
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import metadata_fields
 from match_graph.training.fitting import is_baseline
 from match_graph.training.pretraining import describe_pretraining
@@ -33,6 +33,7 @@ class PlannedCell:
         folder: Of the run, relative to that of the benchmark.
         config: Resolved; None if it is refused.
         reason: Why it is refused, a sentence.
+        checksum: Of the data with the row's own options; empty if it is refused.
     """
 
     dataset: str
@@ -42,6 +43,7 @@ class PlannedCell:
     folder: str
     config: Config | None
     reason: str = ""
+    checksum: str = ""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -90,7 +92,7 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
 
     Raises:
         CorpusError: A data set is broken.
-        ConfigError: Two data sets have one name, or a cell asks for several processes.
+        ConfigError: Two data sets have one name, or two rows of a data set have.
     """
     records: list[DatasetRecord] = []
     cells: list[PlannedCell] = []
@@ -124,6 +126,10 @@ class _Planner:
         data = dataset[0]
         fields = metadata_fields(data)
         rows = experiment.expand(fields)
+        if faults := find_name_faults(rows):
+            raise ConfigError(
+                list_faults(f"The experiment must be valid for '{dataset.name}'", faults)
+            )
         settled = {row.name: self._settle(row) for row in rows}
         budget, settled = self._share_budget(rows, settled)
         sizes = {split: len(dataset.documents(mask)) for split, mask in MASKS.items()}
@@ -190,7 +196,8 @@ class _Planner:
                 if isinstance(found, str):
                     yield PlannedCell(*common, None, found)
                 else:
-                    yield PlannedCell(*common, found.model_copy(update={"seed": seed}))
+                    config = found.model_copy(update={"seed": seed})
+                    yield PlannedCell(*common, config, checksum=self._open(found).checksum)
 
 
 def _with_epochs(config: Config, epochs: int | None) -> Config:

@@ -78,7 +78,7 @@ class Results(StrictModel):
     experiment: Experiment
     machine: Machine
     started: str = Field(description="date and time in UTC, ISO 8601")
-    updated: str = Field(description="likewise, of the last cell")
+    updated: str = Field(description="likewise, when they were last written")
     datasets: list[DatasetRecord]
     cells: list[Cell] = Field(description="by data set, row and seed, in the order of tables")
 

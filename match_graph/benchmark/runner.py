@@ -18,14 +18,10 @@ from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.probe import probe_cells
-from match_graph.benchmark.results import (
-    Results,
-)
+from match_graph.benchmark.results import Results
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import CheckpointError
-from match_graph.training.files import (
-    VECTORS,
-)
+from match_graph.training.files import VECTORS
 from match_graph.training.progress import Reporter
 
 #: How long a stopped cell has to write its record before it is ended.
@@ -258,7 +254,7 @@ def _hear(answer: Connection) -> str:
     """What a process said before it ended; nothing if it said nothing."""
     try:
         return str(answer.recv()) if answer.poll() else ""
-    except EOFError:
+    except (EOFError, OSError):  # it was ended before, or amid what it said
         return ""
 
 

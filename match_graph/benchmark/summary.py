@@ -27,6 +27,7 @@ class Value:
         test: The reference over this row, paired by seed; None where there is no reference.
         documents: The same over documents, where one seed is all there is; None otherwise.
         expected: Mean and, if known, standard deviation that another source reports.
+        lower_is_better: Whether less of the measure is better.
     """
 
     mean: float
@@ -180,6 +181,8 @@ class _Summarizer:
             ]
         except CheckpointError:  # the results were moved without their cells
             return None
+        if pair[0].shape != pair[1].shape:  # the row's own options have other documents
+            return None
         return compare_documents(pair[0], pair[1], num_resamples=_RESAMPLES)
 
     def _make_notes(self, values: Mapping[str, Value]) -> Iterator[str]:
@@ -194,8 +197,13 @@ class _Summarizer:
                 yield f"{of_seeds} failed. {reason}"
             elif status == "waiting":
                 yield f"{of_seeds}: not finished."
-        reasons = [value.test.reason for value in values.values() if value.test is not None]
-        yield from (f"no test over runs, as {reason}." for reason in reasons if reason)
+        without: dict[str, list[str]] = {}
+        for measure, value in values.items():
+            if value.test is not None and value.test.reason:
+                without.setdefault(value.test.reason, []).append(measure)
+        for reason, found in without.items():
+            of_measures = f" of {', '.join(found)}" if len(found) < len(values) else ""
+            yield f"no test over runs{of_measures}, as {reason}."
         over_documents = [
             (measure, value.documents)
             for measure, value in values.items()

@@ -161,10 +161,12 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
     sizes = ", ".join(f"{number:,} {split}" for split, number in record.documents.items())
     budget = "" if record.epochs is None else f" Epochs of every network: {record.epochs}."
     processor = ", ".join([f"{machine.cores} cores ({machine.processor})", *machine.gpus])
-    finished = sum(cell.status == "done" for cell in results.cells if cell.dataset == record.name)
+    cells = [cell for cell in results.cells if cell.dataset == record.name]
+    seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
+    finished = sum(cell.status == "done" for cell in cells)
     return escape_markdown(
         f"{sizes} documents, {record.num_labels:,} labels; measured on {experiment.split}. "
-        f"Seeds {', '.join(map(str, experiment.seeds))}; {finished} runs are finished.{budget} "
+        f"Seeds {', '.join(map(str, seeds))}; {finished} runs are finished.{budget} "
         f"{results.updated}, {processor}, torch {machine.versions.get('torch', '?')}, "
         f"commit {machine.git or 'unknown'}, data {record.checksum[:12]}."
     )

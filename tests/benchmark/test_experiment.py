@@ -104,11 +104,11 @@ def test_every_fault_comes_in_one_message(write) -> None:
     text = message(write(rows=rows, reference="C", figure="grid"))
     assert "'figure': a grid is drawn over two settings, found 0 in 'grid'." in text
     lines = message(write(rows=rows, reference="C")).splitlines()[1:]
-    assert lines[0].startswith(
-        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; choose"
-    )
-    assert lines[1] == (
+    assert lines[0] == (
         "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders."
+    )
+    assert lines[1].startswith(
+        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; choose"
     )
     assert lines[2].startswith("  'rows', B: The encoder must be one of [")
     assert lines[3:] == [
@@ -139,6 +139,35 @@ def test_a_name_twice_and_an_empty_grid(write) -> None:
         "  'grid' must give every setting values, found none for ['train.epochs'].",
         "  'rows': the name 'MATCH' must be that of one row only.",
     ]
+
+
+def test_points_of_a_grid_have_different_names(write) -> None:
+    """A value twice would be two cells in one folder."""
+    path = write(rows=[{"name": "M"}], grid={"train.epochs": [1, 1]}, reference=None, expected={})
+    assert message(path) == (
+        f"The experiment '{path}' must be valid: 'rows': the name 'M, epochs=1' must be that of "
+        f"one row only."
+    )
+
+
+@pytest.mark.parametrize("names", [["MATCH", "XML-CNN"], ["No-{field}"]])
+def test_a_grid_is_drawn_of_one_row(write, names: list[str]) -> None:
+    """Points of several rows would be averaged, or hide each other."""
+    grid = {"train.lambda_parameter": [0.0], "train.lambda_output": [0.0]}
+    rows = [{"name": name} for name in names]
+    path = write(rows=rows, grid=grid, figure="grid", reference=None, expected={})
+    found = "2 in 'rows'." if len(names) == 2 else "1 in 'rows', which has {field} in its name."
+    assert message(path) == (
+        f"The experiment '{path}' must be valid: 'figure': a grid is drawn of one row, found "
+        f"{found}"
+    )
+
+
+def test_overrides_that_are_no_mapping_are_a_fault(write) -> None:
+    """With settings of the command line too."""
+    path = write(overrides=None)
+    assert message(path, settings=["train.epochs=1"]) == message(path)
+    assert "'overrides': Input should be a valid dictionary" in message(path)
 
 
 def test_other_formats_and_broken_files_are_one_sentence(write, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from match_graph.benchmark.plan import make_plan
+from match_graph.errors import ConfigError
 from match_graph.training import Reporter
 from match_graph.training.defaults import derive_epochs
 
@@ -104,3 +105,13 @@ def test_a_row_stands_for_each_field_of_the_data_set(plan) -> None:
     names = [row.name for row in found.datasets[0].rows]
     assert names == ["MATCH", "No-venue", "No-author", "No-reference"]
     assert found.cells[1].config.data.drop_fields == ["venue"]
+
+
+def test_rows_of_one_name_are_refused_when_the_fields_are_known(plan) -> None:
+    rows = [{"name": "MATCH"}, {"name": "No-venue"}, {"name": "No-{field}"}]
+    with pytest.raises(ConfigError) as caught:
+        plan(rows=rows)
+    assert str(caught.value) == (
+        "The experiment must be valid for 'toy': 'rows': the name 'No-venue' must be that of one "
+        "row only."
+    )

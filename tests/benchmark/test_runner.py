@@ -15,6 +15,8 @@ from filelock import FileLock
 
 import match_graph as mg
 from match_graph.benchmark import Experiment, read_results, run_benchmark
+from match_graph.benchmark.ledger import Ledger
+from match_graph.benchmark.plan import make_plan
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import Reporter
@@ -150,6 +152,21 @@ def test_finished_cells_are_kept_and_other_settings_refused(
         run_benchmark(make_experiment(), out, root)
 
 
+def test_rows_with_data_options_of_their_own_are_kept(make_experiment, tmp_path: Path) -> None:
+    """Their data have another checksum than those of the other rows."""
+    own = {"name": "flat", "encoder": "prior", "settings": {"data.hierarchy": "ignore"}}
+    rows = [{"name": "prior", "encoder": "prior"}, own]
+    experiment = make_experiment(rows=rows, reference=None, runs=1)
+    out, root = tmp_path / "out", tmp_path / "root"
+    first = run_benchmark(experiment, out, root)
+    checksums = [
+        json.loads((out / cell.folder / "record.json").read_text())["data_checksum"]
+        for cell in first.cells
+    ]
+    assert checksums[0] != checksums[1]
+    assert run_benchmark(experiment, out, root).cells == first.cells
+
+
 def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path, capsys) -> None:
     """The same rows on another data set, in the same folder; two of one name are refused."""
     out, root = tmp_path / "out", tmp_path / "root"
@@ -243,6 +260,25 @@ def test_an_interrupted_benchmark_says_how_to_go_on(
     )
     assert read_results(out).cells[0].status == "waiting"
     check_continued(long_experiment, out)
+
+
+def test_a_cell_that_was_stopped_is_known_to_be_so_after_another_kill(
+    make_experiment, tmp_path: Path
+) -> None:
+    """Results say it before the cell goes on: a kill after its end leaves no other sign."""
+    rows = [{"name": "prior", "encoder": "prior"}]
+    experiment = make_experiment(rows=rows, reference=None, runs=1)
+    out, root = tmp_path / "out", tmp_path / "root"
+    (cell,) = run_benchmark(experiment, out, root).cells
+    assert not cell.resumed
+    metrics = out / cell.folder / "metrics.json"
+    kept = metrics.read_bytes()
+    metrics.unlink()
+    plan = make_plan(experiment, root, Reporter(quiet=True))
+    assert Ledger(plan, out, Reporter(quiet=True)).write().cells[0].resumed
+    metrics.write_bytes(kept)
+    (cell,) = run_benchmark(experiment, out, root).cells
+    assert (cell.status, cell.resumed) == ("done", True)
 
 
 def test_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:

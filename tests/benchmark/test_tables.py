@@ -182,6 +182,23 @@ def test_rows_are_compared_on_the_seeds_that_both_have() -> None:
     assert row.notes[1] == "no test over runs, as it has no run with a seed of 'MATCH'."
 
 
+def test_a_measure_without_a_test_is_named_where_others_have_one() -> None:
+    values = {"MATCH": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.4, 0.1), (0.4, 0.2)]}
+    row = summarize(make_results(values, seeds=2, expected={}), "toy")[1]
+    assert row.measured["NDCG@5"].test.p_value > 0
+    assert row.notes == (
+        "no test over runs of violation_rate, as the difference is the same for all 2 runs.",
+    )
+
+
+def test_the_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
+    """Earlier calls with more runs, or another first seed, are in its means too."""
+    results = make_results()
+    experiment = results.experiment.model_copy(update={"runs": 1, "seed": 2})
+    write_tables(tmp_path, results.model_copy(update={"experiment": experiment}))
+    assert "Seeds 0, 1, 2; 9 runs are finished." in (tmp_path / "tables" / "toy.md").read_text()
+
+
 def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     """Markdown and LaTeX with 4 digits, CSV with all."""
     written = write_tables(tmp_path, make_results())
