@@ -18,11 +18,15 @@ from match_graph.training.settings import load_named_config
 EXPERIMENT_FORMAT = 1
 #: In a row's name and ablation: the row stands for one of each metadata field of a data set.
 EACH_FIELD = "{field}"
+#: At thresholds that are chosen on valid, so that test alone has them; slices likewise.
+_ON_TEST = (
+    *("F1_micro", "F1_macro"),
+    *("hierarchical_precision", "hierarchical_recall", "hierarchical_F1"),
+)
 #: Measures of every run on its test split, besides those of slices (``SLICE/MEASURE``).
 MEASURES = (
     *(f"{name}@{k}" for name in ("P", "NDCG", "R", "PSP", "PSNDCG") for k in (1, 3, 5)),
-    *("violation_rate", "violation_size", "ECE", "ECE@5", "F1_micro", "F1_macro"),
-    *("hierarchical_precision", "hierarchical_recall", "hierarchical_F1"),
+    *("violation_rate", "violation_size", "ECE", "ECE@5", *_ON_TEST),
 )
 _NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
 
@@ -94,6 +98,9 @@ class Experiment(StrictModel):
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
         faults = [*self._find_row_faults(), *self._find_expected_faults()]
+        on_test = [name for name in self.measures if name in _ON_TEST or "/" in name]
+        if self.split == "valid" and on_test:
+            faults.append(f"'measures': {on_test} are measured on test only, but 'split' is valid.")
         if not faults and self.reference is not None:
             names = [row.name for row in self.expand([])]
             if self.reference not in names:

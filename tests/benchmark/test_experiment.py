@@ -163,6 +163,16 @@ def test_a_grid_is_drawn_of_one_row(write, names: list[str]) -> None:
     )
 
 
+def test_what_valid_does_not_have_is_a_fault_before_anything_runs(write) -> None:
+    """Thresholds and slices are of test; the others are of both."""
+    path = write(measures=["P@1", "F1_macro", "tail/R@5"], split="valid")
+    assert message(path) == (
+        f"The experiment '{path}' must be valid: 'measures': ['F1_macro', 'tail/R@5'] are measured "
+        f"on test only, but 'split' is valid."
+    )
+    assert load_experiment(write(measures=["P@1", "ECE@5"], split="valid")).split == "valid"
+
+
 def test_overrides_that_are_no_mapping_are_a_fault(write) -> None:
     """With settings of the command line too."""
     path = write(overrides=None)
