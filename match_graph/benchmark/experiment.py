@@ -199,7 +199,8 @@ class Experiment(StrictModel):
 
 def find_name_faults(rows: Sequence[Row]) -> list[str]:
     """Sentences about rows of one name, or of names that would be one folder."""
-    faults, seen = [], {}
+    faults: list[str] = []
+    seen: dict[str, str] = {}
     for row in rows:
         other = seen.setdefault(row.folder_name.lower(), row.name)
         if other != row.name:

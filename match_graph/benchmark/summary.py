@@ -201,8 +201,8 @@ class _Summarizer:
         for measure, value in values.items():
             if value.test is not None and value.test.reason:
                 without.setdefault(value.test.reason, []).append(measure)
-        for reason, found in without.items():
-            of_measures = f" of {', '.join(found)}" if len(found) < len(values) else ""
+        for reason, names in without.items():
+            of_measures = f" of {', '.join(names)}" if len(names) < len(values) else ""
             yield f"no test over runs{of_measures}, as {reason}."
         over_documents = [
             (measure, value.documents)
