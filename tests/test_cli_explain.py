@@ -56,6 +56,13 @@ def test_explain_and_document_belong_together(call, given: list[str]) -> None:
     assert "--explain and --document belong together" in err
 
 
+@pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"]])
+def test_what_belongs_to_explain_is_not_ignored_without_it(call, given: list[str]) -> None:
+    code, _, err = call(*given)
+    assert code == 2
+    assert "--against and --json belong to --explain" in err
+
+
 def test_an_unknown_document_is_one_sentence(call) -> None:
     """Exit code 1, no traceback."""
     code, out, err = call("--explain", "--document", "nobody")

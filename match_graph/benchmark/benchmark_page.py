@@ -40,9 +40,10 @@ from match_graph.benchmark.page_tables import (
 from match_graph.benchmark.plots import collect_grid, collect_histories
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.benchmark.summary import LOWER_IS_BETTER, collect_notes, summarize
-from match_graph.errors import MatchGraphError
+from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.training import Reporter, open_run
 from match_graph.training.files import CALIBRATION, HISTORY
+from match_graph.typing import DOCUMENT
 
 #: Rows that case studies compare, the reference among them.
 _VARIANTS = 3
@@ -68,10 +69,12 @@ def make_benchmark_page(
 
     Raises:
         CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
+        CorpusError: A document is in no data set that has a finished run.
     """
     results = read_results(folder)
     several = len(results.datasets) > 1
     headlines, sections = [], []
+    missing = [*documents]
     for record in results.datasets:
         part = DatasetPart(folder, results, record)
         headlines += part.headlines()
@@ -80,9 +83,16 @@ def make_benchmark_page(
         found.append(
             part.case_studies(documents, num_documents, root, device, reporter or Reporter(True))
         )
+        missing = [one for one in missing if one not in part.studied]
         for section in found:
             title = f"{record.name}: {section.title}" if several else section.title
             sections.append(Section(title, section.about, section.blocks))
+    if missing:
+        raise CorpusError(
+            f"A document must be in a data set of the benchmark that has a finished run, found "
+            f"'{missing[0]}' in none of {[record.name for record in results.datasets]}; look at "
+            f"the ids."
+        )
     done = sum(cell.status == "done" for cell in results.cells)
     headlines.append(Headline("runs finished", f"{done} of {len(results.cells)}"))
     return Page(
@@ -110,6 +120,8 @@ class DatasetPart:
         #: The measures that are drawn: the first and the last of which more is better.
         self.main = list(dict.fromkeys([higher[0], higher[-1]]))
         self.split = results.experiment.split
+        #: Those of the documents that are named which are in this data set.
+        self.studied: list[str] = []
 
     def headlines(self) -> list[Headline]:
         """The best row by each main measure."""
@@ -216,7 +228,12 @@ class DatasetPart:
         cells = [self._finished(name)[0] for name in names]
         try:
             runs = [open_run(self.folder / cell.folder, root, reporter) for cell in cells]
-            return study_cases(runs, documents, number, device, names=names) if runs else _NO_CASES
+            if runs and documents:
+                known = set(runs[0].dataset.names(DOCUMENT).astype(str))
+                self.studied = [one for one in documents if one in known]
+            if not runs or (documents and not self.studied):
+                return _NO_CASES
+            return study_cases(runs, self.studied, number, device, names=names)
         except MatchGraphError as error:
             if documents:
                 raise

@@ -236,8 +236,7 @@ def predict(
     quiet: QuietOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
-    if explain != (document is not None):
-        raise typer.BadParameter("--explain and --document belong together")
+    _check_explain(explain, document, bool(against) or json_lines)
     if document is not None:
         folders, reporter = [folder, *(against or [])], Reporter(quiet)
         study = study_document(
@@ -250,3 +249,10 @@ def predict(
         return
     classifier = load(folder, device, encoder, head)
     predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))
+
+
+def _check_explain(explain: bool, document: str | None, more: bool) -> None:
+    if explain != (document is not None):
+        raise typer.BadParameter("--explain and --document belong together")
+    if more and not explain:
+        raise typer.BadParameter("--against and --json belong to --explain")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from match_graph import Run
+from match_graph import Run, load_config, start_run
 from match_graph.benchmark import write_results
 from match_graph.benchmark.benchmark_page import make_benchmark_page
 from match_graph.benchmark.page import (
@@ -21,6 +21,7 @@ from match_graph.benchmark.page import (
     render_page,
 )
 from match_graph.errors import CheckpointError, CorpusError
+from match_graph.testing import write_match_folder
 from match_graph.training.files import CALIBRATION
 
 
@@ -111,8 +112,34 @@ def test_case_studies_compare_the_rows(
     assert isinstance(case, Case)
     assert [one.run for one in case.study.variants] == ["MATCH <b>", "TF-IDF", "BertXML"]
     assert not find_blocks(make(benchmark_folder, trained_run, number=0), "Case studies")
-    with pytest.raises(CorpusError):
+    with pytest.raises(CorpusError) as caught:
         make(benchmark_folder, trained_run, documents=("nobody",))
+    assert str(caught.value) == (
+        "A document must be in a data set of the benchmark that has a finished run, found 'nobody' "
+        "in none of ['synthetic']; look at the ids."
+    )
+
+
+def test_a_document_is_looked_for_in_every_data_set(
+    benchmark_results, tmp_path: Path, trained_run: Run
+) -> None:
+    """Named, it is studied where it is; the other data set has no case study."""
+    toy, root = write_match_folder(tmp_path / "toy"), Path(trained_run.dataset.root)
+    config = load_config(settings=["model.encoder=prior"])
+    run = start_run(str(toy), config, tmp_path / "prior", root)
+    run.train()
+    results = benchmark_results(tmp_path)
+    (record,), first = results.datasets, results.cells[0]
+    other = record.model_copy(update={"name": "toy"})
+    cell = first.model_copy(update={"dataset": "toy", "folder": "prior"})
+    both = {"datasets": [other, record], "cells": [cell, *results.cells]}
+    write_results(tmp_path, results.model_copy(update=both))
+    document = str(trained_run.dataset.names("document")[0])
+    page = make(tmp_path, trained_run, documents=(document,))
+    assert not find_blocks(page, "toy: Case studies")
+    [case] = find_blocks(page, "synthetic: Case studies")
+    assert isinstance(case, Case)
+    assert case.study.document == document
 
 
 def test_how_it_was_made(page: Page) -> None:
