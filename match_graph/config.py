@@ -273,17 +273,27 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _apply_setting(content: dict[str, Any], setting: str) -> None:
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """The dotted key and the value of ``key=value``.
+
+    Raises:
+        ConfigError: It is not of that form, or the value is no YAML.
+    """
     key, equals, value = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"A setting must be key=value, found '{setting}'.")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error
+
+
+def _apply_setting(content: dict[str, Any], setting: str) -> None:
+    key, value = parse_setting(setting)
     *sections, last = key.split(".")
     inner = content
     for section in sections:
         inner = inner.setdefault(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
-    try:
-        inner[last] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error
+    inner[last] = value

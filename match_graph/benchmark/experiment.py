@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.config import Config, StrictModel, parse_settings
+from match_graph.config import Config, StrictModel, parse_setting, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.training.fitting import is_baseline
 from match_graph.training.settings import load_named_config
@@ -249,7 +249,7 @@ def load_experiment(
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
     if isinstance(overrides := content.setdefault("overrides", {}), dict):
-        content["overrides"] = {**overrides, **_parse_settings(settings or [])}
+        content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
     return parse_settings(Experiment, content, f"The experiment '{path}' must be valid")
 
 
@@ -267,16 +267,3 @@ def _read_mapping(path: Path) -> dict[str, Any]:
             f"'{path}'; see experiments/comparison.yaml."
         )
     return content
-
-
-def _parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    parsed = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"A setting must be key=value, found '{setting}'.")
-        try:
-            parsed[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error
-    return parsed

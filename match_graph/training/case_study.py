@@ -95,7 +95,7 @@ class Missed(StrictModel):
     Args:
         label: Its id.
         probability: In 0..1.
-        rank: Among all labels, from 1.
+        rank: Among all labels, from 1; below the best, also where its score equals theirs.
     """
 
     label: str

@@ -144,7 +144,7 @@ def _make_variant(explainer: Explainer, found: Explanation, labels: Sequence[Cas
         Missed(
             label=one.label,
             probability=share,
-            rank=1 + int((found.logits > found.logits[row]).sum()),
+            rank=1 + max(int((found.logits > found.logits[row]).sum()), len(best)),
         )
         for one, row, share in zip(labels, rows, probability, strict=True)
         if one.is_gold and one.label not in best

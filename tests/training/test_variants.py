@@ -1,15 +1,22 @@
 """Case studies: variants side by side, as JSON and back; one sentence for each wrong input."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from match_graph import Run, start_run
+from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.training.case_study import CaseStudy
+from match_graph.training.case_study import CaseLabel, CaseStudy
 from match_graph.training.explain import Explainer
-from match_graph.training.variants import compare_variants, study_document
+from match_graph.training.variants import (
+    _make_variant,
+    compare_variants,
+    find_document,
+    study_document,
+)
 from match_graph.typing import MASKS
 
 
@@ -54,6 +61,24 @@ def test_a_case_study_of_three_variants(
             assert one.rank > 5
             assert one.probability == pytest.approx(variant.probability[one.label])
         assert variant.run == explainer.run.folder.name
+
+
+def test_a_missed_label_ranks_below_the_best_where_all_scores_are_equal(
+    explainers: list[Explainer], document: str
+) -> None:
+    """As those of labels that a baseline does not know."""
+    explainer = explainers[1]
+    dataset = explainer.run.dataset
+    (record,) = make_records(dataset, [find_document(dataset, document)])
+    found = explainer.explain(record)
+    same = replace(found, logits=torch.zeros_like(found.logits))
+    labels = [
+        CaseLabel(label=label, name=None, is_gold=True, depth=0, parents=[])
+        for label in explainer.labels
+    ]
+    missed = _make_variant(explainer, same, labels).missed
+    assert len(missed) == len(labels) - 5
+    assert {one.rank for one in missed} == {6}
 
 
 def test_json_and_back(explainers: list[Explainer], document: str) -> None:
