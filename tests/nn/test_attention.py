@@ -1,6 +1,7 @@
 """Attention over packed documents: layout, kernels, and that nothing leaks between documents."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -105,19 +106,36 @@ def test_documents_without_tokens_are_in_no_block(lengths: list[int], num_groups
     assert torch.equal(layout.token_slot, others.token_slot)
 
 
-@pytest.mark.parametrize(("num_documents", "num_groups"), [(1, 1), (32, 1), (64, 2), (500, 4)])
-def test_groups_grow_with_the_documents(num_documents: int, num_groups: int) -> None:
-    """One group for 32 documents, four at most."""
-    layout = RaggedLayout.from_ptr(torch.arange(num_documents + 1))
-    assert len(layout.shapes) == num_groups
-    assert sum(rows for rows, _ in layout.shapes) == num_documents
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=100).filter(any))
+def test_groups_end_where_padding_costs_more_than_a_group(lengths: list[int]) -> None:
+    """No group pads more than 65,536 pairs; joined to the next longer one, each would pad more."""
+    layout = RaggedLayout.from_ptr(ptr_of(lengths))
+    filled = sorted(length for length in lengths if length)
+    groups = []
+    for rows, longest in layout.shapes:
+        groups.append([filled.pop(0) for _ in range(rows)])
+        assert groups[-1][-1] == longest
+    assert not filled
+    piece = max(1, sum(map(len, groups)) // 16)
+
+    def pad(group: list[int]) -> int:
+        """Padded pairs, a piece of the documents being as long as its longest."""
+        tops = [group[max(0, end - 1)] for end in range(len(group), 0, -piece)]
+        sizes = [min(piece, end) for end in range(len(group), 0, -piece)]
+        return sum(size * (tops[0] ** 2 - top**2) for top, size in zip(tops, sizes, strict=True))
+
+    assert all(pad(group) <= 65_536 for group in groups)
+    for short, long in pairwise(groups):
+        assert pad(short[-piece:] + long) > 65_536
 
 
 def test_groups_need_less_padding_than_one_block() -> None:
-    """What the groups are for."""
-    ptr = ptr_of([1 + number % 50 for number in range(100)])
-    slots = [RaggedLayout.from_ptr(ptr, groups).slot_token.numel() for groups in (1, 4)]
+    """What the groups are for, and one where all documents are about as long."""
+    ptr = ptr_of([1 + number % 500 for number in range(100)])
+    slots = [RaggedLayout.from_ptr(ptr, groups).slot_token.numel() for groups in (1, None)]
     assert slots[1] < 0.7 * slots[0]
+    assert len(RaggedLayout.from_ptr(torch.arange(501)).shapes) == 1
+    assert len(RaggedLayout.from_ptr(ptr_of([60 + number % 9 for number in range(64)])).shapes) == 1
 
 
 def test_lengths_and_rows_come_again_on_cpu() -> None:
