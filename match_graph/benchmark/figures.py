@@ -34,7 +34,7 @@ def draw_training_curves(
     Raises:
         MatchGraphError: matplotlib is not installed.
     """
-    figure, (left, right) = _make_figure(2)
+    figure, (left, right) = _make_figure(2, width=11.5)
     for style, (variant, runs) in zip(cycle(_STYLES), histories.items(), strict=False):
         table = pd.concat(runs).groupby("epoch")
         _draw_band(left, table["loss_recent"], style, _COLOURS[0], variant)
@@ -42,7 +42,10 @@ def draw_training_curves(
             _draw_band(right, table[measure], style, colour, f"{measure}, {variant}")
     left.set(xlabel="epoch", ylabel="training loss, last 100 batches")
     right.set(xlabel="epoch", ylabel="on validation")
-    _save(figure, (left, right), path)
+    for axis in (left, right):
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    right.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)  # beside the curves
+    _save(figure, (left,), path)
 
 
 def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") -> None:
