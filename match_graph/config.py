@@ -185,13 +185,7 @@ def load_config(
     """
     content: Any = {}
     if path is not None:
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(
-                f"A configuration must be a readable YAML file, but '{path}' is not "
-                f"({' '.join(str(error).split())}); check the path and the syntax."
-            ) from error
+        content = read_yaml(path, "A configuration") or {}
     if not isinstance(content, dict):
         raise ConfigError(
             f"A configuration must be a mapping of keys to values, found "
@@ -208,6 +202,25 @@ def load_config(
             f"format {version} in '{path}'; use the version that wrote it."
         )
     return parse_settings(Config, content, "The configuration must be valid")
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a YAML file; None if it is empty.
+
+    Args:
+        path: The file.
+        what: What it is, for the message, at the start of a sentence.
+
+    Raises:
+        ConfigError: It is not there, not UTF-8 or not YAML.
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{what} must be a readable YAML file, but '{path}' is not "
+            f"({' '.join(str(error).split())}); check the path and the syntax."
+        ) from error
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:

@@ -1,12 +1,14 @@
 """What every test shares: where real data lie, small data sets, one thread, a home of its own."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
+from match_graph.cli import main
 from match_graph.config import Config, load_config
 from match_graph.datasets import Corpus, Synthetic
 from match_graph.graph import BuiltGraph, build_graph
@@ -27,6 +29,23 @@ def match_graph_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("MATCH_GRAPH_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from match_graph import __version__
-from match_graph.cli import main
 from match_graph.datasets import DATASETS
 from match_graph.testing import toy_documents, write_match_folder, write_release_folder
 
@@ -22,23 +21,6 @@ SMALL = [
     "--set", "train.batch_size=16",
     "--quiet",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

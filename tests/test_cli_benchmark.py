@@ -1,12 +1,8 @@
 """`match-graph benchmark`: an experiment from the command line, its tables, its errors."""
 
-import sys
 from pathlib import Path
 
-import pytest
-
 from match_graph.benchmark import read_results
-from match_graph.cli import main
 from match_graph.testing import write_match_folder
 
 EXPERIMENT = """
@@ -19,23 +15,6 @@ rows:
   - {name: prior, encoder: prior}
   - {name: tfidf_linear, encoder: tfidf_linear}
 """
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def test_an_experiment_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:

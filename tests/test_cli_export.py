@@ -1,29 +1,8 @@
 """The command line's export: one command, one sentence on a fault."""
 
-import sys
 from pathlib import Path
 
-import pytest
-
-from match_graph.cli import main
 from match_graph.testing import write_match_folder
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["match-graph", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def test_export_prints_the_folder(call, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.config import Config, StrictModel, parse_setting, parse_settings
+from match_graph.config import Config, StrictModel, parse_setting, parse_settings, read_yaml
 from match_graph.errors import ConfigError
 from match_graph.training.fitting import is_baseline
 from match_graph.training.settings import load_named_config
@@ -254,13 +254,7 @@ def load_experiment(
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"An experiment must be a readable YAML file, but '{path}' is not "
-            f"({' '.join(str(error).split())}); check the path and the syntax."
-        ) from error
+    content = read_yaml(path, "An experiment")
     if not isinstance(content, dict):
         raise ConfigError(
             f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "

@@ -103,6 +103,20 @@ def with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str
     return [*(settings or []), "model.init=word_vectors", f"model.word_vectors={quoted}"]
 
 
+def training_settings(
+    settings: list[str] | None,
+    word_vectors: Path | None,
+    devices: int | None,
+    num_nodes: int | None,
+    strategy: str | None,
+    deterministic: bool,
+) -> list[str]:
+    """The settings that the flags of a training stand for, besides those given."""
+    settings = with_word_vectors(settings, word_vectors)
+    settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
+    return [*settings, "train.deterministic=true"] if deterministic else settings
+
+
 def share(
     devices: int | None, num_nodes: int | None, strategy: str | None
 ) -> list[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from match_graph.cli.app import (
     app,
     share,
     start,
-    with_word_vectors,
+    training_settings,
 )
 from match_graph.cli.show import (
     print_case_study,
@@ -68,9 +68,9 @@ def run_line(
     deterministic: DeterministicOption = False,
 ) -> None:
     """The whole line: build, pre-train, train, evaluate."""
-    settings = with_word_vectors(settings, word_vectors)
-    settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
-    settings += ["train.deterministic=true"] if deterministic else []
+    settings = training_settings(
+        settings, word_vectors, devices, num_nodes, strategy, deterministic
+    )
     run = start(
         dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
     )
@@ -169,9 +169,9 @@ def train(
     deterministic: DeterministicOption = False,
 ) -> None:
     """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
-    settings = with_word_vectors(settings, word_vectors)
-    settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
-    settings += ["train.deterministic=true"] if deterministic else []
+    settings = training_settings(
+        settings, word_vectors, devices, num_nodes, strategy, deterministic
+    )
     run = start(
         dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
     )

@@ -12,10 +12,8 @@ from match_graph.benchmark.speed.measure import Bench
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.graph.loader import make_batch
 from match_graph.training.device import make_fabric
-from match_graph.training.loop import Hierarchy
 from match_graph.training.progress import Reporter
 from match_graph.training.run import Run
-from match_graph.typing import MASKS
 
 T = TypeVar("T")
 
@@ -27,15 +25,6 @@ def open_bench(bench: Bench) -> Run:
     """A run of the measured settings; nothing is written, so it needs no folder."""
     fabric = make_fabric(bench.config.train)
     return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
-
-
-def find_hierarchy(bench: Bench) -> Hierarchy:
-    """The label edges with a weight each, as in training."""
-    dag, weight = bench.dataset.label_dag, None
-    if bench.config.train.edge_weight == "parent_given_child":
-        train = bench.dataset.documents(MASKS["train"])
-        weight = dag.parent_given_child(bench.dataset.targets, train).nan_to_num(0.0).float()
-    return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight)
 
 
 def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:

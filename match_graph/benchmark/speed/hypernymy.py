@@ -8,7 +8,6 @@ from torch import Tensor
 from match_graph.benchmark.speed.batches import (
     backward,
     draw_batches,
-    find_hierarchy,
     open_bench,
     repeat,
 )
@@ -53,7 +52,8 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     Raises:
         ConfigError: The data set has no label hierarchy.
     """
-    hierarchy = find_hierarchy(bench).to(bench.device)
+    run = open_bench(bench)
+    hierarchy = run.hierarchy().to(bench.device)
     edge_index, edge_weight = hierarchy.edge_index, hierarchy.edge_weight
     num_edges, num_labels = edge_index.size(1), bench.dataset.num_labels
     if not num_edges:
@@ -61,7 +61,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
             f"The speed of hypernymy is measured on label edges, but '{bench.dataset.name}' has "
             f"none; choose another data set."
         )
-    loader = open_bench(bench).loader("train", training=True)
+    loader = run.loader("train", training=True)
     batches = draw_batches(loader, _NUM_BATCHES)
     trainer = Trainer(bench)
     weight = trainer.model.head.label_weight.detach().clone().requires_grad_()

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from match_graph.benchmark.speed.batches import (
     count_tokens,
     draw_batches,
-    find_hierarchy,
     open_bench,
     repeat,
     shuffle_batches,
@@ -36,10 +35,11 @@ class Trainer:
     """
 
     def __init__(self, bench: Bench) -> None:
-        self.config, self.model = bench.config.train, open_bench(bench).make_model()
+        run = open_bench(bench)
+        self.config, self.model = bench.config.train, run.make_model()
         self.fabric = make_fabric(self.config)
         self.learner = make_learner(self.fabric, self.model, self.config, origin="")
-        self.hierarchy = find_hierarchy(bench).to(self.fabric.device)
+        self.hierarchy = run.hierarchy().to(self.fabric.device)
 
     def step(self, batch: EgoBatch) -> int:
         """One step, at half of the peak learning rate; how many documents it took."""
