@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from match_graph.graph.csr import row_index
 from match_graph.nn.hypernymy import (
-    LabelLaplacian,
+    LabelMatrices,
     hypernymy_output_penalty,
     hypernymy_parameter_penalty,
 )
@@ -57,7 +57,7 @@ def match_loss(
     lambda_parameter: float = 0.0,
     lambda_output: float = 0.0,
     document_weight: float = 1.0,
-    laplacian: LabelLaplacian | None = None,
+    matrices: LabelMatrices | None = None,
 ) -> Losses:
     """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
 
@@ -72,10 +72,10 @@ def match_loss(
     parameter = output = bce.new_zeros(())
     if lambda_parameter and label_edge_index.size(1):
         parameter = hypernymy_parameter_penalty(
-            label_weight, label_edge_index, edge_weight, laplacian
+            label_weight, label_edge_index, edge_weight, matrices
         )
     if lambda_output and label_edge_index.size(1):
-        output = hypernymy_output_penalty(logits, label_edge_index, edge_weight)
+        output = hypernymy_output_penalty(logits, label_edge_index, edge_weight, matrices)
     total = document_weight * bce + lambda_parameter * parameter
     total = total + document_weight * lambda_output * output
     return Losses(total, bce.detach(), parameter.detach(), output.detach())

@@ -15,7 +15,7 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
-from match_graph.nn.hypernymy import LabelLaplacian
+from match_graph.nn.hypernymy import LabelMatrices
 from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import Learner, SaveTimer, TrainState, read_checkpoint
 from match_graph.training.device import keep_apart, make_fabric, whole
@@ -37,13 +37,13 @@ class Hierarchy:
         edge_index: [2, E], int64.
         edge_weight: Of each edge in the loss, [E]; None for 1.
         label_rank: Which labels come first where scores are equal, [L]; None leaves it open.
-        laplacian: That of the weighted edges; None where there is none.
+        matrices: Those of the weighted edges; None where there is none.
     """
 
     edge_index: Tensor
     edge_weight: Tensor | None
     label_rank: Tensor | None = None
-    laplacian: LabelLaplacian | None = None
+    matrices: LabelMatrices | None = None
 
     @classmethod
     def from_edges(
@@ -54,8 +54,8 @@ class Hierarchy:
         label_rank: Tensor | None = None,
     ) -> "Hierarchy":
         """That of label edges; for the arguments see the class."""
-        laplacian = LabelLaplacian.from_edges(edge_index, num_labels, edge_weight)
-        return cls(edge_index, edge_weight, label_rank, laplacian)
+        matrices = LabelMatrices.from_edges(edge_index, num_labels, edge_weight)
+        return cls(edge_index, edge_weight, label_rank, matrices)
 
     @classmethod
     def none(cls) -> "Hierarchy":
@@ -65,8 +65,8 @@ class Hierarchy:
     def to(self, device: torch.device) -> "Hierarchy":
         """The same on a device."""
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        laplacian = None if self.laplacian is None else self.laplacian.to(device)
-        return Hierarchy(self.edge_index.to(device), weight, self.label_rank, laplacian)
+        matrices = None if self.matrices is None else self.matrices.to(device)
+        return Hierarchy(self.edge_index.to(device), weight, self.label_rank, matrices)
 
 
 def train_model(
@@ -234,7 +234,7 @@ def train_step(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,
         whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
         config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
-        hierarchy.laplacian,
+        hierarchy.matrices,
     )  # fmt: skip
     fabric.backward(losses.total)
     if model.wide is not None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.nn import hypernymy, hypernymy_output_penalty, hypernymy_parameter_penalty
-from match_graph.nn.hypernymy import LabelLaplacian
+from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.nn.hypernymy import LabelMatrices
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 Edges = list[tuple[int, int]]
@@ -83,10 +83,9 @@ def test_the_parameter_penalty_equals_a_naive_loop(
 
 
 @given(hierarchies())
-def test_the_laplacian_is_degree_minus_adjacency(
-    hierarchy: tuple[int, Edges, Tensor | None],
-) -> None:
-    """By rows, repeated edges summed; a penalty by it equals the penalty by the edges."""
+def test_label_edges_as_matrices(hierarchy: tuple[int, Edges, Tensor | None]) -> None:
+    """Laplacian = degree - adjacency = incidence^T weight incidence, repeated edges summed; the
+    penalties by the matrices equal those by the edges."""
     num_labels, edges, edge_weight = hierarchy
     expected = torch.zeros(num_labels, num_labels, dtype=torch.float64)
     for (child, parent), factor in zip(edges, factors(edges, edge_weight), strict=True):
@@ -95,13 +94,20 @@ def test_the_laplacian_is_degree_minus_adjacency(
         expected[child, parent] -= factor
         expected[parent, child] -= factor
     index = edge_index_of(edges)
-    laplacian = LabelLaplacian.from_edges(index, num_labels, edge_weight)
+    matrices = LabelMatrices.from_edges(index, num_labels, edge_weight).to(torch.device("cpu"))
     identity = torch.eye(num_labels, dtype=torch.float64)
-    assert torch.allclose(laplacian.multiply(identity), expected, rtol=1e-6, atol=1e-7)
-    assert torch.allclose(laplacian.to(torch.device("cpu")).value, laplacian.value)
+    assert torch.allclose(matrices.laplacian.multiply(identity), expected, rtol=1e-6, atol=1e-7)
+    if edges:
+        incidence = matrices.child_minus_parent.multiply(identity)
+        product = matrices.edges_of_label.multiply(incidence)
+        assert torch.allclose(product, expected, rtol=1e-6, atol=1e-7)
     weight = random_values(num_labels, 2, seed=1)
-    found = hypernymy_parameter_penalty(weight, index, edge_weight, laplacian)
-    assert torch.equal(found, hypernymy_parameter_penalty(weight, index, edge_weight))
+    for penalty, values in (
+        (hypernymy_parameter_penalty, weight),
+        (hypernymy_output_penalty, weight.t()),
+    ):
+        found = penalty(values, index, edge_weight, matrices)
+        assert torch.equal(found, penalty(values, index, edge_weight))
 
 
 @given(hierarchies(), st.integers(1, 5))
@@ -172,23 +178,6 @@ def test_swapping_the_edges_changes_only_the_output_penalty() -> None:
     output = [hypernymy_output_penalty(values, index) for index in (edges, edges.flip(0))]
     assert torch.allclose(*parameter)
     assert not torch.allclose(*output)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_pieces_of_edges_give_the_same(monkeypatch: pytest.MonkeyPatch, weighted: bool) -> None:
-    """Whatever the size of a piece: values and gradients to rounding."""
-    edges = torch.tensor([[1, 2, 3, 3, 4, 5, 5], [0, 0, 1, 2, 3, 3, 4]])
-    factor = random_values(7, 1, seed=8).view(-1).abs() if weighted else None
-    results = []
-    for piece in (1, 4 * 3, 2**18):
-        monkeypatch.setattr(hypernymy, "_PIECE", piece)
-        logits = random_values(4, 6, seed=7).requires_grad_()
-        penalty = hypernymy_output_penalty(logits, edges, factor)
-        penalty.backward()
-        results.append((penalty.detach(), logits.grad))
-    for value, gradient in results[1:]:
-        torch.testing.assert_close(value, results[0][0])
-        torch.testing.assert_close(gradient, results[0][1])
 
 
 def test_transposed_logits_give_the_same() -> None:

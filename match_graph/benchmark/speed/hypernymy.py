@@ -70,10 +70,9 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     logits = torch.randn(shape, device=bench.device, dtype=dtype).t().requires_grad_()
 
     def ours() -> float:
-        parameter = hypernymy_parameter_penalty(
-            weight, edge_index, edge_weight, hierarchy.laplacian
-        )
-        output = hypernymy_output_penalty(logits, edge_index, edge_weight)
+        known = edge_index, edge_weight, hierarchy.matrices
+        parameter = hypernymy_parameter_penalty(weight, *known)
+        output = hypernymy_output_penalty(logits, *known)
         backward(parameter + output, weight, logits)
         return num_edges
 
