@@ -19,6 +19,7 @@ from match_graph.export.options import ExportOptions
 from match_graph.export.registry import find_target
 from match_graph.export.source import Source, open_source
 from match_graph.export.target import Reading, Target
+from match_graph.training.files import remove_dead
 from match_graph.training.progress import Advance, Reporter
 
 
@@ -73,6 +74,7 @@ def _write_whole(
     """
     beside = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.tmp")
     old = beside.with_suffix(".old")
+    remove_dead(out.absolute())
     try:
         beside.mkdir(parents=True)
         with reporter.track(f"export to {to}", source.num_items, "nodes and edges") as advance:
@@ -85,6 +87,7 @@ def _write_whole(
         if out.is_dir():
             out.rename(old)
         beside.rename(out)
+        remove_dead(out.absolute(), "old")
         reporter.line(f"export: verified {sum_up(source, expected, readings)}")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error

@@ -53,7 +53,7 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
         OSError: The file cannot be written; names ``path``, whatever wrote.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_dead(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
+    remove_dead(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
@@ -84,10 +84,15 @@ def _find_errno(error: BaseException | None) -> int | None:
 
 def remove_leftovers(folder: Path) -> None:
     """Deletes what processes of this machine left half-written in a run folder when killed."""
-    _remove_dead(folder.rglob(".*.tmp"))
+    _remove_all_dead(folder.rglob(".*.tmp"))
 
 
-def _remove_dead(paths: Iterable[Path]) -> None:
+def remove_dead(path: Path, ending: str = "tmp") -> None:
+    """Deletes what killed processes of this machine left beside a path, on the way to its name."""
+    _remove_all_dead(path.parent.glob(f".{glob.escape(path.name)}.*.{ending}"))
+
+
+def _remove_all_dead(paths: Iterable[Path]) -> None:
     for path in list(paths):
         process = path.name.split(".")[-2]
         if not process.isdecimal() or _is_alive(int(process)):

@@ -1,7 +1,10 @@
 """Every target: round trips, nothing leaked, nothing half-written, one sentence on a fault."""
 
 import errno
+import multiprocessing
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -275,6 +278,35 @@ def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
     assert "(Permission denied)" in refusal(toy_dataset, "pyg", out, overwrite=True)
     assert content(out, "") == before
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_what_a_killed_export_left_goes_with_the_next(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """`kill -9` between the two renames; folders of others that look alike stay."""
+    out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
+    rename = Path.rename
+
+    def die(self: Path, target: Path) -> Path:
+        if self.name.endswith(".tmp"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rename(self, target)
+
+    def run() -> None:
+        Path.rename = die  # type: ignore[method-assign]
+        export_dataset(toy_dataset, "parquet", out, overwrite=True)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f".out.{process.pid}.old", f".out.{process.pid}.tmp"]
+    mine = tmp_path / f".out.{os.getpid()}.tmp.zip"
+    mine.write_text("")
+    export_dataset(toy_dataset, "parquet", out)
+    assert sorted(tmp_path.iterdir()) == sorted([mine, out])
 
 
 def test_a_difference_is_a_fault_and_leaves_nothing(
