@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -20,7 +20,7 @@ from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.probe import probe_cells
 from match_graph.benchmark.results import Results
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.training.files import VECTORS
 from match_graph.training.progress import Reporter
 
@@ -34,6 +34,7 @@ def run_benchmark(
     root: str | Path | None = None,
     parallel: int = 1,
     reporter: Reporter | None = None,
+    rows: Sequence[str] | None = None,
 ) -> Results:
     """Runs the cells of an experiment that are not finished yet.
 
@@ -50,10 +51,12 @@ def run_benchmark(
         root: Of built data; None takes the default.
         parallel: How many cells run at a time, over all GPUs, or over shares of the threads.
         reporter: For progress; None prints nothing.
+        rows: Names of those to run now; the others wait for a later call. None runs all.
 
     Raises:
         CheckpointError: A folder in ``out`` is of other settings or data, or another benchmark runs
             there.
+        ConfigError: There is no such row.
         KeyboardInterrupt: Passed on, after cells have stopped and results are written.
     """
     out = Path(out).resolve()
@@ -70,9 +73,19 @@ def run_benchmark(
         ) from None
     try:
         plan = make_plan(experiment, place, reporter)
-        return _Benchmark(plan, out, place, parallel, reporter).run()
+        if rows is not None:
+            _check_rows(rows, plan)
+        return _Benchmark(plan, out, place, parallel, reporter).run(rows)
     finally:
         lock.release()
+
+
+def _check_rows(rows: Sequence[str], plan: Plan) -> None:
+    there = list(dict.fromkeys(planned.row.name for planned in plan.cells))
+    if unknown := [name for name in rows if name not in there]:
+        raise ConfigError(
+            f"The rows to run must be rows of the experiment, which are {there}, found {unknown}."
+        )
 
 
 @dataclass(frozen=True)
@@ -108,8 +121,10 @@ class _Benchmark:
         if "forkserver" in methods:  # so that torch is imported once, not once a cell
             self.context.set_forkserver_preload([do_work.__module__])
 
-    def run(self) -> Results:
+    def run(self, rows: Sequence[str] | None = None) -> Results:
         pending = self.ledger.find_pending()
+        if rows is not None:
+            pending = [planned for planned in pending if planned.row.name in rows]
         self._announce(pending)
         self.ledger.write()
         running: dict[int, _Running] = {}

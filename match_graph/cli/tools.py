@@ -87,6 +87,10 @@ def run_experiment(
         list[str] | None,
         typer.Option("--dataset", help="As DATASET elsewhere, for the file's; repeatable."),
     ] = None,
+    row: Annotated[
+        list[str] | None,
+        typer.Option("--row", help="Run this row only, the others later; repeatable."),
+    ] = None,
     runs: Annotated[int | None, typer.Option("--runs", min=1, help="Seeds per row.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The first seed.")] = None,
     out: Annotated[
@@ -105,7 +109,7 @@ def run_experiment(
     question = load_experiment(experiment, dataset, runs, seed, settings)
     folder = out or Path("runs") / question.name
     reporter = Reporter(quiet)
-    results = run_benchmark(question, folder, root, parallel, reporter)
+    results = run_benchmark(question, folder, root, parallel, reporter, row)
     for path in write_tables(folder, results, reporter):
         typer.echo(path)
 

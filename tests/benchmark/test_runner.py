@@ -153,6 +153,25 @@ def test_finished_cells_are_kept_and_other_settings_refused(
         run_benchmark(make_experiment(), out, root)
 
 
+def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path) -> None:
+    """The budget and the table are those of all rows; a row that is none is one sentence."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    experiment = make_experiment(runs=2)
+    with pytest.raises(ConfigError) as caught:
+        run_benchmark(experiment, out, root, rows=["MATCH", "WATCH"])
+    assert str(caught.value) == (
+        "The rows to run must be rows of the experiment, which are ['prior', 'MATCH'], found "
+        "['WATCH']."
+    )
+    results = run_benchmark(experiment, out, root, rows=["prior"])
+    status = {(cell.row, cell.status) for cell in results.cells}
+    assert status == {("prior", "done"), ("MATCH", "waiting")}
+    kept = [cell for cell in results.cells if cell.row == "prior"]
+    results = run_benchmark(experiment, out, root)
+    assert {cell.status for cell in results.cells} == {"done"}
+    assert [cell for cell in results.cells if cell.row == "prior"] == kept
+
+
 def test_rows_with_data_options_of_their_own_are_kept(make_experiment, tmp_path: Path) -> None:
     """Their data have another checksum than those of the other rows."""
     own = {"name": "flat", "encoder": "prior", "settings": {"data.hierarchy": "ignore"}}
