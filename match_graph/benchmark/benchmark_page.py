@@ -103,6 +103,13 @@ def make_benchmark_page(
     )
 
 
+def choose_main_measures(measures: Sequence[str]) -> list[str]:
+    """Those that are drawn: the first and the last, of P@k and NDCG@k if there are any."""
+    higher = [one for one in measures if one not in LOWER_IS_BETTER] or measures
+    plain = [one for one in higher if one.startswith(("P@", "NDCG@"))] or higher
+    return list(dict.fromkeys([plain[0], plain[-1]]))
+
+
 class DatasetPart:
     """What a page says of one data set of a benchmark.
 
@@ -116,9 +123,7 @@ class DatasetPart:
         self.folder, self.results, self.record = folder, results, record
         self.rows = summarize(results, record.name, folder)
         self.measures = results.experiment.measures
-        higher = [one for one in self.measures if one not in LOWER_IS_BETTER] or self.measures
-        #: The measures that are drawn: the first and the last of which more is better.
-        self.main = list(dict.fromkeys([higher[0], higher[-1]]))
+        self.main = choose_main_measures(self.measures)
         self.split = results.experiment.split
         #: Those of the documents that are named which are in this data set.
         self.studied: list[str] = []

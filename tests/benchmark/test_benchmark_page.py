@@ -8,7 +8,7 @@ import pytest
 
 from match_graph import Run, load_config, start_run
 from match_graph.benchmark import write_results
-from match_graph.benchmark.benchmark_page import make_benchmark_page
+from match_graph.benchmark.benchmark_page import choose_main_measures, make_benchmark_page
 from match_graph.benchmark.page import (
     BarChart,
     Block,
@@ -59,8 +59,22 @@ def test_the_table_by_hand(page: Page) -> None:
     assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines
 
 
+@pytest.mark.parametrize(
+    ("measures", "expected"),
+    [
+        (["P@1", "NDCG@5", "PSP@5", "violation_rate"], ["P@1", "NDCG@5"]),
+        (["P@1", "violation_size"], ["P@1"]),
+        (["PSP@1", "tail/R@5", "ECE"], ["PSP@1", "tail/R@5"]),
+        (["violation_rate"], ["violation_rate"]),
+    ],
+)
+def test_main_measures(measures: list[str], expected: list[str]) -> None:
+    """The first and the last of which more is better, before all P@k and NDCG@k."""
+    assert choose_main_measures(measures) == expected
+
+
 def test_headlines_name_the_best_row(page: Page) -> None:
-    """By the first and the last measure of which more is better."""
+    """By each main measure."""
     shown = [(one.name, one.value, one.about) for one in page.headlines]
     assert shown == [
         ("best P@1, synthetic", "61.00 %", "MATCH <b>"),
