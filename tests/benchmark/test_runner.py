@@ -268,6 +268,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(
     """Ctrl-C: cells stop, results say what waits, a note says how to go on."""
     monkeypatch.setattr("match_graph.benchmark.runner._PATIENCE", 0.1)
     out = tmp_path / "out"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs behind & ignore it
 
     def interrupt() -> None:
         wait_for(out / CELL / "history.csv")
@@ -275,9 +276,12 @@ def test_an_interrupted_benchmark_says_how_to_go_on(
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_benchmark(long_experiment, out, tmp_path / "root")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_benchmark(long_experiment, out, tmp_path / "root")
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == (
         f"warning: stopped with 1 of 1 cells left; the same command goes on, with --out {out}\n"
     )
