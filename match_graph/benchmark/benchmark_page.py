@@ -43,6 +43,7 @@ from match_graph.benchmark.summary import LOWER_IS_BETTER, collect_notes, summar
 from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.training import Reporter, open_run
 from match_graph.training.files import CALIBRATION, HISTORY
+from match_graph.training.scores import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
 #: Rows that case studies compare, the reference among them.
@@ -106,7 +107,7 @@ def make_benchmark_page(
 def choose_main_measures(measures: Sequence[str]) -> list[str]:
     """Those that are drawn: the first and the last, of P@k and NDCG@k if there are any."""
     higher = [one for one in measures if one not in LOWER_IS_BETTER] or measures
-    plain = [one for one in higher if one.startswith(("P@", "NDCG@"))] or higher
+    plain = [one for one in higher if one in SCORE_NAMES] or higher
     return list(dict.fromkeys([plain[0], plain[-1]]))
 
 

@@ -73,19 +73,19 @@ def run_benchmark(
         ) from None
     try:
         plan = make_plan(experiment, place, reporter)
-        if rows is not None:
-            _check_rows(rows, plan)
-        return _Benchmark(plan, out, place, parallel, reporter).run(rows)
+        names = _choose_rows(rows, plan)
+        return _Benchmark(plan, out, place, parallel, reporter).run(names)
     finally:
         lock.release()
 
 
-def _check_rows(rows: Sequence[str], plan: Plan) -> None:
+def _choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
     there = list(dict.fromkeys(planned.row.name for planned in plan.cells))
-    if unknown := [name for name in rows if name not in there]:
+    if unknown := [name for name in rows or [] if name not in there]:
         raise ConfigError(
             f"The rows to run must be rows of the experiment, which are {there}, found {unknown}."
         )
+    return there if rows is None else rows
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,8 @@ class _Benchmark:
         if "forkserver" in methods:  # so that torch is imported once, not once a cell
             self.context.set_forkserver_preload([do_work.__module__])
 
-    def run(self, rows: Sequence[str] | None = None) -> Results:
-        pending = self.ledger.find_pending()
-        if rows is not None:
-            pending = [planned for planned in pending if planned.row.name in rows]
+    def run(self, rows: Sequence[str]) -> Results:
+        pending = [one for one in self.ledger.find_pending() if one.row.name in rows]
         self._announce(pending)
         self.ledger.write()
         running: dict[int, _Running] = {}

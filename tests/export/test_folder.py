@@ -282,9 +282,9 @@ def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_what_a_killed_export_left_goes_with_the_next(
-    toy_dataset: MatchFolder, tmp_path: Path
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kill -9` between the two renames; folders of others that look alike stay."""
+    """`kill -9` between the two renames; those of living processes and other files stay."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     rename = Path.rename
 
@@ -294,19 +294,22 @@ def test_what_a_killed_export_left_goes_with_the_next(
         return rename(self, target)
 
     def run() -> None:
-        Path.rename = die  # type: ignore[method-assign]
         export_dataset(toy_dataset, "parquet", out, overwrite=True)
 
     process = multiprocessing.get_context("fork").Process(target=run)
-    process.start()
-    process.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", die)  # the process inherits it
+        process.start()
+        process.join()
     assert process.exitcode == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [f".out.{process.pid}.old", f".out.{process.pid}.tmp"]
     mine = tmp_path / f".out.{os.getpid()}.tmp.zip"
     mine.write_text("")
+    of_another = tmp_path / f".out.{os.getppid()}.tmp"
+    of_another.mkdir()
     export_dataset(toy_dataset, "parquet", out)
-    assert sorted(tmp_path.iterdir()) == sorted([mine, out])
+    assert sorted(tmp_path.iterdir()) == sorted([mine, of_another, out])
 
 
 def test_a_difference_is_a_fault_and_leaves_nothing(
