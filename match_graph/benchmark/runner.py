@@ -160,6 +160,8 @@ class _Benchmark:
         for (dataset, row), reason in refused.items():
             report(f"{dataset}, {row}: left out. {reason}")
         report(f"cells: {len(done)} done, {len(pending)} to run, {self.parallel} at a time")
+        if others := len(self.ledger.find_pending()) - len(pending):
+            report(f"cells of other rows, left to a later call: {others}")
         for cell in done:
             self.estimate.add(cell)
         if any(self.estimate.seconds_of(planned.key[:2]) is None for planned in pending):

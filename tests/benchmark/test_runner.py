@@ -153,7 +153,7 @@ def test_finished_cells_are_kept_and_other_settings_refused(
         run_benchmark(make_experiment(), out, root)
 
 
-def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path) -> None:
+def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path, capsys) -> None:
     """The budget and the table are those of all rows; a row that is none is one sentence."""
     out, root = tmp_path / "out", tmp_path / "root"
     experiment = make_experiment(runs=2)
@@ -163,7 +163,8 @@ def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path) -> 
         "The rows to run must be rows of the experiment, which are ['prior', 'MATCH'], found "
         "['WATCH']."
     )
-    results = run_benchmark(experiment, out, root, rows=["prior"])
+    results = run_benchmark(experiment, out, root, reporter=Reporter(), rows=["prior"])
+    assert "cells of other rows, left to a later call: 2\n" in capsys.readouterr().err
     status = {(cell.row, cell.status) for cell in results.cells}
     assert status == {("prior", "done"), ("MATCH", "waiting")}
     kept = [cell for cell in results.cells if cell.row == "prior"]
