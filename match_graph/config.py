@@ -107,7 +107,12 @@ class TrainConfig(StrictModel):
     weight_decay: float = Field(0.01, ge=0)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     clip_norm: float = Field(5.0, gt=0)
-    average: float = Field(0.99, ge=0, lt=1, description="decay of the weights' moving average")
+    average: float = Field(
+        0.25,
+        ge=0,
+        le=0.5,
+        description="how far back weights are averaged, of the steps so far; 0: not",
+    )
     patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
     valid_documents: int | None = Field(
         None, ge=1, description="validated after each epoch, always the same; none: by corpus size"

@@ -1,4 +1,4 @@
-"""The moving average of a model's weights: validated and kept instead of the last ones."""
+"""The average of a model's weights over its last steps: validated and kept instead of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,39 +8,52 @@ from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
 
+#: Up to this step every one is taken in, then one in `_EVERY`.
+_SETTLED, _EVERY = 64, 8
+
 
 class WeightAverage:
-    """Exponential moving average of parameters; buffers and the wide term stay the model's own.
+    r"""Average of a model's parameters over a share of the steps so far; buffers stay its own.
 
-    Averaging the wide term would touch every row at every step, where the step itself touches the
-    batch's.
+    .. math::
+        \bar w_t = \bar w_{t-1} + \frac{\eta + 1}{t + \eta} (w_t - \bar w_{t-1}),
+        \quad \eta = \frac{1}{share} - 2
 
-    As `torch.optim.swa_utils.AveragedModel` with `get_ema_multi_avg_fn`, without a second model:
-    so it also serves models whose parameters are spread over processes, which cannot be copied.
+    so that what is averaged at step t is share * t steps old in the mean. Source: polynomial-decay
+    averaging, section 4 of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An exponential
+    average that reaches as far back at the end of a training lags behind at its beginning.
+
+    It averages as several trainings would be, at the cost of one: after the first steps it takes
+    in one step in 8, with the weight of the 8 together, as reading and writing all parameters at
+    every step would cost time. So every update is a function of the step and of the two sets of
+    weights: a resumed training needs nothing else.
+
+    As `torch.optim.swa_utils.AveragedModel`, without a second model: so it also serves models whose
+    parameters are spread over processes, which cannot be copied.
 
     Args:
         model: On its device; its parameters are read at every `update`.
-        decay: Weight of the past.
+        share: Of the steps so far, in 0..0.5 without 0; 0.5 is the mean of all.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, share: float) -> None:
         parameters = [
-            parameter.detach()
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad and not name.startswith("wide.")
+            parameter.detach() for parameter in model.parameters() if parameter.requires_grad
         ]
-        self.decay = decay
+        self.eta = 1 / share - 2
         self.values = [parameter.clone() for parameter in parameters]
-        self.is_empty = True
         self._own, self._averages = _find_shards(parameters), _find_shards(self.values)
 
-    def update(self) -> None:
-        """Takes the model's parameters in; the first time alone."""
-        if self.is_empty:
-            torch._foreach_copy_(self._averages, self._own)
-        else:
-            torch._foreach_lerp_(self._averages, self._own, 1 - self.decay)
-        self.is_empty = False
+    def update(self, step: int) -> None:
+        """Takes the model's parameters in, if it is their turn.
+
+        Args:
+            step: Of the whole training, 1 for the first; each must be given in its turn.
+        """
+        number = 1 if step <= _SETTLED else _EVERY
+        if step % number == 0:
+            kept = (1 - (self.eta + 1) / (step + self.eta)) ** number
+            torch._foreach_lerp_(self._averages, self._own, 1 - kept)
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -62,7 +75,6 @@ class WeightAverage:
         if here != there:
             raise CheckpointError(f"Averages must be of the shapes {here}, found {there}.")
         torch._foreach_copy_(self._averages, _find_shards(values))
-        self.is_empty = False
 
 
 def _find_shards(values: list[Tensor]) -> list[Tensor]:

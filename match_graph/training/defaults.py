@@ -9,7 +9,7 @@ from match_graph.training.fitting import is_baseline
 from match_graph.training.settings import complete_settings
 from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
-#: Weights of a wide term at most: 256 MiB, and as much again for its optimizer.
+#: Weights of a wide term at most: 256 MiB, and as much again for their average.
 MAX_WIDE = 2**26
 
 
@@ -66,15 +66,15 @@ def derive_samples(num_words: int) -> int:
 
 
 def derive_batch_size(num_train: int) -> int:
-    """The paper's 256 from about 50,000 documents on; at least 200 steps an epoch below, or 16."""
+    """The paper's 256 from about 100,000 documents on; at least 400 steps an epoch below, or 16."""
     size = 16
-    while size < 256 and num_train // (2 * size) >= 200:
+    while size < 256 and num_train // (2 * size) >= 400:
         size *= 2
     return size
 
 
 def derive_epochs(num_train: int, wide: bool) -> int:
-    """With a wide term 4 epochs from 15,000 documents on, without it 6, and more for fewer.
+    """With a wide term 3 epochs from 15,000 documents on, without it 6, and more for fewer.
 
     The learning rate falls to 0 over them, so that too many cost quality as well as time: a
     corpus of thousands of documents is overfitted after a few, with a wide term sooner. For 1,000
@@ -85,7 +85,7 @@ def derive_epochs(num_train: int, wide: bool) -> int:
         wide: Whether the model has a wide term.
     """
     if wide:
-        return round(min(20.0, max(4.0, 4.0 * (15_000 / num_train) ** 0.3)))
+        return round(min(20.0, max(3.0, 3.0 * (15_000 / num_train) ** 0.4)))
     return round(min(40.0, max(5.0, 6.0 * (15_000 / num_train) ** 0.4)))
 
 

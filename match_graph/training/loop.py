@@ -194,8 +194,9 @@ def _train_epoch(
         learner.restore_random(random)
     with reporter.track(f"train: epoch {state.epoch + 1}", total, "documents") as advance:
         for batch in iterator:
-            progress = (state.epoch + (state.step + 1) / len(batches)) / config.epochs
-            loss = train_step(learner, batch, hierarchy, config, progress)
+            step = state.epoch * len(batches) + state.step + 1
+            num_steps = config.epochs * len(batches)
+            loss = train_step(learner, batch, hierarchy, config, step, num_steps)
             if state.step % 20 == 0:
                 done = min((state.step + 1) * batches.batch_size, total)
                 advance(done, f"loss {float(loss):.3f}")
@@ -212,7 +213,8 @@ def train_step(
     cpu_batch: EgoBatch,
     hierarchy: Hierarchy,
     config: TrainConfig,
-    progress: float,
+    step: int,
+    num_steps: int,
 ) -> Tensor:
     """One step of the optimizers; the batch's mean loss.
 
@@ -221,14 +223,15 @@ def train_step(
         cpu_batch: With gold labels.
         hierarchy: On the device.
         config: Resolved settings.
-        progress: Share of all steps that is done with this one, in 0..1.
+        step: Of the whole training, 1 for the first.
+        num_steps: Of the whole training.
     """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)
     assert batch.label_ptr is not None
     assert batch.label_index is not None
     for optimizer in learner.optimizers:
-        set_progress(optimizer, progress, config.warmup)
+        set_progress(optimizer, step / num_steps, config.warmup)
         optimizer.zero_grad()
     losses = match_loss(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,
@@ -245,7 +248,7 @@ def train_step(
     for stepper in learner.steppers:
         stepper.step()
     if learner.average is not None:
-        learner.average.update()
+        learner.average.update(step)
     return learner.losses.update(losses, config, batch)
 
 

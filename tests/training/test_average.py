@@ -1,11 +1,13 @@
-"""The moving average of weights against torch's, and what it leaves alone."""
+"""The average of weights against its definition and torch's, and how far back it reaches."""
 
 import copy
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from match_graph.config import ModelConfig
 from match_graph.errors import CheckpointError
@@ -21,47 +23,79 @@ def move(model: nn.Module, seed: int) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=generator))
 
 
-def test_it_equals_the_average_of_torch_to_the_bit() -> None:
-    """Over five updates, and again after being read from a checkpoint in between."""
+def test_it_equals_the_recursion_in_float64() -> None:
+    """Over the first steps, each of which counts, and again after being read from a checkpoint."""
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    average = WeightAverage(model, 0.9)
-    expected = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    for number in range(5):
-        move(model, number)
-        if number == 3:
+    average = WeightAverage(model, 0.2)
+    expected = [
+        torch.zeros(parameter.shape, dtype=torch.float64) for parameter in model.parameters()
+    ]
+    for step in range(1, 65):
+        move(model, step)
+        if step == 40:
             saved = copy.deepcopy(average.values)
-            average = WeightAverage(model, 0.9)
+            average = WeightAverage(model, 0.2)
             average.load(saved)
-        average.update()
-        expected.update_parameters(model)
+        average.update(step)
+        weight = (3 + 1) / (step + 3)
+        expected = [
+            (1 - weight) * value + weight * parameter.detach().double()
+            for value, parameter in zip(expected, model.parameters(), strict=True)
+        ]
     own = [parameter.clone() for parameter in model.parameters()]
     with average.shown():
-        for left, right in zip(model.parameters(), expected.module.parameters(), strict=True):
-            assert torch.equal(left, right)
+        for left, right in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(left, right.float())
     assert all(torch.equal(a, b) for a, b in zip(own, model.parameters(), strict=True))
 
 
-def test_the_wide_term_stays_the_model_s_own() -> None:
-    """Its weights are neither kept twice nor averaged."""
+def test_it_equals_the_mean_of_torch_at_a_share_of_one_half() -> None:
+    """Torch's own average, which is the mean of all steps."""
+    model = nn.Linear(3, 4)
+    average, expected = WeightAverage(model, 0.5), AveragedModel(model)
+    for step in range(1, 61):
+        move(model, step)
+        average.update(step)
+        expected.update_parameters(model)
+    with average.shown():
+        for left, right in zip(model.parameters(), expected.module.parameters(), strict=True):
+            torch.testing.assert_close(left, right)
+
+
+@given(st.floats(0.02, 0.5), st.integers(100, 3000))
+def test_what_is_averaged_is_a_share_of_the_steps_old(share: float, last: int) -> None:
+    """A weight that equals the step tells its age: also where one step in 8 is taken in."""
+    model = nn.Linear(1, 1, bias=False)
+    average = WeightAverage(model, share)
+    for step in range(1, last + 1):
+        with torch.no_grad():
+            model.weight.fill_(step)
+        average.update(step)
+    age = last - float(average.values[0])
+    assert age == pytest.approx(share * last, rel=0.05, abs=9)
+
+
+def test_the_wide_term_is_averaged_too() -> None:
+    """All that is learned is; the inverse document frequencies stay."""
     config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
     space = TokenSpace(("venue", "word"), (3, 4))
     model = MatchModel(space, 5, ModelConfig(channels=8, encoder_config=config, wide=True))
     assert model.wide is not None
-    average = WeightAverage(model, 0.9)
-    assert len(average.values) == len(list(model.parameters())) - 1
-    average.update()
-    start = model.head.label_weight.detach().clone()
+    average = WeightAverage(model, 0.5)
+    assert len(average.values) == len(list(model.parameters()))
+    average.update(1)
+    start, idf = model.wide.weight.detach().clone(), model.wide.idf.clone()
     move(model, 0)
-    average.update()
-    wide, head = model.wide.weight.detach().clone(), model.head.label_weight.detach().clone()
+    average.update(2)
+    wide = model.wide.weight.detach().clone()
     with average.shown():
-        assert torch.equal(model.wide.weight, wide)
-        assert torch.allclose(model.head.label_weight, start.lerp(head, 0.1))
+        torch.testing.assert_close(model.wide.weight, start.lerp(wide, 0.5))
+        assert torch.equal(model.wide.idf, idf)
 
 
 def test_averages_of_another_model_are_refused() -> None:
     """Both shapes are in the sentence."""
-    average = WeightAverage(nn.Linear(3, 2), 0.9)
+    average = WeightAverage(nn.Linear(3, 2), 0.25)
     with pytest.raises(CheckpointError) as caught:
         average.load([torch.zeros(2, 2), torch.zeros(2)])
     assert str(caught.value) == (

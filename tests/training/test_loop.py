@@ -67,7 +67,7 @@ def break_off(
     ("extra", "epoch", "step", "save_every"),
     [
         ((), 1, 0, 0),
-        (("train.average=0.9",), 1, 5, 0),
+        (("train.average=0.4",), 1, 5, 0),
         ((), 0, 7, 3),
         (("train.average=0", "data.max_metadata=3"), 1, 4, 4),
     ],

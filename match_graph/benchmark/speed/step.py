@@ -23,8 +23,8 @@ from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
-#: Where in a training the steps are taken to be.
-_PROGRESS = 0.5
+#: Of the training that the steps are taken to be the middle of.
+_NUM_STEPS = 10_000
 
 
 class Trainer:
@@ -40,10 +40,12 @@ class Trainer:
         self.fabric = make_fabric(self.config)
         self.learner = make_learner(self.fabric, self.model, self.config, origin="")
         self.hierarchy = run.hierarchy().to(self.fabric.device)
+        self.number = _NUM_STEPS // 2
 
     def step(self, batch: EgoBatch) -> int:
-        """One step, at half of the peak learning rate; how many documents it took."""
-        train_step(self.learner, batch, self.hierarchy, self.config, _PROGRESS)
+        """One step, at about half of the peak learning rate; how many documents it took."""
+        self.number += 1
+        train_step(self.learner, batch, self.hierarchy, self.config, self.number, _NUM_STEPS)
         return batch.num_documents
 
 

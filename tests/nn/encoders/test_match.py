@@ -202,9 +202,11 @@ def test_metadata_are_a_set_and_words_a_sequence(space: TokenSpace, batch: EgoBa
 
 
 def test_defaults_are_the_papers() -> None:
-    """8 [CLS] tokens, 3 layers, 2 heads; width 128 with delta = 100; dropout as said."""
+    """8 [CLS] tokens, 2 heads, width 128 with delta = 100; layers and dropout as said."""
     config = MatchEncoder.Config()
-    assert (config.num_cls, config.num_layers, config.num_heads) == (8, 3, 2)
+    assert (config.num_cls, config.num_layers, config.num_heads) == (8, 1, 2)
+    paper = MatchEncoder.settings["paper"]["model.encoder_config"]
+    assert paper == {"num_cls": 8, "num_layers": 3, "num_heads": 2, "dropout": 0.1}
     assert (config.position_channels, config.feed_forward, config.dropout) == (28, 4, 0.2)
     encoder = MatchEncoder(TokenEmbedding(TokenSpace(("word",), (5,)), 100), config)
     assert (encoder.channels, encoder.out_channels) == (128, 1024)
