@@ -23,10 +23,9 @@ class WeightAverage:
     averaging, section 4 of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An exponential
     average that reaches as far back at the end of a training lags behind at its beginning.
 
-    It averages as several trainings would be, at the cost of one: after the first steps it takes
-    in one step in 8, with the weight of the 8 together, as reading and writing all parameters at
-    every step would cost time. So every update is a function of the step and of the two sets of
-    weights: a resumed training needs nothing else.
+    After the first steps one in 8 is taken in, with the weight of the 8 together: to read and write
+    all parameters at every step would cost time. What an update does depends on the step and the
+    two sets of weights alone, so that a resumed training needs nothing else.
 
     As `torch.optim.swa_utils.AveragedModel`, without a second model: so it also serves models whose
     parameters are spread over processes, which cannot be copied.

@@ -32,7 +32,7 @@ def test_parameters_are_counted_at_the_stated_size() -> None:
     width = 100 + 28
     layer = 4 * (width * width + width) + 2 * 2 * width + 8 * width * width + 5 * width
     match = entries["encoder", "match"]
-    assert match.parameters == 8 * width + 4 * width + 3 * layer
+    assert match.parameters == 8 * width + 4 * width + layer
     assert match.parameters_with_head == match.parameters + (8 * width + 1) * 1000
     assert entries["head", "linear"].parameters == 101 * 1000
     assert entries["encoder", "language_model"].parameters is None  # the checkpoint decides
