@@ -19,9 +19,9 @@ class WeightAverage:
         \bar w_t = \bar w_{t-1} + \frac{\eta + 1}{t + \eta} (w_t - \bar w_{t-1}),
         \quad \eta = \frac{1}{share} - 2
 
-    so that what is averaged at step t is share * t steps old in the mean. Source: polynomial-decay
-    averaging, section 4 of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An exponential
-    average that reaches as far back at the end of a training lags behind at its beginning.
+    so that what is averaged at step t is share * t steps old in the mean. Source: the
+    polynomial-decay averaging of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An
+    exponential average that reaches as far back at the end of a training lags at its beginning.
 
     After the first steps one in 8 is taken in, with the weight of the 8 together: to read and write
     all parameters at every step would cost time. What an update does depends on the step and the
