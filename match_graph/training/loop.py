@@ -189,13 +189,13 @@ def _train_epoch(
     learner.wrapped.train()
     assert config.epochs is not None
     total = len(batches.lengths)
+    done_before, num_steps = state.epoch * len(batches), config.epochs * len(batches)
     iterator = iter(loader)  # draws a number by itself
     if random is not None:
         learner.restore_random(random)
     with reporter.track(f"train: epoch {state.epoch + 1}", total, "documents") as advance:
         for batch in iterator:
-            step = state.epoch * len(batches) + state.step + 1
-            num_steps = config.epochs * len(batches)
+            step = done_before + state.step + 1
             loss = train_step(learner, batch, hierarchy, config, step, num_steps)
             if state.step % 20 == 0:
                 done = min((state.step + 1) * batches.batch_size, total)

@@ -87,19 +87,19 @@ def whole_line(config: Config, folder: Path) -> Run:
     return run
 
 
-def assert_close_weights(one: Path, two: Path) -> None:
+def assert_close_weights(one: Path, two: Path, atol: float = 1e-5) -> None:
     left, right = read_tensors(one / MODEL), read_tensors(two / MODEL)
     assert left.keys() == right.keys()
     for name, values in left.items():
         difference = (values - right[name]).abs()
         if name.endswith("attention.project.bias"):  # of keys: softmax cancels it, Adam moves by
             difference = torch.cat(difference.tensor_split(3)[::2])  # the sign of rounding errors
-        assert float(difference.max()) < 3e-5, name  # Adam moves 1e-3 a step, however small
+        assert float(difference.max()) < atol, name
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strategy: str) -> None:
-    """Weights within 3e-5, measures within 1e-5, also where the last batch has one document."""
+    """Weights, losses and measures within 1e-5, also where the last batch has one document."""
     config = small_settings(*EXACT, f"train.strategy={strategy}", "train.batch_size=29")
     alone = whole_line(config, tmp_path / "one")
     num_train = int(alone.dataset[0]["document"].train_mask.sum())
@@ -162,7 +162,8 @@ def test_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings
     config = small_settings(*EXACT, "train.batch_size=29", "train.epochs=1", "model.init=random")
     whole_line(config, tmp_path / "one")
     assert run_together(whole_line, config, tmp_path / "three", number=3) == [0, 0, 0]
-    assert_close_weights(tmp_path / "one", tmp_path / "three")
+    # Adam makes 1.5e-5 of the rounding of one embedding's gradient, at steps of 1e-3
+    assert_close_weights(tmp_path / "one", tmp_path / "three", atol=3e-5)
 
 
 def test_a_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_settings) -> None:
