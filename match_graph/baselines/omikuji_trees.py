@@ -23,7 +23,7 @@ from match_graph.graph import EgoBatch, TokenSpace
 
 TREES = "trees"
 #: Probability of the labels that the beam does not reach.
-_FLOOR = 1e-6
+_FLOOR = 1e-7
 
 
 class OmikujiTrees(Baseline):

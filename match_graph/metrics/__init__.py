@@ -3,6 +3,7 @@
 from match_graph.metrics.calibration import CalibrationMeter
 from match_graph.metrics.evaluator import Evaluator
 from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
+from match_graph.metrics.platt import PlattScaling, PlattSearch
 from match_graph.metrics.propensity import (
     PROPENSITY_PARAMETERS,
     PropensityMeter,
@@ -36,6 +37,8 @@ __all__ = [
     "F1Meter",
     "HierarchicalMeter",
     "LabelSlices",
+    "PlattScaling",
+    "PlattSearch",
     "PropensityMeter",
     "RankingMeter",
     "SliceMeter",

@@ -20,7 +20,7 @@ from match_graph.graph import (
     LabelDAG,
     LengthBucketSampler,
 )
-from match_graph.metrics import rank_labels
+from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
 from match_graph.training.device import choose_device, make_fabric
@@ -28,6 +28,7 @@ from match_graph.training.encoder_files import with_encoder_files
 from match_graph.training.files import check_own_code, load_weights, open_run_folder
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
 from match_graph.training.known_graph import KnownGraph, find_neighborhood, read_known_graph
+from match_graph.training.scaling import ScaledModel, read_scaling
 from match_graph.training.thresholds import read_thresholds
 from match_graph.training.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
 
@@ -46,7 +47,8 @@ class Classifier:
         config: Of the run.
         fabric: Device and precision.
         thresholds: The least probability of each label, [L]; None where none were chosen.
-        label_rank: As for `rank_labels`.
+        label_dag: The hierarchy, where the output is coherent.
+        scaling: Of label scores; None where there is none.
         known: The graph that an encoder of several hops reaches neighbours by; others need none.
     """
 
@@ -57,18 +59,22 @@ class Classifier:
         config: Config,
         fabric: Fabric,
         thresholds: Tensor | None = None,
-        label_rank: Tensor | None = None,
+        label_dag: LabelDAG | None = None,
+        scaling: PlattScaling | None = None,
         known: KnownGraph | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
-        self.thresholds, self.label_rank, self.known = thresholds, label_rank, known
+        self.thresholds, self.scaling, self.known = thresholds, scaling, known
+        self.label_rank = None if label_dag is None else label_dag.rank
         self._needs_graph = "graph" in find_encoder(config.model.encoder).needs
         self._graphs: EgoGraphs | None = None
         neighborhood = find_neighborhood(config.model)
         if known is not None and neighborhood is not None:
             self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
         self.network = model if isinstance(model, MatchModel) else None
-        self.model = fabric.setup_module(model.eval())
+        self.model: nn.Module = fabric.setup_module(model.eval())
+        if scaling is not None:
+            self.model = ScaledModel(self.model, scaling, label_dag).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
         self._labels = [
@@ -273,11 +279,11 @@ def load(
     alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
-    label_rank = None if label_dag is None else label_dag.rank
+    scaling = read_scaling(folder, len(vocabulary.labels)) if config.train.calibrate else None
     known = None
     if find_neighborhood(config.model) is not None:
         known = read_known_graph(folder, vocabulary)
-    return Classifier(vocabulary, model, config, fabric, thresholds, label_rank, known)
+    return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, scaling, known)
 
 
 def _load_model(

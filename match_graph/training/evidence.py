@@ -116,7 +116,7 @@ class DocumentEvidence:
         return last.share.cpu()[last.num_queries + places]
 
     def add_wide(self, labels: Tensor) -> "WideEvidence | None":
-        """What the wide term adds to some labels, [K]; None without one."""
+        """What the wide term adds to the scaled scores of some labels, [K]; None without one."""
         network = self.classifier.network
         if network is None or network.wide is None:
             return None
@@ -168,6 +168,8 @@ class WideEvidence:
         with torch.no_grad():
             _, token, added = network.wide.contributions(read, labels.to(device))
         token, added = token.cpu(), added.cpu()
+        if document.classifier.scaling is not None:
+            added = added * document.classifier.scaling.scale[labels]
         token_id = document.batch.token_id
         items = None
         if network.reads_metadata:

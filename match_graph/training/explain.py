@@ -36,7 +36,9 @@ class Explainer:
     """A trained run that says what carried its predictions.
 
     All is computed in float32, whatever the precision of the run: differences between scores would
-    drown in the rounding of bfloat16. With a coherent output, what the wide term adds is to a
+    drown in the rounding of bfloat16. Scores are those of `Classifier`, scaled where the run scales
+    them; so are what the wide term adds, and the probabilities in the hypernymy terms, which
+    training took as they were. With a coherent output, what the wide term adds is to a
     label's own score, which is not the final one where a descendant's is larger.
 
     Args:

@@ -26,13 +26,16 @@ LEVELS = "levels"
 #: Everything that match-graph writes at the top of a run folder.
 RUN_FILES = frozenset(
     {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, REPORT}
-    | {"model.safetensors", "vectors.safetensors", "thresholds.parquet", "scores.parquet"}
+    | {"model.safetensors", "vectors.safetensors", "scaling.safetensors"}
+    | {"thresholds.parquet", "scores.parquet"}
     | {"pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
     | {"baseline", "encoder", "graph", LEVELS}
 )
 #: Settings of ``train`` in which a resumed run may differ from what it was.
 SHARING = ("devices", "num_nodes", "strategy")
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
+#: How label scores are scaled; says nothing of the weights.
+SCALING = "scaling.safetensors"
 #: The folder of a fitted baseline, in the place of MODEL.
 FITTED = "baseline"
 #: The folder of what an encoder keeps besides its weights.

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -23,7 +23,7 @@ from match_graph.graph import (
     Targets,
     TokenSpace,
 )
-from match_graph.metrics import ThresholdSearch
+from match_graph.metrics import PlattScaling, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.training.catalogue import count_parameters
@@ -35,6 +35,7 @@ from match_graph.training.files import (
     FITTED,
     METRICS,
     REPORT,
+    SCALING,
     STATE,
     describe_work,
     has_state,
@@ -57,12 +58,22 @@ from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
 from match_graph.training.record import RunRecord
+from match_graph.training.scaling import (
+    ScaledModel,
+    Validation,
+    assign_folds,
+    fit_scaling,
+    read_scaling,
+    write_scaling,
+)
 from match_graph.training.scores import SCORES, DocumentScores, write_scores
 from match_graph.training.thresholds import THRESHOLDS, write_thresholds
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
 #: Documents per batch where nothing is learned.
 _EVAL_BATCH = 256
+#: Of the validation documents, for the scaling of label scores.
+_FOLDS = 5
 
 
 @dataclass
@@ -240,12 +251,19 @@ class Run:
     def train(self) -> None:
         """Trains the model; the best weights on validation are ``model.safetensors``.
 
-        A baseline is fitted instead; nothing is pre-trained for it.
+        A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
+        scaled on validation, if ``train.calibrate`` says so: ``scaling.safetensors``.
         """
-        config = self.config
-        if is_baseline(config.model):
+        if is_baseline(self.config.model):
             lead(self.fabric, self._fit_baseline)
-            return
+        else:
+            self._train_levels()
+        if self.config.train.calibrate:
+            with self.record.timed("calibrate"):
+                self._calibrate(self._set_up_model())
+
+    def _train_levels(self) -> None:
+        config = self.config
         if config.model.init.startswith("spherical"):
             lead(self.fabric, self._pretrain_once)
         levels = plan_levels(self.sizes, self.dataset, self.folder, config.seed)
@@ -289,7 +307,7 @@ class Run:
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            for name in (METRICS, THRESHOLDS, CALIBRATION, SCORES, REPORT):
+            for name in (METRICS, SCALING, THRESHOLDS, CALIBRATION, SCORES, REPORT):
                 (self.folder / name).unlink(missing_ok=True)
         write_encoder_files(encoder, self.folder)
 
@@ -303,8 +321,40 @@ class Run:
             f"train: {self.config.model.encoder} fitted in {self.record.seconds['train']:.1f} s"
         )
 
+    def _set_up_model(self) -> nn.Module:
+        """The trained model on its device."""
+        model = self.load_model()
+        return model if is_baseline(self.config.model) else self.fabric.setup_module(model)
+
+    def _calibrate(self, model: nn.Module) -> PlattScaling:
+        """Scales label scores by the validation documents that training validates on."""
+        valid = Validation(
+            self.loader("valid", sample=self.config.train.valid_documents),
+            self._valid_folds(),
+            self.label_dag,
+            self.config.model.coherent,
+            self.fabric.device,
+            partial(sum_up, self.fabric),
+        )
+        with self.fabric.autocast():
+            scaling, before, after = fit_scaling(model, self.dataset.num_labels, _FOLDS, valid)
+        lead(self.fabric, lambda: write_scaling(self.folder, scaling))
+        self.reporter.line(
+            f"calibrate: validation NDCG@5 {before:.4f} -> {after:.4f}, "
+            + (f"prior width {scaling.width:g}" if scaling.width else "label scores stay")
+        )
+        return scaling
+
+    def _valid_folds(self) -> Tensor:
+        """The folds of the validation documents."""
+        num_nodes = int(self.dataset[0][DOCUMENT].num_nodes)
+        return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
+
     def evaluate(self) -> dict[str, dict[str, float]]:
         """Measures of the trained model on valid and test; written as ``metrics.json``.
+
+        Label scores are scaled where ``train.calibrate`` says so: on valid each document's by the
+        others', so that it is judged as a new one. A run of an older version gets its scaling here.
 
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
@@ -313,10 +363,8 @@ class Run:
         ``scores.parquet``.
         """
         fabric = self.fabric
-        model = self.load_model()
+        models = self._scaled_models()
         lead(fabric, lambda: close_training(self.folder, self.config.train))
-        if not is_baseline(self.config.model):
-            model = fabric.setup_module(model)
         search = ThresholdSearch(self.dataset.num_labels)
         scores: dict[Split, DocumentScores] = {}
 
@@ -326,7 +374,7 @@ class Run:
         def measure(split: Split, others: SplitMeasures, *observers: Observer) -> dict[str, float]:
             of_documents = scores[split] = DocumentScores(self.dataset.documents(MASKS[split]))
             measures = evaluate_model(
-                model, of_documents.watch(self.loader(split)), self.label_dag.edge_index,
+                models[split], of_documents.watch(self.loader(split)), self.label_dag.edge_index,
                 fabric.device, observers=[*others.observers(), *observers],
                 rank_observers=[*others.rank_observers(), of_documents.update],
                 total=total, label_rank=self._label_rank,
@@ -351,6 +399,18 @@ class Run:
                 metrics["test"] = measure("test", meters["test"])
         lead(fabric, write)
         return metrics
+
+    def _scaled_models(self) -> dict[Split, nn.Module]:
+        """The trained model as each split is judged by it."""
+        model = self._set_up_model()
+        if not self.config.train.calibrate:
+            return {"valid": model, "test": model}
+        scaling = read_scaling(self.folder, self.dataset.num_labels) or self._calibrate(model)
+        dag = self.label_dag if self.config.model.coherent else None
+        return {
+            "valid": ScaledModel(model, scaling, dag, self._valid_folds()),
+            "test": ScaledModel(model, scaling, dag),
+        }
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
         """What `evaluate` wrote."""

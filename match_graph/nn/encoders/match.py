@@ -70,6 +70,7 @@ class MatchEncoder(Encoder):
             "train.weight_decay": 0.0,
             "train.warmup": 0.0,
             "train.average": 0.0,
+            "train.calibrate": False,
             "train.lambda_parameter": 1.6e-4,
             "train.lambda_output": 0.04,
             "train.edge_weight": "none",

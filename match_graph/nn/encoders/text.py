@@ -28,6 +28,7 @@ COMPARED: Mapping[str, Any] = {
     "train.learning_rate": 0.001,
     "train.weight_decay": 0.0,
     "train.warmup": 0.0,
+    "train.calibrate": False,
     "train.lambda_parameter": 0.0,
     "train.lambda_output": 0.0,
 }

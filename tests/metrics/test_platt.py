@@ -1,0 +1,175 @@
+"""Platt scaling against scipy, label by label in float64, and against held-out documents."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from match_graph.errors import GraphError
+from match_graph.metrics import PlattSearch, RankingMeter, rank_labels
+
+FOLDS, LABELS = 3, 5
+
+
+def draw(seed: int, num_documents: int = 400, sure: float = 1.0):
+    """Logits whose labels are more or less sure of themselves than they should be, packed gold
+    labels, folds, and gold [D, L]; the last label is rare."""
+    generator = torch.Generator().manual_seed(seed)
+    true = 2.5 * torch.randn(num_documents, LABELS, generator=generator)
+    true -= torch.tensor([0.0, 0.0, 0.0, 1.0, 6.0])
+    gold = torch.rand(true.shape, generator=generator) < torch.sigmoid(true)
+    logits = true * torch.tensor([1.0, 2.0, 0.5, 1.0, 1.0]) ** sure
+    logits = logits + sure * torch.tensor([0.0, 0.0, 0.0, 1.5, 0.0])
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
+    return logits, ptr, gold.nonzero()[:, 1], torch.arange(num_documents) % FOLDS, gold
+
+
+def search_of(*batches) -> PlattSearch:
+    search = PlattSearch(LABELS, FOLDS)
+    for batch in batches:
+        search.update(*batch)
+    return search
+
+
+def fit_slowly(logits: np.ndarray, gold: np.ndarray, width: float) -> np.ndarray:
+    """(a, b) of one label by scipy, over documents and not over bins."""
+    known = logits >= -8
+    z, y = logits[known].astype("float64"), gold[known]
+
+    def objective(ab: np.ndarray) -> float:
+        scaled = np.exp(ab[0]) * z + ab[1]
+        loss = np.logaddexp(0, scaled).sum() - scaled[y].sum()
+        return loss + ((3 * ab[0]) ** 2 + ab[1] ** 2) / (2 * width**2)
+
+    return minimize(objective, np.zeros(2), method="BFGS").x
+
+
+@given(seed=st.integers(0, 10_000), bins=st.booleans())
+@settings(max_examples=15)
+def test_each_label_has_the_least_penalised_loss(seed: int, bins: bool) -> None:
+    """Scores in the middle of their bins: the same as scipy's; any scores: as near as the bins."""
+    logits, ptr, index, fold, gold = draw(seed)
+    if bins:
+        logits = (logits * 8).floor() / 8 + 0.0625
+    found = search_of((logits, ptr, index, fold)).compute()
+    if found.width == 0:
+        assert found.scale.tolist() == [1.0] * LABELS
+        return
+    for label in range(LABELS):
+        a, b = fit_slowly(logits[:, label].numpy(), gold[:, label].numpy(), found.width)
+        near = 1e-3 if bins else 0.02
+        assert float(found.scale[label].log()) == pytest.approx(a, abs=near)
+        assert float(found.shift[label]) == pytest.approx(b, abs=near)
+
+
+@given(seed=st.integers(0, 10_000), cut=st.integers(0, 400))
+@settings(max_examples=15)
+def test_batches_do_not_matter(seed: int, cut: int) -> None:
+    """Documents in one batch or two, and sums over two processes, give the same scaling."""
+    logits, ptr, index, fold, _ = draw(seed)
+    first = logits[:cut], ptr[: cut + 1], index[: ptr[cut]], fold[:cut]
+    second = logits[cut:], ptr[cut:] - ptr[cut], index[ptr[cut] :], fold[cut:]
+    whole = search_of((logits, ptr, index, fold)).compute()
+    parts = [search_of(first), search_of(second)]
+    sums = iter([sum(values) for values in zip(*map(counted, parts), strict=True)])
+    parts[0].reduce(lambda _: next(sums))
+    for found in (search_of(first, second).compute(), parts[0].compute()):
+        for name in ("scale", "shift", "fold_scale", "fold_shift"):
+            assert torch.equal(getattr(found, name), getattr(whole, name))
+        assert (found.width, found.before, found.after) == (whole.width, whole.before, whole.after)
+
+
+def counted(search: PlattSearch) -> list[torch.Tensor]:
+    """What a search would sum over processes, in order."""
+    seen: list[torch.Tensor] = []
+    search.reduce(lambda values: seen.append(values) or values)
+    return seen
+
+
+def test_it_finds_what_was_done_to_the_scores() -> None:
+    """Doubled, halved and shifted scores are put right, those that say what they mean stay, and a
+    new document is ranked better for it."""
+    found = search_of(draw(0, 20_000)[:4]).compute()
+    assert found.scale[:4].tolist() == pytest.approx([1.0, 0.5, 2.0, 1.0], rel=0.05)
+    assert found.shift[:4].tolist() == pytest.approx([0.0, 0.0, 0.0, -1.5], abs=0.1)
+    assert found.after < found.before
+    logits, ptr, index, _, _ = draw(1, 5_000)
+    before, after = RankingMeter(ks=(1,)), RankingMeter(ks=(1,))
+    before.update(rank_labels(logits, 1), ptr, index)
+    after.update(rank_labels(found(logits), 1), ptr, index)
+    assert after.compute()["P@1"] > before.compute()["P@1"] + 0.01
+
+
+def test_scores_that_say_what_they_mean_stay() -> None:
+    """Held-out documents say that nothing is gained, or next to nothing."""
+    found = search_of(draw(3, 3_000, sure=0.0)[:4]).compute()
+    assert found.width <= 0.1
+    assert found.scale.tolist() == pytest.approx([1.0] * LABELS, abs=0.05)
+
+
+def test_held_out_loss_is_that_of_documents_the_fold_has_not_seen() -> None:
+    """``after`` is the log-loss of each document by the scaling without its fold; ``before`` that
+    of the scores as they are. All scores lie on the middle of their bins."""
+    logits, ptr, index, fold, gold = draw(5)
+    logits = ((logits.clamp(min=-7.9) * 8).floor() / 8 + 0.0625).double()
+    found = search_of((logits, ptr, index, fold)).compute()
+    assert found.width > 0
+
+    def loss(scores: torch.Tensor) -> float:
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            scores.double(), gold.double(), reduction="sum"
+        )
+        return float(loss) / len(scores)
+
+    assert found.before == pytest.approx(loss(logits), rel=1e-6)
+    assert found.after == pytest.approx(loss(found(logits, fold)), rel=1e-5)
+    unseen = fold != 1
+    rows = logits[unseen], *_packed(gold[unseen]), torch.zeros(int(unseen.sum())).long()
+    alone = PlattSearch(LABELS, 1)
+    alone.update(*rows)
+    a, b = alone._fit(alone._all[0], alone._gold[0], found.width)
+    assert found.fold_scale[1].tolist() == pytest.approx(a.exp().tolist(), abs=1e-5)
+    assert found.fold_shift[1].tolist() == pytest.approx(b.tolist(), abs=1e-5)
+
+
+def _packed(gold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), gold.sum(1).cumsum(0)])
+    return ptr, gold.nonzero()[:, 1]
+
+
+def test_labels_keep_their_order_of_documents() -> None:
+    """Scales are positive, even where gold documents score lowest."""
+    logits = torch.linspace(-6, 6, 200).unsqueeze(1)
+    search = PlattSearch(1, 2)
+    search.update(logits, *_packed(logits < 0), torch.arange(200) % 2)
+    found = search.compute()
+    assert 0 < float(found.scale[0]) < 0.2
+    assert (found(logits).diff(dim=0) > 0).all()
+
+
+def test_without_documents_nothing_changes() -> None:
+    """No validation documents: scores stay as they are."""
+    found = PlattSearch(2).compute()
+    assert (found.width, found.before, found.after) == (0.0, 0.0, 0.0)
+    assert found(torch.tensor([[1.0, -3.0]])).tolist() == [[1.0, -3.0]]
+
+
+def test_what_was_never_reached_teaches_nothing() -> None:
+    """Scores below the bins, gold or not, are left out."""
+    logits, ptr, index, fold, gold = draw(2)
+    outside = torch.full((50, LABELS), -30.0)
+    all_gold = torch.ones(50, LABELS, dtype=torch.bool)
+    more = PlattSearch(LABELS, FOLDS)
+    more.update(logits, ptr, index, fold)
+    more.update(outside, *_packed(all_gold), torch.arange(50) % FOLDS)
+    found, expected = more.compute(), search_of((logits, ptr, index, fold)).compute()
+    assert torch.equal(found.scale, expected.scale)
+    assert torch.equal(found.shift, expected.shift)
+
+
+def test_other_labels_are_refused() -> None:
+    """Scores of three labels and a scaling of two."""
+    with pytest.raises(GraphError, match="found 3 labels for 2"):
+        PlattSearch(2).compute()(torch.zeros(1, 3))
