@@ -196,7 +196,7 @@ class Run:
         return make_levels(self.space, self.sizes, self.config.model, self.label_dag)
 
     def load_model(self) -> nn.Module:
-        """The trained model, or the fitted baseline.
+        """The trained model, or the fitted baseline, with label scores as they are; see `scale`.
 
         Raises:
             CheckpointError: There is none, or it is of another configuration.
@@ -363,7 +363,11 @@ class Run:
         ``scores.parquet``.
         """
         fabric = self.fabric
-        models = self._scaled_models()
+        model = self._set_up_model()
+        models: dict[Split, nn.Module] = {
+            "valid": self.scale(model, held_out=True),
+            "test": self.scale(model),
+        }
         lead(fabric, lambda: close_training(self.folder, self.config.train))
         search = ThresholdSearch(self.dataset.num_labels)
         scores: dict[Split, DocumentScores] = {}
@@ -400,17 +404,18 @@ class Run:
         lead(fabric, write)
         return metrics
 
-    def _scaled_models(self) -> dict[Split, nn.Module]:
-        """The trained model as each split is judged by it."""
-        model = self._set_up_model()
+    def scale(self, model: nn.Module, held_out: bool = False) -> nn.Module:
+        """A model of this run with its label scores as predictions have them.
+
+        Args:
+            model: From `load_model`, on the run's device.
+            held_out: Scales each validation document by what the others show.
+        """
         if not self.config.train.calibrate:
-            return {"valid": model, "test": model}
+            return model
         scaling = read_scaling(self.folder, self.dataset.num_labels) or self._calibrate(model)
         dag = self.label_dag if self.config.model.coherent else None
-        return {
-            "valid": ScaledModel(model, scaling, dag, self._valid_folds()),
-            "test": ScaledModel(model, scaling, dag),
-        }
+        return ScaledModel(model, scaling, dag, self._valid_folds() if held_out else None)
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
         """What `evaluate` wrote."""

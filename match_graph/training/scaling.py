@@ -136,7 +136,7 @@ def fit_scaling(
 
 def write_scaling(folder: Path, scaling: PlattScaling) -> None:
     """Writes the tensors of a scaling by their names, and its numbers as tensors of one."""
-    numbers = {name: torch.tensor(getattr(scaling, name)).double() for name in _NUMBERS}
+    numbers = {name: torch.tensor(getattr(scaling, name), dtype=torch.float64) for name in _NUMBERS}
     tables = {name: getattr(scaling, name) for name in _TABLES}
     write_tensors(folder / SCALING, {**tables, **numbers})
 

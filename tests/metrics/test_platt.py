@@ -1,5 +1,7 @@
 """Platt scaling against scipy, label by label in float64, and against held-out documents."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -149,6 +151,25 @@ def test_labels_keep_their_order_of_documents() -> None:
     assert (found(logits).diff(dim=0) > 0).all()
 
 
+@given(
+    scale=st.floats(0.05, 20), shift=st.floats(-10, 10),
+    low=st.floats(-20, 20), high=st.floats(-20, 20),
+)  # fmt: skip
+def test_a_change_fades_below_the_bins(scale: float, shift: float, low: float, high: float) -> None:
+    """In full at -8 and above, unless that would turn documents around; none at -16 and below;
+    never turns two documents around."""
+    found = replace(
+        PlattSearch(1, 1).compute(), scale=torch.tensor([scale]), shift=torch.tensor([shift])
+    )
+    low, high = min(low, high), max(low, high)
+    scores = found(torch.tensor([[low], [high], [-16.0], [-30.0], [-8.0], [-8.0 - 1e-5]]))[:, 0]
+    assert float(scores[0]) <= float(scores[1]) + 1e-5
+    assert scores[2:4].tolist() == [-16.0, -30.0]
+    assert float(scores[4]) == pytest.approx(float(scores[5]), abs=1e-3)
+    if scale * -8 + shift > -15.9 and high >= -8:
+        assert float(scores[1]) == pytest.approx(scale * high + shift, abs=1e-3)
+
+
 def test_without_documents_nothing_changes() -> None:
     """No validation documents: scores stay as they are."""
     found = PlattSearch(2).compute()
@@ -158,7 +179,7 @@ def test_without_documents_nothing_changes() -> None:
 
 def test_what_was_never_reached_teaches_nothing() -> None:
     """Scores below the bins, gold or not, are left out."""
-    logits, ptr, index, fold, gold = draw(2)
+    logits, ptr, index, fold, _ = draw(2)
     outside = torch.full((50, LABELS), -30.0)
     all_gold = torch.ones(50, LABELS, dtype=torch.bool)
     more = PlattSearch(LABELS, FOLDS)

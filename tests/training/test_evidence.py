@@ -36,7 +36,7 @@ def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
 
 
 def score(run: Run, batch: EgoBatch) -> Tensor:
-    model = run.load_model().eval()
+    model = run.scale(run.load_model()).eval()
     with torch.no_grad():
         return model(batch)[0]
 

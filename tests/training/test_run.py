@@ -42,7 +42,7 @@ def test_the_line_writes_what_the_design_names(start) -> None:
     assert metrics["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
     record = json.loads((run.folder / RECORD).read_text())
     assert record["data_checksum"] == run.dataset.checksum
-    assert {"build", "pretrain", "train", "evaluate"} <= set(record["seconds"])
+    assert {"build", "pretrain", "train", "calibrate", "evaluate"} <= set(record["seconds"])
     assert record["versions"]["torch"] == version("torch")
     assert record["peak_memory_mib"]["host"] > 100
     for table, kept in zip(run.space.types, run.space.num_kept, strict=True):
@@ -152,7 +152,7 @@ def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start)
     model, measure = run.load_model(), evaluate_model
     edges = run.label_dag.edge_index
     assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], edges)["P@1"], abs=1e-9)
-    expected = measure(model, run.loader("valid"), edges)
+    expected = measure(run.scale(model, held_out=True), run.loader("valid"), edges)
     assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
 
 

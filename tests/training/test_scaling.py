@@ -1,0 +1,226 @@
+"""scaling.safetensors: who is scaled by what, when it is kept, and what is refused."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from match_graph.errors import CheckpointError
+from match_graph.metrics import PlattScaling, PlattSearch
+from match_graph.training import Run, load, open_run
+from match_graph.training.evaluate import evaluate_model
+from match_graph.training.files import METRICS, SCALING
+from match_graph.training.scaling import (
+    ScaledModel,
+    Validation,
+    assign_folds,
+    fit_scaling,
+    read_scaling,
+    write_scaling,
+)
+from match_graph.typing import MASKS
+
+
+def make_scaling(num_labels: int, num_folds: int = 2) -> PlattScaling:
+    """Another scale and shift for every label and fold."""
+    generator = torch.Generator().manual_seed(0)
+    shape = num_folds, num_labels
+    return PlattScaling(
+        scale=torch.rand(num_labels, generator=generator) + 0.5,
+        shift=torch.randn(num_labels, generator=generator),
+        fold_scale=torch.rand(shape, generator=generator) + 0.5,
+        fold_shift=torch.randn(shape, generator=generator),
+        width=0.4,
+        before=2.0,
+        after=1.5,
+    )
+
+
+class Inflated(nn.Module):
+    """A model that is much too sure of its first label."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch):
+        logits = self.model(batch)
+        return logits + 4.0 * (torch.arange(logits.size(1)) == 0)
+
+
+def valid_of(run: Run, coherent: bool = False) -> Validation:
+    documents = run.dataset.documents(MASKS["valid"])
+    fold = assign_folds(documents, run.dataset[0]["document"].num_nodes, 5)
+    return Validation(run.loader("valid"), fold, run.label_dag, coherent)
+
+
+def test_folds_are_runs_of_documents_of_nearly_one_size() -> None:
+    """Seven documents in three folds, in their order; others are in fold 0."""
+    fold = assign_folds(torch.tensor([1, 2, 5, 6, 7, 8, 10]), 12, 3)
+    assert fold.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 2, 0]
+    assert assign_folds(torch.tensor([], dtype=torch.int64), 2, 3).tolist() == [0, 0]
+
+
+def test_scores_are_scaled_by_all_or_by_the_other_folds(trained_run: Run) -> None:
+    """Above -8 as the formula says, with the row of each document's fold."""
+    model = trained_run.load_model().eval()
+    scaling, valid = make_scaling(trained_run.dataset.num_labels), valid_of(trained_run)
+    fold = valid.fold % 2
+    for batch in trained_run.loader("valid"):
+        with torch.no_grad():
+            logits = model(batch).clamp(min=-7.5)
+            rest = [ScaledModel(model, scaling), ScaledModel(model, scaling, None, fold)]
+            found = [one(batch) for one in rest]
+        own = fold[batch.document]
+        scales = [scaling.scale, scaling.fold_scale[own]]
+        shifts = [scaling.shift, scaling.fold_shift[own]]
+        above = model(batch) >= -7.5
+        for one, scale, shift in zip(found, scales, shifts, strict=True):
+            torch.testing.assert_close(one[above], (scale * logits + shift)[above])
+
+
+def test_coherent_scores_stay_coherent(make_variant) -> None:
+    """No label scores below a descendant after scaling either."""
+    run = make_variant("coherent", "model.coherent=true", "train.epochs=1")
+    scaling = make_scaling(run.dataset.num_labels)
+    child, parent = run.label_dag.edge_index
+    model = ScaledModel(run.load_model().eval(), scaling, run.label_dag)
+    plain = ScaledModel(run.load_model().eval(), scaling)
+    broken = 0
+    for batch in run.loader("test"):
+        with torch.no_grad():
+            logits = model(batch)
+            assert (logits[:, child] <= logits[:, parent]).all()
+            before = plain(batch)
+        broken += int((before[:, child] > before[:, parent]).sum())
+    assert broken > 0
+
+
+def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
+    """A label inflated by 4: fitted, kept, and better on test documents too."""
+    model = Inflated(trained_run.load_model())
+    number = trained_run.dataset.num_labels
+    scaling, before, after = fit_scaling(model, number, 5, valid_of(trained_run))
+    assert scaling.width > 0
+    assert after > before
+    assert float(scaling.shift[0]) < -0.5
+    edges = trained_run.label_dag.edge_index
+    measures = [
+        evaluate_model(one, trained_run.loader("test"), edges)
+        for one in (model, ScaledModel(model, scaling))
+    ]
+    assert measures[1]["NDCG@5"] > measures[0]["NDCG@5"]
+
+
+def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -> None:
+    """Whatever its log-loss."""
+    number = trained_run.dataset.num_labels
+    compute = PlattSearch.compute
+
+    def spoil(search: PlattSearch) -> PlattScaling:
+        shift = torch.linspace(-9, 9, number)
+        return replace(compute(search), fold_shift=shift.expand(5, -1), shift=shift, width=0.4)
+
+    monkeypatch.setattr(PlattSearch, "compute", spoil)
+    model = trained_run.load_model()
+    scaling, before, after = fit_scaling(model, number, 5, valid_of(trained_run))
+    assert after < before
+    assert scaling.width == 0
+    assert scaling.after == scaling.before
+    logits = torch.randn(3, number)
+    assert torch.equal(scaling(logits), logits)
+    assert torch.equal(scaling(logits, torch.tensor([0, 4, 1])), logits)
+
+
+def test_training_writes_it_and_prediction_reads_it(trained_run: Run, tmp_path: Path) -> None:
+    """The file is whole, and another one changes what the folder predicts."""
+    number = trained_run.dataset.num_labels
+    found = read_scaling(trained_run.folder, number)
+    assert found is not None
+    assert found.fold_scale.shape == (5, number)
+    folder = tmp_path / "run"
+    shutil.copytree(trained_run.folder, folder)
+    document = [{"text": "w1 w2 w3", "venue": [], "author": [], "reference": []}]
+    before = next(load(folder, "cpu").predict(document, top_k=number))
+    write_scaling(folder, make_scaling(number))
+    after = next(load(folder, "cpu").predict(document, top_k=number))
+    raw = next(load_without(folder).predict(document, top_k=number))
+    chances = {one["id"]: one["probability"] for one in raw["labels"]}
+    names = trained_run.dataset.names("label").tolist()
+    logits = torch.logit(torch.tensor([[chances[name] for name in names]], dtype=torch.float64))
+    expected = torch.sigmoid(make_scaling(number)(logits))[0]
+    given = {one["id"]: one["probability"] for one in after["labels"]}
+    assert [given[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert before != after
+
+
+def load_without(folder: Path):
+    """The classifier of a copy without scaling."""
+    other = folder.with_name("without")
+    shutil.copytree(folder, other)
+    (other / SCALING).unlink()
+    return load(other, "cpu")
+
+
+def test_a_run_without_it_is_scaled_when_it_is_evaluated(trained_run: Run, tmp_path: Path) -> None:
+    """As a run of an older version: the same file and the same measures."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained_run.folder, folder)
+    (folder / SCALING).unlink()
+    run = open_run(folder, trained_run.dataset.root)
+    run.evaluate()
+    assert (folder / SCALING).read_bytes() == (trained_run.folder / SCALING).read_bytes()
+    metrics = [json.loads((one / METRICS).read_text()) for one in (folder, trained_run.folder)]
+    assert metrics[0] == metrics[1]
+
+
+def test_without_calibration_scores_stay(make_variant) -> None:
+    """No file, and the measures of the model as it is."""
+    run = make_variant("plain", "train.calibrate=false", "train.epochs=1")
+    assert not (run.folder / SCALING).exists()
+    model = run.load_model()
+    assert run.scale(model) is model
+    assert load(run.folder, "cpu").scaling is None
+
+
+def test_a_baseline_is_scaled_too(baseline_run: Run) -> None:
+    """As it stands in the same tables."""
+    scaling = read_scaling(baseline_run.folder, baseline_run.dataset.num_labels)
+    assert scaling is not None
+    assert load(baseline_run.folder, "cpu").scaling is not None
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """All tensors and numbers."""
+    scaling = make_scaling(4)
+    write_scaling(tmp_path, scaling)
+    found = read_scaling(tmp_path, 4)
+    assert found is not None
+    for name in ("scale", "shift", "fold_scale", "fold_shift"):
+        assert torch.equal(getattr(found, name), getattr(scaling, name))
+    assert (found.width, found.before, found.after) == (0.4, 2.0, 1.5)
+    assert read_scaling(tmp_path / "empty", 4) is None
+
+
+def test_other_files_are_one_sentence(tmp_path: Path) -> None:
+    """Of other labels, of other tensors."""
+    write_scaling(tmp_path, make_scaling(4))
+    path = tmp_path / SCALING
+    with pytest.raises(CheckpointError) as caught:
+        read_scaling(tmp_path, 5)
+    assert str(caught.value) == (
+        f"'{path}' must hold a scale and a shift for each label of the run, but it cannot be used "
+        f"(it is of 4 labels, not 5); delete it and write it again with `match-graph evaluate`."
+    )
+    from match_graph.training.files import write_tensors
+
+    write_tensors(path, {"scale": torch.ones(4)})
+    with pytest.raises(CheckpointError, match=r"\(it holds \['scale'\]\)"):
+        read_scaling(tmp_path, 4)
+    path.write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match="must be a safetensors file"):
+        read_scaling(tmp_path, 4)
