@@ -113,7 +113,9 @@ class TrainConfig(StrictModel):
         le=0.5,
         description="how far back weights are averaged, of the steps so far; 0: not",
     )
-    calibrate: bool = Field(True, description="Platt scaling of label scores, on valid")
+    calibrate: bool = Field(
+        True, description="Platt scaling of label scores on valid, from 1,000 documents there"
+    )
     patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
     valid_documents: int | None = Field(
         None, ge=1, description="validated after each epoch, always the same; none: by corpus size"

@@ -279,7 +279,7 @@ def load(
     alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
-    scaling = read_scaling(folder, len(vocabulary.labels)) if config.train.calibrate else None
+    scaling = read_scaling(folder, len(vocabulary.labels))
     known = None
     if find_neighborhood(config.model) is not None:
         known = read_known_graph(folder, vocabulary)

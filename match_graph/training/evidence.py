@@ -144,7 +144,9 @@ class DocumentEvidence:
 
 @dataclass(frozen=True)
 class WideEvidence:
-    """What the wide term adds to the scores of K labels, token by token; exact.
+    """What the wide term adds to the scores of K labels, token by token.
+
+    Exact, but for scaled scores below -8, where the scaling fades.
 
     Args:
         items: Of each metadata token, [M, K]; several that were read as one [UNK] share what it

@@ -12,8 +12,11 @@ from torch import nn
 from match_graph.errors import CheckpointError
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.training import Run, load, open_run
+from match_graph.training import run as run_module
+from match_graph.training.classifier import read_record
 from match_graph.training.evaluate import evaluate_model
-from match_graph.training.files import METRICS, SCALING
+from match_graph.training.evidence import DocumentEvidence
+from match_graph.training.files import METRICS, SCALING, write_tensors
 from match_graph.training.scaling import (
     ScaledModel,
     Validation,
@@ -38,6 +41,20 @@ def make_scaling(num_labels: int, num_folds: int = 2) -> PlattScaling:
         before=2.0,
         after=1.5,
     )
+
+
+@pytest.fixture(scope="module")
+def from_few():
+    """Lets the 40 validation documents of the small corpus do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "_MIN_DOCUMENTS", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def scaled_run(from_few, make_variant) -> Run:
+    """A run whose scores are scaled."""
+    return make_variant("scaled", "model.init=random", "model.wide=true")
 
 
 class Inflated(nn.Module):
@@ -136,21 +153,21 @@ def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -
     assert torch.equal(scaling(logits, torch.tensor([0, 4, 1])), logits)
 
 
-def test_training_writes_it_and_prediction_reads_it(trained_run: Run, tmp_path: Path) -> None:
+def test_training_writes_it_and_prediction_reads_it(scaled_run: Run, tmp_path: Path) -> None:
     """The file is whole, and another one changes what the folder predicts."""
-    number = trained_run.dataset.num_labels
-    found = read_scaling(trained_run.folder, number)
+    number = scaled_run.dataset.num_labels
+    found = read_scaling(scaled_run.folder, number)
     assert found is not None
     assert found.fold_scale.shape == (5, number)
     folder = tmp_path / "run"
-    shutil.copytree(trained_run.folder, folder)
+    shutil.copytree(scaled_run.folder, folder)
     document = [{"text": "w1 w2 w3", "venue": [], "author": [], "reference": []}]
     before = next(load(folder, "cpu").predict(document, top_k=number))
     write_scaling(folder, make_scaling(number))
     after = next(load(folder, "cpu").predict(document, top_k=number))
     raw = next(load_without(folder).predict(document, top_k=number))
     chances = {one["id"]: one["probability"] for one in raw["labels"]}
-    names = trained_run.dataset.names("label").tolist()
+    names = scaled_run.dataset.names("label").tolist()
     logits = torch.logit(torch.tensor([[chances[name] for name in names]], dtype=torch.float64))
     expected = torch.sigmoid(make_scaling(number)(logits))[0]
     given = {one["id"]: one["probability"] for one in after["labels"]}
@@ -166,32 +183,67 @@ def load_without(folder: Path):
     return load(other, "cpu")
 
 
-def test_a_run_without_it_is_scaled_when_it_is_evaluated(trained_run: Run, tmp_path: Path) -> None:
+def test_a_run_without_it_is_scaled_when_it_is_evaluated(scaled_run: Run, tmp_path: Path) -> None:
     """As a run of an older version: the same file and the same measures."""
     folder = tmp_path / "run"
-    shutil.copytree(trained_run.folder, folder)
+    shutil.copytree(scaled_run.folder, folder)
     (folder / SCALING).unlink()
-    run = open_run(folder, trained_run.dataset.root)
+    run = open_run(folder, scaled_run.dataset.root)
     run.evaluate()
-    assert (folder / SCALING).read_bytes() == (trained_run.folder / SCALING).read_bytes()
-    metrics = [json.loads((one / METRICS).read_text()) for one in (folder, trained_run.folder)]
+    assert (folder / SCALING).read_bytes() == (scaled_run.folder / SCALING).read_bytes()
+    metrics = [json.loads((one / METRICS).read_text()) for one in (folder, scaled_run.folder)]
     assert metrics[0] == metrics[1]
 
 
-def test_without_calibration_scores_stay(make_variant) -> None:
-    """No file, and the measures of the model as it is."""
-    run = make_variant("plain", "train.calibrate=false", "train.epochs=1")
-    assert not (run.folder / SCALING).exists()
-    model = run.load_model()
-    assert run.scale(model) is model
-    assert load(run.folder, "cpu").scaling is None
+def test_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
+    """No file, the model as it is: if the settings say so, or there are too few documents."""
+    plain = make_variant("plain", "train.calibrate=false", "model.init=random", "train.epochs=1")
+    assert not plain.is_calibrated
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "_MIN_DOCUMENTS", 41)
+        assert not trained_run.is_calibrated
+        model = trained_run.load_model()
+        assert trained_run.scale(model) is model
+    for run in (plain, trained_run):
+        assert not (run.folder / SCALING).exists()
+        assert load(run.folder, "cpu").scaling is None
 
 
-def test_a_baseline_is_scaled_too(baseline_run: Run) -> None:
-    """As it stands in the same tables."""
-    scaling = read_scaling(baseline_run.folder, baseline_run.dataset.num_labels)
+def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
+    """On test by all validation documents, on valid each by the others."""
+    metrics = json.loads((scaled_run.folder / METRICS).read_text())
+    edges, model = scaled_run.label_dag.edge_index, scaled_run.load_model()
+    scaling = read_scaling(scaled_run.folder, scaled_run.dataset.num_labels)
     assert scaling is not None
-    assert load(baseline_run.folder, "cpu").scaling is not None
+    valid = valid_of(scaled_run)
+    for split, fold in (("valid", valid.fold), ("test", None)):
+        scaled = ScaledModel(model, scaling, None, fold)
+        measures = evaluate_model(scaled, scaled_run.loader(split), edges)
+        assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
+
+
+def test_a_baseline_is_scaled_too(from_few, make_variant) -> None:
+    """As it stands in the same tables."""
+    run = make_variant("linear", "model.encoder=tfidf_linear")
+    assert read_scaling(run.folder, run.dataset.num_labels) is not None
+    assert load(run.folder, "cpu").scaling is not None
+
+
+def test_additions_of_the_wide_term_are_to_scaled_scores(scaled_run: Run, tmp_path: Path) -> None:
+    """Each label's times its scale."""
+    record = {"paper": "new", "text": "w1 w2 w3", "venue": [], "author": [], "reference": []}
+    number, labels = scaled_run.dataset.num_labels, torch.tensor([2, 0])
+    scaling, added = make_scaling(number), []
+    for name in ("before", "after"):
+        folder = tmp_path / name
+        shutil.copytree(scaled_run.folder, folder)
+        write_scaling(folder, scaling if name == "after" else scaling.undo())
+        classifier = load(folder, "cpu")
+        wide = DocumentEvidence(classifier, read_record(record, [], "here")).add_wide(labels)
+        assert wide is not None
+        added.append(wide.of_words)
+    assert added[0].abs().sum() > 0
+    torch.testing.assert_close(added[1], added[0] * scaling.scale[labels])
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -216,8 +268,6 @@ def test_other_files_are_one_sentence(tmp_path: Path) -> None:
         f"'{path}' must hold a scale and a shift for each label of the run, but it cannot be used "
         f"(it is of 4 labels, not 5); delete it and write it again with `match-graph evaluate`."
     )
-    from match_graph.training.files import write_tensors
-
     write_tensors(path, {"scale": torch.ones(4)})
     with pytest.raises(CheckpointError, match=r"\(it holds \['scale'\]\)"):
         read_scaling(tmp_path, 4)
