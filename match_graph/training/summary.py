@@ -22,6 +22,7 @@ _FILES = {
     "baseline": "what the baseline learned",
     "encoder": "what the encoder keeps besides its weights",
     "vectors.safetensors": "pre-trained vectors",
+    "scaling.safetensors": "scale and shift of each label's scores",
     "thresholds.parquet": "the least probability of each label",
     "calibration.csv": "how often labels of a probability are gold",
     "scores.parquet": "P@k and NDCG@k of every document",
