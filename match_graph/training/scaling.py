@@ -44,7 +44,7 @@ class ScaledModel(nn.Module):
         """Label scores before the sigmoid, [B, L], float32."""
         fold = None if self.fold is None else self.fold[batch.document.cpu()]
         logits = self.scaling(self.model(batch), fold)
-        return logits if self.coherent is None else self.coherent(logits)
+        return logits if self.coherent is None else self.coherent.to(logits.device)(logits)
 
 
 def assign_folds(documents: Tensor, num_nodes: int, num_folds: int) -> Tensor:

@@ -117,6 +117,20 @@ def test_coherent_scores_stay_coherent(make_variant) -> None:
     assert broken > 0
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_scores_are_scaled_where_they_are(trained_run: Run) -> None:
+    """On a GPU as on the CPU, by folds and coherent."""
+    scaling, dag = make_scaling(trained_run.dataset.num_labels), trained_run.label_dag
+    fold = valid_of(trained_run).fold % 2
+    batch = next(iter(trained_run.loader("valid")))
+    found = []
+    for device in ("cpu", "cuda"):
+        model = trained_run.load_model().eval().to(device)
+        with torch.no_grad():
+            found.append(ScaledModel(model, scaling, dag, fold)(batch.to(device)).cpu())
+    torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
+
+
 def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     """A label inflated by 4: fitted, kept, and better on test documents too."""
     model = Inflated(trained_run.load_model())
