@@ -166,20 +166,16 @@ class PlattSearch:
     def compute(self) -> PlattScaling:
         """The scaling; none changes anything if no document was added."""
         together = self._all.sum(dim=0), self._gold.sum(dim=0)
-        best: tuple[float, float, list[tuple[Tensor, Tensor]]] | None = None
-        before = 0.0
+        tried = []
         for width in _WIDTHS:
             loss, folds = 0.0, []
             for count, gold in zip(self._all, self._gold, strict=True):  # without each fold
                 found = self._fit(together[0] - count, together[1] - gold, width)
                 loss += float(self._loss(*found, count.double(), gold.double()).sum())
                 folds.append(found)
-            if best is None:
-                before = loss
-            if best is None or loss < best[0]:
-                best = loss, width, folds
-        assert best is not None
-        loss, width, folds = best
+            tried.append((loss, width, folds))
+        before = tried[0][0]
+        loss, width, folds = min(tried, key=lambda one: one[0])
         a, b = self._fit(*together, width)
         num_documents = max(int(self._num_documents), 1)
         return PlattScaling(

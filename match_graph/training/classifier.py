@@ -73,7 +73,7 @@ class Classifier:
             self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
-        if scaling is not None:
+        if scaling is not None and scaling.width:
             self.model = ScaledModel(self.model, scaling, label_dag).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]

@@ -1,6 +1,6 @@
 """A model on a split: ranking measures and hypernymy violations, batch by batch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import torch
@@ -14,6 +14,24 @@ from match_graph.metrics.ranking import EmptyPolicy
 Observer: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
 #: Takes ranked labels [B, K], and the same.
 RankObserver: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
+
+
+class WatchedBatches:
+    """Batches that remember whose turn it is: observers of `evaluate_model` are not told.
+
+    Args:
+        batches: Of documents.
+    """
+
+    def __init__(self, batches: Iterable[EgoBatch]) -> None:
+        self.batches = batches
+        #: The documents of the current batch, [B], int64, on the CPU.
+        self.document = torch.empty(0, dtype=torch.int64)
+
+    def __iter__(self) -> Iterator[EgoBatch]:
+        for batch in self.batches:
+            self.document = batch.document.cpu()
+            yield batch
 
 
 @torch.no_grad()

@@ -421,6 +421,8 @@ class Run:
         if not self.is_calibrated:
             return model
         scaling = read_scaling(self.folder, self.dataset.num_labels) or self._calibrate(model)
+        if not scaling.width:
+            return model
         dag = self.label_dag if self.config.model.coherent else None
         return ScaledModel(model, scaling, dag, self._valid_folds() if held_out else None)
 

@@ -1,6 +1,6 @@
 """``scaling.safetensors`` of a run folder: Platt scaling of a trained model's label scores."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, LabelDAG
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
-from match_graph.training.evaluate import evaluate_model
+from match_graph.training.evaluate import WatchedBatches, evaluate_model
 from match_graph.training.files import SCALING, read_tensors, write_tensors
 
 #: One-number tensors of the file, and those of all labels.
@@ -85,21 +85,16 @@ class Validation:
 
     def ndcg(self, model: nn.Module, search: PlattSearch | None = None) -> float:
         """NDCG@5 of a model; shows its scores to a search."""
-        current: list[Tensor] = []
-
-        def watch() -> Iterator[EgoBatch]:
-            for batch in self.batches:
-                current[:] = [self.fold[batch.document.cpu()]]
-                yield batch
+        watched = WatchedBatches(self.batches)
 
         def see(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
             if search is not None:
-                search.update(logits, label_ptr, label_index, current[0])
+                search.update(logits, label_ptr, label_index, self.fold[watched.document])
 
         rank = self.label_dag.rank if self.coherent else None
         edge_index = self.label_dag.edge_index
         measures = evaluate_model(
-            model, watch(), edge_index, self.device, observers=[see], total=self.total,
+            model, watched, edge_index, self.device, observers=[see], total=self.total,
             label_rank=rank,
         )  # fmt: skip
         if search is not None and self.total is not None:

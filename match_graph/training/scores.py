@@ -1,6 +1,6 @@
 """scores.parquet of a run folder: P@k and NDCG@k of every document, for paired comparisons."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +10,7 @@ from torch import Tensor
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
 from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
+from match_graph.training.evaluate import WatchedBatches
 from match_graph.training.files import write_beside
 from match_graph.typing import Split
 
@@ -30,21 +31,20 @@ class DocumentScores:
     def __init__(self, documents: Tensor) -> None:
         self.documents = documents
         self.table = torch.zeros(len(documents), len(SCORE_NAMES))
-        self._current: Tensor | None = None
+        self._watched: WatchedBatches | None = None
 
-    def watch(self, batches: Iterable[EgoBatch]) -> Iterator[EgoBatch]:
+    def watch(self, batches: Iterable[EgoBatch]) -> WatchedBatches:
         """The batches, remembering whose turn it is; `update` is called between two of them."""
-        for batch in batches:
-            self._current = batch.document.cpu()
-            yield batch
+        self._watched = WatchedBatches(batches)
+        return self._watched
 
     def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
         """Adds the current batch; arguments as for `find_hits`, K at least 5 or L."""
-        assert self._current is not None
+        assert self._watched is not None
         hits, num_gold = find_hits(ranked, label_ptr, label_index), label_ptr.diff()
         columns = [precision_at_k(hits, k) for k in _KS]
         columns += [ndcg_at_k(hits, num_gold, k) for k in _KS]
-        row = torch.searchsorted(self.documents, self._current)
+        row = torch.searchsorted(self.documents, self._watched.document)
         self.table[row] = torch.stack(columns, dim=1).float()  # [B, 6]
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
