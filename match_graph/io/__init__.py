@@ -1,0 +1,1 @@
+"""Files and folders: written beside and renamed, listed with their checksums."""

@@ -1,0 +1,116 @@
+"""Files and folders written beside their place and renamed: no reader sees half of one."""
+
+import glob
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from match_graph.errors import MatchGraphError
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A place for a file or folder on the way to its name: nothing is there yet.
+
+    It lies in a folder of the same disk that has a random name and that nobody else may enter, so
+    that nobody can put a link there. Afterwards it is gone; what a killed process left is removed
+    by `remove_dead` and `remove_leftovers`.
+
+    Args:
+        path: Where the file goes in the end; its parent is made if need be.
+
+    Raises:
+        OSError: The disk refuses, within the block too; names ``path``, whatever wrote.
+    """
+    room: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path)
+        suffix = f".{os.getpid()}.tmp"
+        room = Path(tempfile.mkdtemp(suffix, f".{path.name}.", path.parent))
+        yield room / path.name
+    except MatchGraphError:
+        raise
+    except Exception as error:
+        number = find_errno(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+    finally:
+        if room is not None:
+            shutil.rmtree(room, ignore_errors=True)
+
+
+def find_errno(error: BaseException | None) -> int | None:
+    """The number of a fault of the disk; torch hides it in the context, safetensors in text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno
+        if found := re.search(r"\bos error (\d+)", str(error)):
+            return int(found[1])
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def finish(path: Path) -> None:
+    """Puts a written file, or all files of a folder, on the disk, readable as umask has it.
+
+    safetensors and others make files that their owner alone may read.
+    """
+    with tempfile.TemporaryDirectory(dir=path.parent) as place:
+        probe = Path(place) / "probe"
+        probe.touch()
+        mode = probe.stat().st_mode & 0o777
+    for file in [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]:
+        found = file.stat()
+        if found.st_mode & 0o777 != mode and found.st_nlink == 1:  # another name: not ours alone
+            file.chmod(mode)
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+
+
+def write_text_beside(path: Path, text: str) -> None:
+    """Writes UTF-8 text."""
+    with beside(path) as place:
+        place.write_text(text, encoding="utf-8")
+        finish(place)
+        place.replace(path)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes what processes of this machine left half-written below a folder when killed."""
+    _remove_all_dead(folder.rglob(".*.tmp"))
+
+
+def remove_dead(path: Path, ending: str = "tmp") -> None:
+    """Deletes what killed processes of this machine left beside a path, on the way to its name."""
+    _remove_all_dead(path.parent.glob(f".{glob.escape(path.name)}.*.{ending}"))
+
+
+def _remove_all_dead(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        process = path.name.split(".")[-2]
+        if not process.isdecimal() or _is_alive(int(process)):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    try:  # one that has ended and that nobody has asked about is still listed
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return state.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,230 @@
+"""``manifest.json`` at the top of a folder: bytes and SHA-256 of the files in it.
+
+A file that is about to change is listed with what it is and with what it becomes, so that the
+folder is whole at whatever moment a process is killed.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypeAlias
+
+from match_graph.io.beside import write_text_beside
+
+MANIFEST, FORMAT_VERSION = "manifest.json", 1
+#: Files from this size on are compared by their sizes, and by SHA-256 only on request.
+LARGE_BYTES = 256 * 2**20
+#: A manifest of more files than anybody has would not be read.
+_MAX_BYTES = 64 * 2**20
+
+
+class Digest(NamedTuple):
+    """What a file holds.
+
+    Args:
+        bytes: Its size.
+        sha256: Of its content, as hexadecimal digits.
+    """
+
+    bytes: int
+    sha256: str
+
+
+#: What a file may be: more than one thing while it changes; None is absent.
+States: TypeAlias = list[Digest | None]
+
+
+def compute_digest(path: Path) -> Digest:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Digest(file.tell(), digest)
+
+
+def list_digests(folder: Path) -> dict[str, Digest]:
+    """The digests of all regular files below a folder by their relative paths, but its manifest."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: compute_digest(path) for name, path in names.items() if name != MANIFEST}
+
+
+def write_manifest(folder: Path, files: Mapping[str, States] | None = None) -> None:
+    """Writes the manifest of a folder.
+
+    Args:
+        folder: Where to.
+        files: By relative path; None hashes all that is there.
+    """
+    if files is None:
+        files = {name: [digest] for name, digest in list_digests(folder).items()}
+    listed = {
+        name: [None if state is None else state._asdict() for state in states]
+        for name, states in sorted(files.items())
+    }
+    content = {"format": FORMAT_VERSION, "files": listed}
+    write_text_beside(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: Path) -> dict[str, States]:
+    """What each file of a folder may be, by its relative path.
+
+    Raises:
+        OSError: There is no manifest, or it cannot be read.
+        ValueError: It is damaged, or of another format; says why.
+    """
+    content = parse_json(read_bytes(folder / MANIFEST, _MAX_BYTES))
+    if not isinstance(content, dict) or content.keys() != {"format", "files"}:
+        raise ValueError("it holds no list of files")
+    if content["format"] != FORMAT_VERSION:
+        raise ValueError(f"it is of format {content['format']!r}, not {FORMAT_VERSION}")
+    if not isinstance(content["files"], dict):
+        raise ValueError("it holds no list of files")
+    return {name: _read_states(name, states) for name, states in content["files"].items()}
+
+
+def _read_states(name: str, states: Any) -> States:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise ValueError(f"it lists {name!r}, which is no path within the folder")
+    if not isinstance(states, list) or not states:
+        raise ValueError(f"it does not say what '{name}' is")
+    return [None if state is None else _read_digest(name, state) for state in states]
+
+
+def _read_digest(name: str, state: Any) -> Digest:
+    if isinstance(state, dict) and state.keys() == {"bytes", "sha256"}:
+        size, digest = state["bytes"], state["sha256"]
+        if type(size) is int and size >= 0 and isinstance(digest, str) and len(digest) == 64:
+            return Digest(size, digest)
+    raise ValueError(f"it does not say what '{name}' is")
+
+
+@contextmanager
+def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
+    """Lists what files become beside what they are; after the block, what they became alone.
+
+    One process at a time may change a folder. A process killed within the block leaves files that
+    are what they were or what they become, and both are listed.
+
+    Args:
+        folder: Has a manifest.
+        becomes: By relative path; [None] is absent.
+
+    Raises:
+        OSError: There is no manifest, or it cannot be read or written.
+        ValueError: It is damaged.
+    """
+    files = read_manifest(folder)
+    both = {name: [*files.get(name, [None]), *states] for name, states in becomes.items()}
+    write_manifest(folder, {**files, **{name: unique(states) for name, states in both.items()}})
+    yield
+    files.update(becomes)
+    write_manifest(folder, {name: states for name, states in files.items() if states != [None]})
+
+
+def unique(states: Iterable[Digest | None]) -> States:
+    """Each state once, in order."""
+    return list(dict.fromkeys(states))
+
+
+def find_damage(folder: Path, name: str, whole: bool = False) -> str:
+    """What is wrong with a file of a folder, as a clause; empty if nothing is.
+
+    The manifest is read again where a file differs, as another process may be changing it.
+
+    Args:
+        folder: Has a manifest.
+        name: Relative path, "/" between its parts.
+        whole: Compares the SHA-256 of files from `LARGE_BYTES` on too.
+    """
+    before: States | None = None
+    while True:
+        try:
+            states = read_manifest(folder).get(name, [None])
+            damage = _compare(folder / name, states, whole)
+        except ValueError as error:
+            return f"{MANIFEST} cannot be used: {error}"
+        except OSError as error:
+            return describe_fault(error)
+        if not damage or states == before:
+            return damage
+        before = states
+
+
+def _compare(path: Path, states: States, whole: bool) -> str:
+    """What differs between a file and all that it may be."""
+    try:
+        size = check_regular(path)
+    except FileNotFoundError:
+        return "" if None in states else f"it is missing, though {MANIFEST} lists it"
+    digests = [state for state in states if state is not None]
+    if not digests:
+        return f"{MANIFEST} does not list it"
+    if size not in {digest.bytes for digest in digests}:
+        sizes = " or ".join(f"{digest.bytes:,}" for digest in digests)
+        return f"it has {size:,} bytes, not {sizes} as {MANIFEST} says"
+    if size >= LARGE_BYTES and not whole:
+        return ""
+    if compute_digest(path) not in digests:
+        return f"its content is not what was written, as its SHA-256 in {MANIFEST} shows"
+    return ""
+
+
+def check_regular(path: Path) -> int:
+    """The size of a regular file in bytes.
+
+    Raises:
+        OSError: It is none, or cannot be read; nothing is opened that could block.
+    """
+    try:
+        found = path.stat()
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path)) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return found.st_size
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: Of the file.
+        most: Bytes that it may have.
+
+    Raises:
+        OSError: It is none, cannot be read, or has more.
+    """
+    size = check_regular(path)
+    if most is not None and size > most:
+        raise OSError(errno.EFBIG, f"It has {size:,} bytes, more than {most:,}", str(path))
+    return path.read_bytes()
+
+
+def parse_json(content: bytes) -> Any:
+    """The value of JSON text in UTF-8.
+
+    Raises:
+        ValueError: It is none: also where it is nested too deep, has a number of too many digits,
+            or NaN and infinities, which JSON does not have.
+    """
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"it holds {name}, which is no JSON number")
+
+
+def describe_fault(error: OSError) -> str:
+    """Why a file cannot be read, as a clause."""
+    return f"{error.strerror or error}".lower() if error.errno else str(error)

@@ -1,0 +1,81 @@
+"""Files written beside their place and renamed."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from match_graph.errors import CorpusError
+from match_graph.io.beside import beside, finish, remove_leftovers, write_text_beside
+
+
+def test_write_text_beside_replaces_the_whole_file(tmp_path: Path) -> None:
+    """The old text, then the new one; nothing else stays, and the mode is umask's."""
+    path = tmp_path / "new" / "a.txt"
+    for text in ("old", "é"):
+        write_text_beside(path, text)
+        assert path.read_text(encoding="utf-8") == text
+    assert [file.name for file in path.parent.iterdir()] == ["a.txt"]
+    (tmp_path / "probe").touch()
+    assert path.stat().st_mode == (tmp_path / "probe").stat().st_mode
+
+
+def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
+    """A random name in a folder of its own that its owner alone may enter."""
+    rooms = []
+    for _ in range(2):
+        with beside(tmp_path / "a") as place:
+            rooms.append(place.parent)
+            assert place.name == "a"
+            assert not place.exists()
+            assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+            assert place.parent.name.endswith(f".{os.getpid()}.tmp")
+    assert rooms[0] != rooms[1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_beside_names_the_place_in_a_fault_of_the_disk(tmp_path: Path) -> None:
+    """Whoever wrote; an error of another kind passes as it is, also where a disk caused it."""
+    path = tmp_path / "a"
+    for fault in (OSError(28, "x", "elsewhere"), RuntimeError("io: No space (os error 28)")):
+        with pytest.raises(OSError, match="No space left") as caught, beside(path):
+            raise fault
+        assert (caught.value.errno, caught.value.filename) == (28, str(path))
+    with pytest.raises(RuntimeError, match="other"), beside(path):
+        raise RuntimeError("other")
+    with pytest.raises(CorpusError), beside(path):
+        raise CorpusError("source") from OSError(5, "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_finish_gives_files_the_mode_of_umask(tmp_path: Path) -> None:
+    """Of a file, or all of a folder; one with another name elsewhere is left alone."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / name).touch(0o600)
+        (folder / name).chmod(0o600)
+    (tmp_path / "other").hardlink_to(folder / "b")
+    before = os.umask(0o022)
+    try:
+        finish(folder)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((folder / name).stat().st_mode) for name in "ab"] == [0o644, 0o600]
+
+
+def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> None:
+    """Those of live ones stay, and so does what a link points to."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    dead, alive = (tmp_path / f".a.x1_2.{pid}.tmp" for pid in (gone.pid, os.getpid()))
+    for folder in (dead, alive, tmp_path / "kept"):
+        folder.mkdir()
+        (folder / "a").touch()
+    link = tmp_path / f".b.x1_2.{gone.pid}.tmp"
+    link.symlink_to(tmp_path / "kept")
+    remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([alive, tmp_path / "kept"])
+    assert (tmp_path / "kept" / "a").exists()

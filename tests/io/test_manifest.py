@@ -1,0 +1,153 @@
+"""Manifests: what the files of a folder are, also while they change."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from match_graph.io import manifest
+from match_graph.io.manifest import (
+    MANIFEST,
+    changing,
+    compute_digest,
+    find_damage,
+    parse_json,
+    read_bytes,
+    read_manifest,
+    write_manifest,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files and their manifest."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "sub" / "b").write_bytes(b"two")
+    write_manifest(tmp_path)
+    return tmp_path
+
+
+def test_write_manifest_lists_bytes_and_sha256(folder: Path) -> None:
+    """Of all files but itself, as sha256sum gives them."""
+    digest = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
+    assert read_manifest(folder)["a"] == [(3, digest)]
+    assert read_manifest(folder).keys() == {"a", "sub/b"}
+    write_manifest(folder)
+    assert read_manifest(folder).keys() == {"a", "sub/b"}
+
+
+def test_find_damage_says_what_is_wrong(folder: Path) -> None:
+    """A clause for each kind of damage; nothing where there is none."""
+    assert [find_damage(folder, name) for name in ("a", "sub/b", "neither")] == ["", "", ""]
+    (folder / "a").write_bytes(b"onf")
+    assert find_damage(folder, "a") == (
+        "its content is not what was written, as its SHA-256 in manifest.json shows"
+    )
+    (folder / "a").write_bytes(b"on")
+    assert find_damage(folder, "a") == "it has 2 bytes, not 3 as manifest.json says"
+    (folder / "a").unlink()
+    assert find_damage(folder, "a") == "it is missing, though manifest.json lists it"
+    os.mkfifo(folder / "a")
+    assert find_damage(folder, "a") == "not a regular file"
+    (folder / "c").touch()
+    assert find_damage(folder, "c") == "manifest.json does not list it"
+    (folder / "d").symlink_to("d")
+    assert find_damage(folder, "d") == "too many levels of symbolic links"
+    assert find_damage(folder, "sub") == "is a directory"
+    assert find_damage(folder, "e\0") == "invalid argument"
+    (folder / MANIFEST).unlink()
+    assert find_damage(folder, "sub/b") == "no such file or directory"
+
+
+def test_find_damage_hashes_large_files_on_request(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From LARGE_BYTES on; their sizes are compared always."""
+    monkeypatch.setattr(manifest, "LARGE_BYTES", 3)
+    (folder / "a").write_bytes(b"onf")
+    assert find_damage(folder, "a") == ""
+    assert find_damage(folder, "a", whole=True).startswith("its content is not")
+    (folder / "a").write_bytes(b"ones")
+    assert find_damage(folder, "a").startswith("it has 4 bytes")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "cannot be used: Expecting property name"),
+        ("[]", "cannot be used: it holds no list of files"),
+        ('{"format": 2, "files": {}}', "cannot be used: it is of format 2, not 1"),
+        ('{"format": 1, "files": []}', "cannot be used: it holds no list of files"),
+        ('{"format": 1, "files": {"../x": [null]}}', "lists '../x', which is no path within"),
+        ('{"format": 1, "files": {"/x": [null]}}', "lists '/x', which is no path within"),
+        ('{"format": 1, "files": {"a": []}}', "does not say what 'a' is"),
+        ('{"format": 1, "files": {"a": [{"bytes": true, "sha256": "0"}]}}', "what 'a' is"),
+        ('{"format": 1, "files": {"a": [{"bytes": -1, "sha256": "0"}]}}', "what 'a' is"),
+        ("[" * 100_000, "cannot be used: it is nested too deep"),
+        ('{"format": ' + "9" * 5000 + "}", "cannot be used: Exceeds the limit"),
+        ('{"format": NaN}', "cannot be used: it holds NaN, which is no JSON number"),
+    ],
+)
+def test_read_manifest_refuses_damage(folder: Path, content: str, reason: str) -> None:
+    """Each as a clause, never as another error."""
+    (folder / MANIFEST).write_text(content)
+    assert reason in find_damage(folder, "a")
+
+
+def test_changing_holds_whenever_it_is_interrupted(folder: Path) -> None:
+    """Old and new content pass within; afterwards the new one alone."""
+    (folder / "new").write_bytes(b"three")
+    states = {"a": [compute_digest(folder / "new")], "sub/b": [None]}
+    with changing(folder, states):
+        assert find_damage(folder, "a") == find_damage(folder, "sub/b") == ""
+        (folder / "new").replace(folder / "a")
+        assert find_damage(folder, "a") == ""
+        (folder / "sub" / "b").unlink()
+        assert find_damage(folder, "sub/b") == ""
+    assert read_manifest(folder) == {"a": states["a"]}
+    (folder / "a").write_bytes(b"one")
+    assert find_damage(folder, "a") == "it has 3 bytes, not 5 as manifest.json says"
+
+
+def test_changing_keeps_all_states_of_a_killed_process(folder: Path) -> None:
+    """After two kills before the rename, the file is still what it was."""
+    for text in (b"x", b"y"):
+        (folder / "new").write_bytes(text)
+        states = {"a": [compute_digest(folder / "new")]}
+        with pytest.raises(KeyboardInterrupt), changing(folder, states):
+            raise KeyboardInterrupt
+    assert len(read_manifest(folder)["a"]) == 3
+    assert find_damage(folder, "a") == ""
+
+
+def test_find_damage_reads_the_manifest_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that another process replaces between the two reads is no damage."""
+    old = read_manifest(folder)
+    (folder / "a").write_bytes(b"other")
+    write_manifest(folder)
+    answers = [old]
+    real = read_manifest
+    monkeypatch.setattr(
+        manifest, "read_manifest", lambda place: answers.pop() if answers else real(place)
+    )
+    assert find_damage(folder, "a") == ""
+
+
+def test_read_bytes_has_a_limit(tmp_path: Path) -> None:
+    """A file past it is not read."""
+    (tmp_path / "a").write_bytes(b"1234")
+    assert read_bytes(tmp_path / "a", 4) == b"1234"
+    with pytest.raises(OSError, match="It has 4 bytes, more than 3"):
+        read_bytes(tmp_path / "a", 3)
+
+
+def test_parse_json_is_strict() -> None:
+    """UTF-8, finite numbers."""
+    assert parse_json(json.dumps({"a": [1, 2.5]}).encode()) == {"a": [1, 2.5]}
+    for text in (b"\xff", b"Infinity", b""):
+        with pytest.raises(ValueError, match=r"decode|constant|Infinity|Expecting"):
+            parse_json(text)
