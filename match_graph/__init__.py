@@ -5,6 +5,7 @@ The line from raw files to predictions is `open_dataset` (or `build_graph` of a 
 alone. More names stand in the sub-packages.
 """
 
+from match_graph import openmp as openmp  # first: it takes effect before torch is imported
 from match_graph.baselines import BASELINES, Baseline, LabelPrior, OmikujiTrees, TfidfLinear
 from match_graph.config import Config, PretrainConfig, load_config
 from match_graph.datasets import (

@@ -21,6 +21,7 @@ from match_graph.benchmark.probe import probe_cells
 from match_graph.benchmark.results import Results
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import CheckpointError, ConfigError
+from match_graph.openmp import limit_spinning
 from match_graph.training.files import VECTORS
 from match_graph.training.progress import Reporter
 
@@ -114,6 +115,7 @@ class _Benchmark:
         self.parallel, self.reporter = parallel, reporter
         self.ledger = Ledger(plan, out, reporter)
         self.estimate = Estimate()
+        limit_spinning()  # of the cells' processes, wherever this one was started
         methods = multiprocessing.get_all_start_methods()
         self.context: Any = multiprocessing.get_context(
             "forkserver" if "forkserver" in methods else "spawn"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.processes import count_processes
 
@@ -70,6 +71,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         torch.backends.cudnn.benchmark = False
     if device.type == "cpu":
         keep_freed_memory()
+    if config.devices > 1:
+        limit_spinning()  # of the processes that are started here
     precision: Any = choose_precision(config)
     fabric = Fabric(
         accelerator=device.type,

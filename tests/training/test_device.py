@@ -1,10 +1,14 @@
 """Device and precision."""
 
+import os
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.training import device as device_module
 from match_graph.training.device import choose_device, choose_precision, make_fabric
 
 
@@ -27,3 +31,18 @@ def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
             f"found '{device}'."
         )
     assert choose_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("devices", "count"), [(1, None), (2, "1000")])
+def test_make_fabric_limits_spinning_of_the_processes_that_it_starts(
+    monkeypatch: pytest.MonkeyPatch, devices: int, count: str | None
+) -> None:
+    """They take the variable over; without others this process's environment is left alone."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    found: list[str | None] = []
+    fabric = SimpleNamespace(launch=lambda: found.append(os.environ.get("GOMP_SPINCOUNT")))
+    monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
+    make_fabric(TrainConfig(accelerator="cpu", devices=devices))
+    assert found == [count]

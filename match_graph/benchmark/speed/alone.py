@@ -11,6 +11,7 @@ import torch
 
 from match_graph.benchmark.speed.measure import MemoryPeak, Rates, take_turns
 from match_graph.errors import MatchGraphError
+from match_graph.openmp import limit_spinning
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +40,7 @@ def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     Raises:
         MatchGraphError: The process was ended from outside; else what the function raises.
     """
+    limit_spinning()  # as in a process of the command line
     context, threads = get_context("spawn"), torch.get_num_threads()
     try:
         with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:

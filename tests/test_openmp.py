@@ -1,0 +1,84 @@
+"""Waiting threads: the environment of every process that is ours, and of none that is not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from match_graph.benchmark.speed.alone import run_alone
+from match_graph.openmp import SPIN_COUNT, is_program, limit_spinning
+
+SCRIPT = "import sys; from match_graph.cli import main; sys.exit(main())"  # as pip writes it
+DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
+
+
+def run_process(arguments: list[str], **variables: str) -> str:
+    """What libgomp says that it has read, in a new process; empty where it was not told."""
+    environment = {key: value for key, value in os.environ.items() if key not in DECIDED}
+    environment |= {"OMP_DISPLAY_ENV": "verbose", **variables}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stderr.splitlines() if "GOMP_SPINCOUNT" in line]
+    assert lines, done.stderr
+    return lines[0].partition("'")[2].rstrip("'")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch comes with libgomp on Linux")
+@pytest.mark.parametrize(
+    ("name", "variables", "count"),
+    [
+        ("match-graph", {}, "1000"),
+        ("match-graph", {"GOMP_SPINCOUNT": "77"}, "77"),
+        ("match-graph", {"OMP_WAIT_POLICY": "passive"}, "0"),
+        ("-m", {}, "1000"),
+        ("mine.py", {}, "300000"),
+    ],
+)
+def test_limit_spinning_reaches_libgomp(
+    tmp_path: Path, name: str, variables: dict[str, str], count: str
+) -> None:
+    """The program's libgomp spins less unless the user has set how; a script's is left alone."""
+    script = tmp_path / name
+    script.write_text(SCRIPT)
+    command = ["-m", "match_graph.cli"] if name == "-m" else [str(script)]
+    assert run_process([*command, "--version"], **variables) == count
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_limit_spinning_keeps_what_is_set(name: str) -> None:
+    environment = {name: ""}
+    limit_spinning(environment)
+    assert environment == {name: ""}
+
+
+def test_limit_spinning_sets_the_count() -> None:
+    environment: dict[str, str] = {}
+    limit_spinning(environment)
+    assert environment == {"GOMP_SPINCOUNT": str(SPIN_COUNT)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command", "expected"),
+    [
+        (["/usr/bin/match-graph", "run"], ["python", "/usr/bin/match-graph", "run"], True),
+        (["C:\\bin\\match-graph.exe"], ["python"], sys.platform == "win32"),
+        (["match-graph.exe"], ["python"], True),
+        (["-m", "run"], ["python", "-u", "-m", "match_graph.cli", "run"], True),
+        (["-m"], ["python", "-m", "mine", "match_graph_too"], False),
+        (["mine.py", "match_graph.cli"], ["python", "mine.py", "match_graph.cli"], False),
+        (["-c"], ["python", "-c", "import match_graph"], False),
+        ([], ["python"], False),
+    ],
+)
+def test_is_program(arguments: list[str], command: list[str], expected: bool) -> None:
+    assert is_program(arguments, command) == expected
+
+
+def test_run_alone_limits_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that we start has it, although this one may not."""
+    for name in DECIDED:
+        monkeypatch.delenv(name, raising=False)
+    assert run_alone(os.getenv, "GOMP_SPINCOUNT") == str(SPIN_COUNT)
