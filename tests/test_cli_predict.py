@@ -1,7 +1,10 @@
 """`match-graph predict`: files and streams, and one sentence for each wrong input."""
 
+import errno
 import io
 import json
+import multiprocessing
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +14,8 @@ import pytest
 
 from match_graph import Run, load
 from match_graph.cli import main
+from match_graph.errors import MatchGraphError
+from match_graph.training import predict_lines
 
 #: (arguments, standard input) -> (exit code, standard output, standard error).
 Call = Callable[..., tuple[int, str, str]]
@@ -184,3 +189,98 @@ def test_wrong_usage_is_exit_code_2(call: Call) -> None:
     """--top-k 0 is no number of labels."""
     code, out, _ = call("--top-k", "0")
     assert (code, out) == (2, "")
+
+
+# Streams that end early -------------------------------------------------------------------------
+
+
+def predict_apart(folder: Path, documents: Path, output: int, said: Path) -> int | None:
+    """Exit code of the command in a process whose standard output is ``output``."""
+
+    def work() -> None:
+        os.dup2(output, 1)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), said.open("w")
+        sys.argv = ["match-graph", "predict", str(folder), "--input", str(documents), "--quiet"]
+        main()
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(60)
+    process.kill()
+    return process.exitcode
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
+def test_predict_lines_to_a_standard_output_that_takes_no_more(
+    trained_run: Run, documents: Path, tmp_path: Path, reason: str
+) -> None:
+    """A full disk, and `| head` that has seen enough."""
+    if reason == "Broken pipe":
+        reader, output = os.pipe()
+        os.close(reader)
+    else:
+        output = os.open("/dev/full", os.O_WRONLY)
+    said = tmp_path / "said"
+    assert predict_apart(trained_run.folder, documents, output, said) == 1
+    os.close(output)
+    assert said.read_text() == (
+        f"Error: Predictions must be written to the last document, but standard output cannot take "
+        f"them ({reason}); name a file with --output, which is there when all is done.\n"
+    )
+
+
+def test_predict_lines_without_standard_streams(
+    call: Call, trained_run: Run, documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`<&-` and `>&-`; and a source that breaks while it is read."""
+    classifier = load(trained_run.folder)
+
+    def refuse(source: str, target: str) -> str:
+        with pytest.raises(MatchGraphError) as caught:
+            predict_lines(classifier, source, target)
+        return str(caught.value)
+
+    monkeypatch.setattr(sys, "stdin", None)
+    assert refuse("-", str(documents.with_name("out"))) == (
+        "The documents must be a file that can be read, but standard input is closed; name a file "
+        "with --input."
+    )
+
+    class Broken(io.BytesIO):
+        def __next__(self) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken()))
+    assert refuse("-", str(documents.with_name("out"))) == (
+        "The documents must be a file that can be read, but '-' cannot (Input/output error); check "
+        "the path, or give '-' for standard input."
+    )
+    assert not documents.with_name("out").exists()
+    monkeypatch.setattr(sys, "stdout", None)
+    assert refuse(str(documents), "-") == (
+        "Predictions must go somewhere, but standard output is closed; name a file with --output."
+    )
+
+
+def test_predict_lines_refuses_names_that_no_file_has(
+    call: Call, documents: Path, tmp_path: Path
+) -> None:
+    """NUL, and a link that leads to itself."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert call("--input", "a\0b")[2] == (
+        "Error: The documents must be a file that can be read, but 'a\\x00b' holds the character "
+        "NUL, which no name may; check the path, or give '-' for standard input.\n"
+    )
+    assert call("--input", str(documents), "--output", "a\0b")[2] == (
+        "Error: Predictions must go to a file, but 'a\\x00b' holds the character NUL, which no "
+        "name may; choose another with --output.\n"
+    )
+    reason = "(Too many levels of symbolic links)"
+    assert f"but '{loop}' cannot {reason}" in call("--input", str(loop))[2]
+    assert call("--input", str(documents), "--output", str(loop))[2] == (
+        f"Error: Predictions must go to a file, but '{loop}' is a link to itself; choose another "
+        f"with --output.\n"
+    )
+    assert loop.is_symlink()

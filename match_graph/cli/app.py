@@ -1,7 +1,9 @@
 """The program, the options that its commands share, and how they become a run."""
 
 import json
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,19 +127,31 @@ def share(
     return [(name, value) for name, value in given.items() if value is not None]
 
 
+def drop_output() -> None:
+    """Sends what standard output still holds nowhere: a full disk would refuse it again at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """The console script: errors of match-graph are one sentence and exit code 1."""
     sys.path.append(str(Path.cwd()))  # so that `--encoder my_file:Class` finds the user's file
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is said here, not at exit
     except MatchGraphError as error:
         sys.stderr.write(f"Error: {error}\n")
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:
-            raise
+        which = f"'{error.filename}'" if error.filename is not None else "one of them"
+        reason = error.strerror or str(error)
         sys.stderr.write(
-            f"Error: Files must be readable and writable, but '{error.filename}' is not "
-            f"({error.strerror}); check the path, its permissions and the space on the disk.\n"
+            f"Error: Files and streams must be readable and writable, but {which} is not "
+            f"({reason}); check the path, its permissions and the space on the disk.\n"
         )
+        if error.filename is None:
+            drop_output()
         sys.exit(1)

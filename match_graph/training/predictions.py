@@ -1,10 +1,11 @@
 """Prediction from a file or stream of documents to one of results, a JSON object a line."""
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -55,7 +56,7 @@ def predict_lines(
     def write(file: BinaryIO) -> None:
         nonlocal count
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
-            records = _read_documents(lines, _name(source))
+            records = _read_documents(_read_lines(lines, source), _name(source))
             for result in classifier.predict_records(records, top_k, threshold, batch_size):
                 file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
                 count += 1
@@ -65,7 +66,7 @@ def predict_lines(
             file.flush()
 
     if target == STREAM:
-        write(sys.stdout.buffer)
+        _write_stream(write)
     else:
         _write_file(Path(target), write)
     seconds = time.monotonic() - start
@@ -75,7 +76,26 @@ def predict_lines(
     return count
 
 
-def _read_documents(lines: BinaryIO, name: str) -> Records:
+def _read_lines(lines: BinaryIO, source: str) -> Iterator[bytes]:
+    """The lines of a source.
+
+    Raises:
+        CorpusError: It cannot be read on.
+    """
+    try:
+        yield from lines
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: str, error: OSError) -> CorpusError:
+    return CorpusError(
+        f"The documents must be a file that can be read, but '{source}' cannot "
+        f"({error.strerror}); check the path, or give '-' for standard input."
+    )
+
+
+def _read_documents(lines: Iterable[bytes], name: str) -> Records:
     """(place, object) of each line, the first fault raised.
 
     Raises:
@@ -100,14 +120,30 @@ def _check_target(source: str, target: str) -> None:
     """Checks before anything is read: a wrong place must not cost the time of the prediction.
 
     Raises:
-        ExportError: The target is the source or a folder.
+        ExportError: The target is the source, a folder, or no name of a file.
+        CorpusError: The source has an impossible name.
     """
+    if "\0" in source:
+        raise CorpusError(
+            f"The documents must be a file that can be read, but {source!r} holds the character "
+            f"NUL, which no name may; check the path, or give '-' for standard input."
+        )
     if target == STREAM:
         return
-    if source != STREAM and Path(source).resolve() == Path(target).resolve():
+    if "\0" in target:
+        raise ExportError(
+            f"Predictions must go to a file, but {target!r} holds the character NUL, which no name "
+            f"may; choose another with --output."
+        )
+    if source != STREAM and os.path.realpath(source) == os.path.realpath(target):
         raise ExportError(
             f"Predictions must go to another file than the documents, but both are '{target}'; "
             f"choose another with --output."
+        )
+    if Path(os.path.realpath(target)).is_symlink():
+        raise ExportError(
+            f"Predictions must go to a file, but '{target}' is a link to itself; choose another "
+            f"with --output."
         )
     if Path(target).is_dir():
         raise ExportError(
@@ -118,15 +154,17 @@ def _check_target(source: str, target: str) -> None:
 @contextmanager
 def _open_source(source: str) -> Iterator[BinaryIO]:
     if source == STREAM:
+        if sys.stdin is None:  # the shell's <&-
+            raise CorpusError(
+                "The documents must be a file that can be read, but standard input is closed; "
+                "name a file with --input."
+            )
         yield sys.stdin.buffer
         return
     try:
         file = Path(source).open("rb")  # noqa: SIM115
     except OSError as error:
-        raise CorpusError(
-            f"The documents must be a file that can be read, but '{source}' cannot "
-            f"({error.strerror}); check the path, or give '-' for standard input."
-        ) from error
+        raise _unreadable(source, error) from error
     with file:
         yield file
 
@@ -142,6 +180,28 @@ def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callabl
         yield lambda count: advance(lines.tell(), f"{count:,} documents")
 
 
+def _write_stream(write: Callable[[BinaryIO], None]) -> None:
+    """Writes to standard output; what was written stays.
+
+    Raises:
+        ExportError: It is closed, or closes before all is written, or its disk is full.
+    """
+    if sys.stdout is None:  # the shell's >&-
+        raise ExportError(
+            "Predictions must go somewhere, but standard output is closed; name a file with "
+            "--output."
+        )
+    try:
+        write(sys.stdout.buffer)
+    except OSError as error:
+        with suppress(OSError):  # what the buffer still holds would fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ExportError(
+            f"Predictions must be written to the last document, but standard output cannot take "
+            f"them ({error.strerror}); name a file with --output, which is there when all is done."
+        ) from error
+
+
 def _write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
     def fill(beside: Path) -> None:
         with beside.open("wb") as file:
@@ -151,7 +211,7 @@ def _write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
         if path.exists() and not path.is_file():  # a device or a pipe: nothing to rename
             fill(path)
         else:
-            write_beside(path.resolve(), fill)
+            write_beside(Path(os.path.realpath(path)), fill)
     except OSError as error:
         raise ExportError(
             f"Predictions must go to a file that can be written, but '{path}' cannot "
