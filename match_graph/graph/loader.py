@@ -38,6 +38,7 @@ class EgoBatch:
         text: The raw texts, for encoders that need them.
         share: Of these documents in those that all processes have at this step; 0 where they are
             another's, and only there because every process must have some.
+        num_together: Documents that all processes have at this step; None: these.
     """
 
     document: Tensor
@@ -50,6 +51,7 @@ class EgoBatch:
     graph: HeteroData | None = None
     text: list[str] | None = None
     share: float = 1.0
+    num_together: int | None = None
 
     @property
     def num_documents(self) -> int:
@@ -132,7 +134,7 @@ class EgoLoader(NodeLoader):
         if not isinstance(sampler, LengthBucketSampler) or sampler.num_processes == 1:
             return batches
         pairs = zip(batches, sampler.shares(), strict=True)
-        return (replace(batch, share=share) for batch, share in pairs)
+        return (replace(batch, share=part, num_together=size) for batch, (part, size) in pairs)
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
         """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
@@ -231,11 +233,11 @@ class LengthBucketSampler(Sampler[list[int]]):
             part = batch[self.rank :: self.num_processes]
             yield (part if part.numel() else batch[:1]).tolist()
 
-    def shares(self) -> Iterator[float]:
-        """The process's share of each batch of an iteration: 1 for a single process."""
+    def shares(self) -> Iterator[tuple[float, int]]:
+        """The process's share of each batch of an iteration, and the items of the whole batch."""
         for batch in self._batches()[self.start :]:
             size = batch.numel()
-            yield len(range(self.rank, size, self.num_processes)) / size
+            yield len(range(self.rank, size, self.num_processes)) / size, size
 
     def _batches(self) -> Sequence[Tensor]:
         """The whole batches of the epoch."""

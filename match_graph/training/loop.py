@@ -230,8 +230,9 @@ def train_step(
     batch = cpu_batch.to(fabric.device, non_blocking=True)
     assert batch.label_ptr is not None
     assert batch.label_index is not None
+    together = batch.num_documents if batch.num_together is None else batch.num_together
     for optimizer in learner.optimizers:
-        set_progress(optimizer, step / num_steps, config.warmup)
+        set_progress(optimizer, step / num_steps, config.warmup, together)
         optimizer.zero_grad()
     losses = match_loss(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,

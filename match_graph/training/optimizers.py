@@ -17,11 +17,13 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     rows of the batch alone, and its one rate for all tokens keeps the weights of rare ones small,
     as the margin of a linear classifier does: alone on biotools it reaches a validation NDCG@5 of
     .498, where Adagrad, which gives rare tokens the largest steps, stops at .429. Its rate is that
-    of a single document, so that it does not depend on the batch. Clipping leaves it out.
+    of a single document: times the documents over which the loss of a step is averaged, see
+    `set_progress`, so that a document moves the weights as far whatever its batch. Clipping leaves
+    it out.
 
     Args:
         model: Its parameters are each in one group, but for those that need no gradient.
-        config: Rates, weight decay, and the batch size over which the loss is averaged.
+        config: Rates and weight decay.
     """
     wide: list[nn.Parameter] = []
     factors = {f"encoder.{name}": value for name, value in model.encoder.rate_factors.items()}
@@ -46,18 +48,29 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     optimizers: list[optim.Optimizer] = [adam(groups, lr=config.learning_rate, fused=True)]
     if wide:
         torch.sparse.check_sparse_tensor_invariants.disable()  # torch's default; silent if stated
-        assert config.batch_size is not None
-        optimizers.append(optim.SGD(wide, lr=config.wide_learning_rate * config.batch_size))
+        group = {"params": wide, "per_document": True}
+        optimizers.append(optim.SGD([group], lr=config.wide_learning_rate))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
     return optimizers
 
 
-def set_progress(optimizer: optim.Optimizer, progress: float, warmup: float) -> None:
-    """Sets the learning rate of every group for a share of all steps done, in 0..1."""
+def set_progress(
+    optimizer: optim.Optimizer, progress: float, warmup: float, num_documents: int
+) -> None:
+    """Sets the learning rate of every group.
+
+    Args:
+        optimizer: From `make_optimizers`.
+        progress: Share of all steps done, in 0..1.
+        warmup: Share of all steps.
+        num_documents: Over which the step's loss is averaged, of all processes; a factor of the
+            rates that are per document.
+    """
     for group in optimizer.param_groups:
-        group["lr"] = group["peak_lr"] * schedule(progress, warmup)
+        factor = num_documents if group.get("per_document") else 1
+        group["lr"] = group["peak_lr"] * schedule(progress, warmup) * factor
 
 
 def schedule(progress: float, warmup: float) -> float:

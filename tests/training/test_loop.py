@@ -1,5 +1,7 @@
 """The loop: resuming, stopping, choosing the best."""
 
+import math
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +14,10 @@ from match_graph.errors import ConfigError
 from match_graph.training import Run, checkpoint, start_run
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
+from match_graph.training.device import make_fabric
 from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors
+from match_graph.training.loop import make_learner, train_step
+from match_graph.training.optimizers import schedule
 
 
 @pytest.fixture
@@ -127,3 +132,37 @@ def test_a_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
         "train.learning_rate (now 1e+30) and run again with --overwrite."
     )
     assert not (run.folder / MODEL).exists()
+
+
+@pytest.mark.parametrize("num_documents", [1, 2, 16])
+def test_train_step_moves_the_wide_term_as_far_per_document(make_run, num_documents: int) -> None:
+    """Whatever the documents of the batch: W -= rate * sum over documents of x (sigmoid(z) - y)."""
+    run = make_run(
+        "a", "model.wide=true", "model.embedding_dropout=0", "model.token_dropout=0",
+        "model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4, dropout: 0}",
+        "train.lambda_output=0", "train.precision=32-true", "train.accelerator=cpu",
+    )  # fmt: skip
+    model, config = run.make_model(), run.config.train
+    learner = make_learner(make_fabric(config), model, config, "")
+    batch = next(iter(run.loader("train", sample=num_documents)))
+    assert batch.num_documents == num_documents
+    with torch.no_grad():
+        logits = model(batch).double()
+    train_step(learner, batch, run.hierarchy(), config, 30, 100)
+    assert model.wide is not None
+    rate = config.wide_learning_rate * schedule(0.3, config.warmup)
+    expected = torch.zeros(model.wide.weight.shape, dtype=torch.float64)
+    for number in range(num_documents):
+        tokens = Counter(batch.token_id[batch.ptr[number] : batch.ptr[number + 1]].tolist())
+        start, stop = batch.label_ptr[number : number + 2].tolist()
+        gold = set(batch.label_index[start:stop].tolist())
+        value = {
+            token: (1 + math.log(times)) * float(model.wide.idf[token])
+            for token, times in tokens.items()
+        }
+        norm = math.sqrt(sum(x * x for x in value.values()))
+        for token, x in value.items():
+            for label in range(run.dataset.num_labels):
+                excess = 1 / (1 + math.exp(-float(logits[number, label]))) - (label in gold)
+                expected[token, label] -= rate * x / norm * excess
+    torch.testing.assert_close(model.wide.weight.double(), expected, rtol=1e-4, atol=1e-6)

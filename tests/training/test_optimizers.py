@@ -24,12 +24,12 @@ def test_schedule_warms_up_then_falls_to_zero() -> None:
 
 
 def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
-    """Half of the way down, each group has half of its rate."""
+    """Half of the way down, each group has half of its rate; the wide term's is per document."""
     optimizers = make_optimizers(
-        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=8)
+        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=64)
     )
     for optimizer, rate in zip(optimizers, (0.002, 0.4), strict=True):
-        set_progress(optimizer, 0.6, 0.2)
+        set_progress(optimizer, 0.6, 0.2, num_documents=8)
         assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
             [rate / 2] * len(optimizer.param_groups)
         )
