@@ -8,6 +8,7 @@ from torch_geometric.datasets import FakeHeteroDataset
 from torch_geometric.loader import NodeLoader
 
 import match_graph as mg
+from match_graph import metrics
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,62 @@ def test_the_label_dag_serves_alone() -> None:
     assert dag.depth.tolist() == [0, 1, 2, 0]
     with pytest.raises(mg.GraphError, match="must be acyclic"):
         mg.LabelDAG(torch.tensor([[0, 1], [1, 0]]), num_labels=2)
+
+
+def test_hypernymy_parts_compose_where_training_lacks_a_child() -> None:
+    """`parent_given_child` gives edge weights that `match_loss` takes as they are."""
+    dag = mg.LabelDAG(torch.tensor([[1, 2], [0, 1]]), 3)
+    targets = mg.Targets(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1], dtype=torch.int32), 3)
+    weight = dag.parent_given_child(targets, torch.arange(2))
+    assert weight.dtype == torch.float32
+    assert weight.tolist() == [0.5, 1.0]  # nobody carries label 2
+    gold = targets.select(torch.arange(2))
+    parameters = torch.randn(3, 4).requires_grad_()
+    losses = mg.match_loss(torch.zeros(2, 3), *gold, parameters, dag.edge_index, weight, 1.0, 1.0)
+    losses.total.backward()
+    assert bool(torch.isfinite(losses.total))
+    assert bool(parameters.grad.any(dim=1)[2])
+
+
+NAN_SCORES = torch.tensor([[0.5, -torch.nan, 0.0, 1.0], [1.0, 2.0, 0.0, -torch.inf]])
+GOLD = torch.tensor([0, 1, 1]), torch.tensor([1])
+EDGE = torch.tensor([[1], [0]])
+BATCH = mg.EgoBatch(torch.arange(2), *torch.zeros(3, 0).long(), torch.zeros(3).long(), *GOLD)
+
+
+class Diverged(torch.nn.Module):
+    """A model whose scores are not numbers."""
+
+    def forward(self, batch: mg.EgoBatch) -> torch.Tensor:
+        return NAN_SCORES
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: mg.rank_labels(NAN_SCORES, 2),
+        lambda: mg.rank_labels(NAN_SCORES, 2, torch.arange(4)),
+        lambda: mg.evaluate_model(Diverged(), [BATCH], EDGE),
+        lambda: mg.ViolationMeter(EDGE).update(NAN_SCORES),
+        lambda: mg.CalibrationMeter().update(NAN_SCORES, *GOLD),
+        lambda: mg.ThresholdSearch(4).update(NAN_SCORES, *GOLD),
+        lambda: metrics.PlattSearch(4, 2).update(NAN_SCORES, *GOLD, torch.arange(2)),
+        lambda: metrics.pack_predictions(NAN_SCORES, torch.ones(4)),
+    ],
+)
+def test_scores_that_are_nan_are_refused(use) -> None:
+    """Also where the sign bit is set, as processors make it, and beside scores of -inf."""
+    with pytest.raises(mg.GraphError, match=r"^Label scores must be numbers, found NaN in 1 of "):
+        use()
+
+
+def test_the_sentence_for_nan() -> None:
+    """Whole."""
+    with pytest.raises(mg.GraphError) as caught:
+        mg.rank_labels(NAN_SCORES, 2, torch.arange(4))
+    assert str(caught.value) == (
+        "Label scores must be numbers, found NaN in 1 of 8 values; look for a training that "
+        "diverged, or for damaged weights."
+    )
+    assert mg.rank_labels(torch.full((1, 3), -torch.inf), 2).shape == (1, 2)  # no NaN: ranked
+    assert mg.rank_labels(torch.empty(0, 3), 2).shape == (0, 2)

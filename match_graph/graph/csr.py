@@ -1,7 +1,9 @@
-"""Ragged lists packed behind a `ptr`: selection of rows without a Python loop."""
+"""Ragged lists packed behind a `ptr`: selection of rows without a Python loop; a check for NaN."""
 
 import torch
 from torch import Tensor
+
+from match_graph.errors import GraphError
 
 
 def make_ptr(lengths: Tensor) -> Tensor:
@@ -45,3 +47,20 @@ def row_index(ptr: Tensor) -> Tensor:
     """The row of every packed value, [N], int64."""
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
     return torch.repeat_interleave(rows, ptr.diff(), output_size=int(ptr[-1]))
+
+
+def check_not_nan(values: Tensor, name: str) -> None:
+    """Refuses NaN, in one pass without anything of the size of ``values``.
+
+    Args:
+        values: Of any shape, floating point.
+        name: What they are, in the plural, for the message.
+
+    Raises:
+        GraphError: A value is NaN.
+    """
+    if values.numel() and bool(values.amax().isnan()):  # the maximum passes NaN on
+        raise GraphError(
+            f"{name} must be numbers, found NaN in {int(values.isnan().sum())} of {values.numel()} "
+            f"values; look for a training that diverged, or for damaged weights."
+        )

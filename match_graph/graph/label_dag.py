@@ -99,7 +99,8 @@ class LabelDAG:
             documents: Which documents count (the training split), [B], int64.
 
         Returns:
-            [E], float64; NaN where no document carries the child.
+            [E], float32 in 0..1, as edge weights of the hypernymy terms; 1 where no document
+            carries the child: such a label learns from its parents alone.
         """
         ptr, index = targets.select(documents)
         rows, labels = row_index(ptr).numpy(), index.numpy()
@@ -108,8 +109,8 @@ class LabelDAG:
         child, parent = self.edge_index.numpy()
         both = np.asarray(gold[:, child].multiply(gold[:, parent]).sum(axis=0)).ravel()
         single = np.asarray(gold.sum(axis=0)).ravel()[child]
-        with np.errstate(invalid="ignore"):
-            return torch.from_numpy(both / single)
+        share = np.divide(both, single, out=np.ones_like(both), where=single > 0)
+        return torch.from_numpy(share).float()
 
 
 def check_label_edges(edge_index: Tensor, num_labels: int) -> None:

@@ -125,10 +125,9 @@ def describe_parents(data: HeteroData, targets: Targets) -> pd.DataFrame:
 
     The first row counts the edges whose child no training document carries.
     """
-    given = LabelDAG.from_data(data).parent_given_child(
-        targets, data[DOCUMENT].train_mask.nonzero().view(-1)
-    )
-    tenth = torch.clamp((given * 10).nan_to_num(-1).floor(), max=9).long()
+    dag, train = LabelDAG.from_data(data), data[DOCUMENT].train_mask.nonzero().view(-1)
+    tenth = (dag.parent_given_child(targets, train) * 10).floor().clamp(max=9).long()
+    tenth[targets.count(train)[dag.edge_index[0]] == 0] = -1
     names = ["child never in training", *(f"{n / 10:.1f} to {n / 10 + 0.1:.1f}" for n in range(10))]
     counts = torch.bincount(tenth + 1, minlength=11).tolist()
     return pd.DataFrame({"edges": counts}, index=names)

@@ -43,7 +43,7 @@ def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]
     rows["hierarchy layers"] = dag.num_layers
     rows["labels with several parents"] = int((dag.edge_index[0].bincount() > 1).sum())
     child_count = targets.count(train)[dag.edge_index[0]].double()
-    both = dag.parent_given_child(targets, train).nan_to_num() * child_count
+    both = dag.parent_given_child(targets, train) * child_count
     rows["P(parent | child) in training"] = float(both.sum() / child_count.sum())
     return rows
 

@@ -43,6 +43,9 @@ class CalibrationMeter:
             logits: Label scores before the sigmoid, [B, L].
             label_ptr: Offsets of gold labels, [B + 1], int64.
             label_index: Gold labels, packed, int64.
+
+        Raises:
+            GraphError: A score is NaN.
         """
         probability = torch.sigmoid(logits.float()).cpu()
         label_ptr, label_index = label_ptr.cpu(), label_index.cpu()

@@ -1,11 +1,12 @@
 """How well scores respect the label hierarchy, and label sets with their ancestors."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from match_graph.graph.csr import row_index, select_rows, sorted_row_ptr
+from match_graph.graph.csr import check_not_nan, row_index, select_rows, sorted_row_ptr
 from match_graph.graph.label_dag import LabelDAG, check_label_edges
 from match_graph.metrics.sets import find_common
 
@@ -27,16 +28,23 @@ class ViolationMeter:
         self.excess = 0.0
 
     def update(self, logits: Tensor) -> None:
-        """Adds label scores before the sigmoid, [B, L]."""
+        """Adds label scores before the sigmoid, [B, L].
+
+        Raises:
+            GraphError: The edges are of other labels, or the score of one of their ends is NaN.
+        """
         check_label_edges(self.label_edge_index, logits.size(1))
         child, parent = self.label_edge_index
         scores = logits.float()
         probability, scores = torch.sigmoid(scores).t(), scores.t()  # [L, B]
         excess = probability[child] - probability[parent]  # [E, B]
+        size = float(excess.clamp(min=0).sum(dtype=torch.float64))
+        if math.isnan(size):
+            check_not_nan(logits, "Label scores")
         self.num_pairs += excess.numel()
         # by logits: the vectorised sigmoid of equal values differs in the last bit at times
         self.num_violations += int((scores[child] > scores[parent]).sum())
-        self.excess += float(excess.clamp(min=0).sum(dtype=torch.float64))
+        self.excess += size
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
         """As `RankingMeter.reduce`."""

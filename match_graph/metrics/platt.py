@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import check_not_nan, row_index
 
 #: Bins of log-odds: an eighth wide from -8 to 16, where the last one has no upper end.
 _LOW, _HIGH, _PER_UNIT = -8, 16, 8
@@ -141,7 +141,11 @@ class PlattSearch:
             label_ptr: Offsets of gold labels, [B + 1], int64.
             label_index: Gold labels, packed, int64.
             fold: The fold of each document, [B], int64.
+
+        Raises:
+            GraphError: A score is NaN.
         """
+        check_not_nan(logits, "Label scores")
         logits, fold = logits.float().cpu(), fold.cpu()
         document, label = (logits >= _LOW).nonzero(as_tuple=True)  # few: most are below
         self._add(self._all, fold[document], label, logits[document, label])

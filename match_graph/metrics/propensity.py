@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import check_not_nan, row_index
 from match_graph.metrics.ranking import DEFAULT_KS, find_hits
 
 #: (A, B) as the source fits them; "default" is for every other data set.
@@ -69,9 +69,13 @@ class PropensityMeter:
     Args:
         weight: Inverse propensities, [L]; from `inverse_propensity`.
         ks: The cuts.
+
+    Raises:
+        GraphError: A weight is NaN.
     """
 
     def __init__(self, weight: Tensor, ks: Sequence[int] = DEFAULT_KS) -> None:
+        check_not_nan(weight, "Propensities")
         self.weight, self.ks = weight.double(), tuple(ks)
         self._found = torch.zeros(2, len(self.ks), dtype=torch.float64)  # PSP, PSNDCG
         self._best = torch.zeros(2, len(self.ks), dtype=torch.float64)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import check_not_nan, row_index
 
 #: What a document without gold labels counts: 0 (the authors' release), or nothing (PyG).
 EmptyPolicy: TypeAlias = Literal["zero", "skip"]
@@ -101,10 +101,16 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
         k: How many.
         label_rank: Breaks ties, the lower first, [L], int64, a permutation; scores are compared in
             float32 then. None leaves the order of equal scores open.
+
+    Raises:
+        GraphError: A score is NaN.
     """
     k = min(k, scores.size(1))
     if label_rank is None:
-        return torch.topk(scores, k, dim=1).indices
+        best = torch.topk(scores, k, dim=1)
+        check_not_nan(best.values[:, :1], "Label scores")  # above all numbers for topk
+        return best.indices
+    check_not_nan(scores, "Label scores")
     # one integer key: above the score's bits, made monotone, below the rank; -0.0 + 0.0 is 0.0
     bits = (scores.float() + 0.0).view(torch.int32).long()
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.csr import check_not_nan, make_ptr, row_index
 
 #: Candidate thresholds in log-odds: every 1/16 from -8 to 8, probabilities .00034 to .99966.
 _LOW, _HIGH, _PER_UNIT = -8, 8, 16
@@ -61,7 +61,8 @@ class ThresholdSearch:
         self._gold = torch.zeros(shape, dtype=torch.int32)
 
     def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
-        """Adds a batch; arguments as for `CalibrationMeter.update`."""
+        """Adds a batch; arguments and errors as for `CalibrationMeter.update`."""
+        check_not_nan(logits, "Label scores")
         probability = torch.sigmoid(logits.float()).cpu()
         label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
         row, label = (probability >= self.grid[0]).nonzero(as_tuple=True)  # few: most are below
@@ -113,12 +114,14 @@ def pack_predictions(logits: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]
         Offsets [B + 1] and labels, ascending in each document, both int64, on the CPU.
 
     Raises:
-        GraphError: There are not as many thresholds as labels.
+        GraphError: There are not as many thresholds as labels, or a score or threshold is NaN.
     """
     if logits.size(1) != len(threshold):
         raise GraphError(
             f"There must be a threshold for each label, found {len(threshold)} for "
             f"{logits.size(1)} labels; choose them on this data set."
         )
+    check_not_nan(logits, "Label scores")
+    check_not_nan(threshold, "Thresholds")
     above = torch.sigmoid(logits.float()).cpu() >= threshold  # [B, L]
     return make_ptr(above.sum(dim=1)), above.nonzero()[:, 1]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from match_graph.errors import GraphError
 from match_graph.graph import TokenSpace
+from match_graph.graph.csr import check_not_nan
 from match_graph.graph.tokens import PAD_ID
 from match_graph.nn.dropout import ByteDropout
 
@@ -59,7 +60,7 @@ class TokenEmbedding(nn.Module):
             Node type -> how many rows were set.
 
         Raises:
-            GraphError: Vectors have another width, or are fewer than the kept nodes.
+            GraphError: Vectors have another width, are fewer than the kept nodes, or hold NaN.
         """
         loaded = {}
         for node_type in (name for name in self.space.types if name in vectors):
@@ -70,6 +71,7 @@ class TokenEmbedding(nn.Module):
                     f"Vectors of '{node_type}' must be [{kept} or more, {self.channels}], found "
                     f"{list(given.shape)}; train them with the same settings as the model."
                 )
+            check_not_nan(given, f"Vectors of '{node_type}'")
             if kept:
                 with torch.no_grad():
                     self.weight[span] = given[:kept].to(self.weight)

@@ -82,7 +82,7 @@ class LabelMatrices:
 
         Raises:
             GraphError: label_edge_index is not [2, E] int64, or names a label >= L; edge_weight is
-                not [E].
+                not [E], or not finite and at least 0.
         """
         check_label_edges(label_edge_index, num_labels)
         _check_edge_weight(edge_weight, label_edge_index)
@@ -122,6 +122,7 @@ def hypernymy_parameter_penalty(
     label_edge_index: Tensor,
     edge_weight: Tensor | None = None,
     matrices: LabelMatrices | None = None,
+    check: bool = True,
 ) -> Tensor:
     r"""How far the parameters of children are from those of their parents.
 
@@ -137,17 +138,19 @@ def hypernymy_parameter_penalty(
         label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
         edge_weight: The factor of each edge, [E]; None for 1.
         matrices: Those of the edges, for who calls again and again; None makes them.
+        check: As for `match_loss`.
 
     Returns:
         Scalar, at least 0.
 
     Raises:
-        GraphError: label_edge_index is not [2, E] int64, or names a label >= L.
+        GraphError: label_edge_index is not [2, E] int64, or names a label >= L; the value is not
+            finite.
     """
     if matrices is None:
         matrices = LabelMatrices.from_edges(label_edge_index, label_weight.size(0), edge_weight)
     penalty: Tensor = _LaplacianForm.apply(label_weight, matrices.laplacian)
-    return penalty
+    return check_finite(penalty, "The hypernymy term of the parameters") if check else penalty
 
 
 def hypernymy_output_penalty(
@@ -155,6 +158,7 @@ def hypernymy_output_penalty(
     label_edge_index: Tensor,
     edge_weight: Tensor | None = None,
     matrices: LabelMatrices | None = None,
+    check: bool = True,
 ) -> Tensor:
     r"""How far children are scored above their parents, averaged over documents.
 
@@ -169,17 +173,33 @@ def hypernymy_output_penalty(
         label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
         edge_weight: The factor of each edge, [E]; None for 1.
         matrices: Those of the edges, for who calls again and again; None makes them.
+        check: As for `match_loss`.
 
     Returns:
         Scalar in probability units; 0 if no child outranks a parent.
 
     Raises:
-        GraphError: label_edge_index is not [2, E] int64, or names a label >= L.
+        GraphError: label_edge_index is not [2, E] int64, or names a label >= L; the value is not
+            finite.
     """
     if matrices is None:
         matrices = LabelMatrices.from_edges(label_edge_index, logits.size(1), edge_weight)
     penalty: Tensor = _Excess.apply(logits, matrices)
-    return penalty
+    return check_finite(penalty, "The hypernymy term of the output") if check else penalty
+
+
+def check_finite(value: Tensor, name: str) -> Tensor:
+    """A term of the loss, [], as it is.
+
+    Raises:
+        GraphError: It is not finite.
+    """
+    if not bool(torch.isfinite(value.detach())):
+        raise GraphError(
+            f"{name} must be finite, found {float(value.detach())}; look for NaN or infinity in "
+            f"what it was given, such as the scores of a model that diverged."
+        )
+    return value
 
 
 def _check_edge_weight(edge_weight: Tensor | None, label_edge_index: Tensor) -> None:
@@ -187,6 +207,12 @@ def _check_edge_weight(edge_weight: Tensor | None, label_edge_index: Tensor) -> 
         raise GraphError(
             f"edge_weight must be [{label_edge_index.size(1)}], one per label edge, "
             f"found {list(edge_weight.shape)}."
+        )
+    if edge_weight is not None and not bool(((edge_weight >= 0) & edge_weight.isfinite()).all()):
+        raise GraphError(
+            f"edge_weight must be finite and at least 0, found "
+            f"{float(edge_weight[~((edge_weight >= 0) & edge_weight.isfinite())][0])}; "
+            f"LabelDAG.parent_given_child gives weights that are."
         )
 
 

@@ -9,12 +9,15 @@ from torch.nn import functional as F
 from match_graph.graph.csr import row_index
 from match_graph.nn.hypernymy import (
     LabelMatrices,
+    check_finite,
     hypernymy_output_penalty,
     hypernymy_parameter_penalty,
 )
 
 
-def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+def sparse_bce(
+    logits: Tensor, label_ptr: Tensor, label_index: Tensor, check: bool = True
+) -> Tensor:
     r"""Binary cross-entropy, summed over labels, averaged over documents.
 
     .. math:: \frac{1}{B} \sum_b \Big(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Big)
@@ -27,14 +30,19 @@ def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor
         logits: [B, L], floating point.
         label_ptr: Offsets of gold labels, [B + 1], int64.
         label_index: Gold labels, packed, int64.
+        check: As for `match_loss`.
 
     Returns:
         Scalar, float32 or wider.
+
+    Raises:
+        GraphError: It is not finite.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     everything = F.softplus(logits).sum(dtype=dtype)
     gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)
-    return (everything - gold) / max(logits.size(0), 1)
+    loss = (everything - gold) / max(logits.size(0), 1)
+    return check_finite(loss, "The cross-entropy") if check else loss
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ def match_loss(
     lambda_output: float = 0.0,
     document_weight: float = 1.0,
     matrices: LabelMatrices | None = None,
+    check: bool = True,
 ) -> Losses:
     """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
 
@@ -67,15 +76,20 @@ def match_loss(
         document_weight: Factor, in ``total``, of the terms that are means over documents. With the
             number of processes times this one's share of their documents, the mean of the
             processes' gradients is the gradient over all documents.
+        check: Whether a term that is not finite is an error. On a GPU the check waits for the
+            value, so that the training loop leaves it out and looks at sums of losses now and then.
+
+    Raises:
+        GraphError: As these, or a term is not finite.
     """
-    bce = sparse_bce(logits, label_ptr, label_index)
+    bce = sparse_bce(logits, label_ptr, label_index, check)
     parameter = output = bce.new_zeros(())
     if lambda_parameter and label_edge_index.size(1):
         parameter = hypernymy_parameter_penalty(
-            label_weight, label_edge_index, edge_weight, matrices
+            label_weight, label_edge_index, edge_weight, matrices, check
         )
     if lambda_output and label_edge_index.size(1):
-        output = hypernymy_output_penalty(logits, label_edge_index, edge_weight, matrices)
+        output = hypernymy_output_penalty(logits, label_edge_index, edge_weight, matrices, check)
     total = document_weight * bce + lambda_parameter * parameter
     total = total + document_weight * lambda_output * output
     return Losses(total, bce.detach(), parameter.detach(), output.detach())

@@ -20,6 +20,7 @@ from match_graph.graph import (
     LabelDAG,
     LengthBucketSampler,
 )
+from match_graph.graph.csr import check_not_nan
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
@@ -203,7 +204,11 @@ def choose_labels(
         top_k: At most so many; None for no limit.
         thresholds: Only labels whose probability is at least this, [L]; None for all.
         label_rank: As for `rank_labels`.
+
+    Raises:
+        GraphError: A score is NaN.
     """
+    check_not_nan(logits, "Label scores")
     probability = torch.sigmoid(logits)
     count = torch.full((len(logits),), logits.size(1))
     if thresholds is not None:

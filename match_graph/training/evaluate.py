@@ -61,6 +61,9 @@ def evaluate_model(
 
     Returns:
         P@k, NDCG@k and R@k for k of 1, 3 and 5, violation_rate and violation_size, in 0..1.
+
+    Raises:
+        GraphError: A score is NaN.
     """
     ranking = RankingMeter(empty=empty)
     violations = ViolationMeter(label_edge_index)

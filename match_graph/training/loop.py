@@ -238,7 +238,7 @@ def train_step(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,
         whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
         config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
-        hierarchy.matrices,
+        hierarchy.matrices, check=False,
     )  # fmt: skip
     fabric.backward(losses.total)
     if model.wide is not None:

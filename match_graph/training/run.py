@@ -441,8 +441,7 @@ class Run:
         dag, weight = self.label_dag, None
         if self.config.train.edge_weight == "parent_given_child":
             train_documents = self.dataset.documents(MASKS["train"])
-            given = dag.parent_given_child(self.dataset.targets, train_documents)
-            weight = given.nan_to_num(0.0).float()
+            weight = dag.parent_given_child(self.dataset.targets, train_documents)
         return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight, self._label_rank)
 
     @property

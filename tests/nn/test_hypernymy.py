@@ -271,3 +271,14 @@ def test_edge_weights_that_do_not_fit_are_an_error(penalty) -> None:
     with pytest.raises(GraphError) as error:
         penalty(torch.zeros(3, 3), torch.tensor([[1, 2], [0, 0]]), torch.ones(3))
     assert str(error.value) == "edge_weight must be [2], one per label edge, found [3]."
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.5])
+def test_edge_weights_that_are_no_weights_are_refused(wrong: float) -> None:
+    """Once for all steps, where the matrices are made."""
+    with pytest.raises(GraphError) as caught:
+        LabelMatrices.from_edges(torch.tensor([[1, 2], [0, 0]]), 3, torch.tensor([0.5, wrong]))
+    assert str(caught.value) == (
+        f"edge_weight must be finite and at least 0, found {wrong}; "
+        f"LabelDAG.parent_given_child gives weights that are."
+    )

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr
-from match_graph.nn import match_loss, sparse_bce
+from match_graph.nn import hypernymy_output_penalty, match_loss, sparse_bce
 
 EDGES = torch.tensor([[1, 2, 3], [0, 0, 1]])
 
@@ -161,3 +162,25 @@ def test_the_papers_objective_is_the_number_of_documents_times_the_loss() -> Non
         logits, *pack(gold), weight, EDGES, lambda_parameter=0.2 / 3, lambda_output=0.4
     )
     assert float(losses.total) * 3 == pytest.approx(paper, rel=1e-10)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_is_refused(wrong: float) -> None:
+    """By each term's name; training leaves the check out."""
+    logits, weight = torch.zeros(1, 4), torch.zeros(4, 2)
+    logits[0, 1], weight[1] = wrong, wrong
+    hint = (
+        "look for NaN or infinity in what it was given, such as the scores of a model that "
+        "diverged."
+    )
+    with pytest.raises(GraphError) as caught:
+        sparse_bce(logits, *pack([{0}]))
+    assert str(caught.value) == f"The cross-entropy must be finite, found {wrong}; {hint}"
+    arguments = torch.zeros(1, 4), *pack([{0}]), weight, EDGES
+    with pytest.raises(GraphError) as caught:
+        match_loss(*arguments, lambda_parameter=1.0)
+    assert str(caught.value).startswith("The hypernymy term of the parameters must be finite, ")
+    losses = match_loss(*arguments, lambda_parameter=1.0, check=False)
+    assert not math.isfinite(float(losses.total))
+    with pytest.raises(GraphError, match=r"^The hypernymy term of the output must be finite, "):
+        hypernymy_output_penalty(torch.full((1, 4), math.nan), EDGES)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel
+from match_graph.errors import GraphError
 from match_graph.nn.encoders.base import EncoderOutput
 
 
@@ -55,7 +56,10 @@ class Head(nn.Module):
         return (num_labels,)
 
     def forward(self, output: EncoderOutput) -> Tensor:
-        """Label scores before the sigmoid, [B, L]."""
+        """Label scores before the sigmoid, [B, L].
+
+        They are ranked in float32: a head that gives bfloat16 under autocast makes labels tie.
+        """
         raise NotImplementedError
 
 
@@ -64,5 +68,13 @@ def prior_log_odds(count: Tensor, num_documents: int | Tensor) -> Tensor:
 
     Biases start here: otherwise the first steps of a sum over many rare labels only push all
     scores down.
+
+    Raises:
+        GraphError: A label has more documents than there are.
     """
+    if bool((count > num_documents).any()):
+        raise GraphError(
+            f"A label must be on at most all training documents, found a count of "
+            f"{int(count.max())}; count labels and documents on the same split."
+        )
     return torch.logit((count.double() + 0.5) / (num_documents + 1.0))
