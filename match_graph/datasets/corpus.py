@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-import networkx as nx
+import numpy as np
 import pandas as pd
+import scipy.sparse as sp
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from match_graph.errors import CorpusError, list_faults
 from match_graph.typing import CONTEXT, RESERVED_TYPES, SPLITS
+
+Indices: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_SHOWN_CYCLE = 10  # labels of a cycle that a message names
 
 
 @dataclass(frozen=True)
@@ -94,17 +100,60 @@ def find_cycle(hierarchy: pd.DataFrame) -> str | None:
     Args:
         hierarchy: Columns ``child``, ``parent`` and optionally ``origin``.
     """
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_edges_from(zip(hierarchy["child"], hierarchy["parent"], strict=True))
-    try:
-        edges = nx.find_cycle(graph)
-    except nx.NetworkXNoCycle:
+    ends = pd.concat([hierarchy["child"], hierarchy["parent"]])
+    codes, names = pd.factorize(ends)
+    child, parent = codes.reshape(2, -1)
+    edges = find_cycle_edges(child, parent, len(names))
+    if not len(edges):
         return None
-    path = [edges[0][0], *(edge[1] for edge in edges)]
-    origin = ""
-    if "origin" in hierarchy:
-        last = (hierarchy["child"] == edges[-1][0]) & (hierarchy["parent"] == edges[-1][1])
-        origin = f" ({hierarchy.loc[last, 'origin'].iloc[0]})"
+    origin = f" ({hierarchy['origin'].iloc[edges[-1]]})" if "origin" in hierarchy else ""
+    return describe_cycle([str(names[node]) for node in child[edges]], origin)
+
+
+def find_cycle_edges(child: Indices, parent: Indices, num_nodes: int) -> Indices:
+    """The numbers of edges that make a shortest cycle through some node, in order; or none.
+
+    Linear in nodes and edges: a node lies on a cycle if its strongly connected component holds
+    another one, or it has an edge to itself. From the first such node a breadth-first search
+    within its component leads back to it.
+
+    Args:
+        child: Where each edge starts, [E].
+        parent: Where it ends, [E].
+        num_nodes: All nodes are below it.
+    """
+    loops = np.flatnonzero(child == parent)
+    if len(loops):
+        return loops[:1]
+    shape = (num_nodes, num_nodes)
+    graph = sp.csr_array((np.ones(len(child), np.int8), (child, parent)), shape=shape)
+    _, component = connected_components(graph, connection="strong")
+    inside = np.flatnonzero(component[child] == component[parent])
+    if not len(inside):
+        return inside
+    start = child[inside[0]]
+    inside = inside[component[child[inside]] == component[start]]
+    graph = sp.csr_array((np.ones(len(inside), np.int8), (child[inside], parent[inside])), shape)
+    order, before = breadth_first_order(graph, start)
+    last = order[np.isin(order, child[inside[parent[inside] == start]])][0]  # the nearest
+    nodes = [start, last]
+    while nodes[-1] != start:
+        nodes.append(before[nodes[-1]])
+    steps = zip(nodes[:0:-1], nodes[-2::-1], strict=True)
+    return np.array([inside[(child[inside] == a) & (parent[inside] == b)][0] for a, b in steps])
+
+
+def describe_cycle(nodes: Sequence[str], origin: str = "") -> str:
+    """The fault of a cycle; a long one is shown by both ends.
+
+    Args:
+        nodes: Each once, in order.
+        origin: Where its last edge stands, with a blank before.
+    """
+    path = [*nodes, nodes[0]]
+    if len(path) > _SHOWN_CYCLE:
+        half = _SHOWN_CYCLE // 2
+        path = [*path[:half], f"... ({len(path) - 2 * half:,} more) ...", *path[-half:]]
     return (
         f"the label hierarchy must be acyclic, but {' -> '.join(path)} is a cycle{origin}; "
         f"remove one of these edges, or set data.hierarchy=ignore."

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.corpus import find_cycle
+from match_graph.datasets.corpus import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
 from match_graph.graph.targets import Targets
 from match_graph.typing import IS_A, LABEL
+
+_MAX_PAIRS = 2**28  # of a label and an ancestor; 1.3 GB
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class LabelDAG:
 
     def __post_init__(self) -> None:
         check_label_edges(self.edge_index, self.num_labels)
-        child, parent = self.edge_index.tolist()
-        cycle = find_cycle(pd.DataFrame({"child": child, "parent": parent}).astype(str))
-        if cycle is not None:
-            raise GraphError(f"{cycle[0].upper()}{cycle[1:]}")
+        child, parent = self.edge_index.numpy()
+        cycle = find_cycle_edges(child, parent, self.num_labels)
+        if len(cycle):
+            fault = describe_cycle([str(label) for label in child[cycle]])
+            raise GraphError(f"{fault[0].upper()}{fault[1:]}")
 
     @classmethod
     def from_data(cls, data: HeteroData) -> "LabelDAG":
@@ -76,13 +80,43 @@ class LabelDAG:
 
     @cached_property
     def closure(self) -> sp.csr_array:
-        """Entry (label, ancestor) is true for every proper ancestor, [L, L], sparse."""
+        """Entry (label, ancestor) is true for every proper ancestor, [L, L], sparse.
+
+        Layer by layer from the roots: a label's ancestors are its parents and theirs. Time and
+        memory grow with the entries, also for a chain of thousands of labels.
+
+        Raises:
+            GraphError: There are more than 2^28 entries, which no hierarchy of a corpus has.
+        """
         child, parent = self.edge_index.numpy()
-        shape = (self.num_labels, self.num_labels)
-        step = sp.csr_array((np.ones(len(child), dtype=bool), (child, parent)), shape=shape)
-        closure = step
-        for _ in range(int(self.depth.max()) if self.num_labels else 0):
-            closure = (closure + closure @ step).astype(bool)
+        rank, num_labels = self.rank.numpy(), self.num_labels
+        order = np.argsort(rank[child], kind="stable")
+        ends = np.stack([rank[child], rank[parent], parent])[:, order]
+        row, lower, upper = ends.astype(np.int32)  # as `found`, so that SciPy copies nothing
+        bounds = np.cumsum(np.bincount(self.depth)).tolist()  # of the layers, by rank
+        ptr = np.zeros(num_labels + 1, np.int32)  # the rows of `found`, by rank
+        found, end = np.empty(len(child), np.int32), 0
+        true = np.ones(len(found), bool)
+        for first, last in pairwise(bounds):
+            edges = slice(*np.searchsorted(row, [first, last]))
+            one, shape = true[: edges.stop - edges.start], (last - first, num_labels)
+            done = sp.csr_array((true[:end], found[:end], ptr), (num_labels, num_labels))
+            above = sp.csr_array((one, (row[edges] - first, lower[edges])), shape) @ done
+            above += sp.csr_array((one, (row[edges] - first, upper[edges])), shape)
+            if end + above.nnz > _MAX_PAIRS:
+                raise GraphError(
+                    f"A label hierarchy must have at most {_MAX_PAIRS:,} pairs of a label and an "
+                    f"ancestor, found more after {last:,} of {num_labels:,} labels; use a "
+                    f"shallower hierarchy, or set data.hierarchy=ignore."
+                )
+            if end + above.nnz > len(found):
+                found = np.concatenate([found, np.empty(end + above.nnz, np.int32)])
+                true = np.ones(len(found), bool)
+            found[end : end + above.nnz] = above.indices
+            ptr[first + 1 : last + 1] = end + above.indptr[1:]
+            end += above.nnz
+            ptr[last + 1 :] = end
+        closure = sp.csr_array((true[:end], found[:end], ptr), (num_labels, num_labels))[rank]
         closure.sort_indices()
         return closure
 

@@ -215,3 +215,25 @@ def test_rank_is_the_place_by_depth_then_index() -> None:
     dag = LabelDAG(torch.tensor([[0, 2, 2], [3, 0, 4]]), 5)  # 3 over 0 over 2, 4 over 2
     assert dag.depth.tolist() == [1, 0, 2, 0, 0]
     assert dag.rank.tolist() == [3, 0, 4, 1, 2]
+
+
+def test_closure_of_a_chain_grows_with_its_entries() -> None:
+    """1,000 labels one above the other, in mixed order: each has all that are above it."""
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
+    dag = LabelDAG(torch.stack([order[1:], order[:-1]]), 1000)
+    assert dag.num_layers == 1000
+    ptr, above = dag.ancestors()
+    assert ptr.diff()[order].tolist() == list(range(1000))
+    last = int(order[-1])
+    assert above[ptr[last] : ptr[last + 1]].tolist() == sorted(order[:-1].tolist())
+
+
+def test_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no memory holds is a sentence."""
+    monkeypatch.setattr("match_graph.graph.label_dag._MAX_PAIRS", 5)
+    with pytest.raises(GraphError) as caught:
+        LabelDAG(torch.tensor([[1, 2, 3], [0, 1, 2]]), 5).ancestors()
+    assert str(caught.value) == (
+        "A label hierarchy must have at most 5 pairs of a label and an ancestor, found more after "
+        "5 of 5 labels; use a shallower hierarchy, or set data.hierarchy=ignore."
+    )
