@@ -19,7 +19,9 @@ _CHUNK_VALUES = 2**17
 _WIDTHS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
 #: The width of the logarithm of the scale, of that of the shift: both move a score of 3 as far.
 _SCALE_WIDTH = 1 / 3
-_MAX_STEPS, _MAX_HALVINGS, _TOLERANCE = 50, 20, 1e-6
+_MAX_STEPS, _MAX_HALVINGS, _TOLERANCE, _ROUNDING = 50, 20, 1e-6, 1e-12
+#: Bins of all folds that are fitted at once: what a cache holds.
+_BLOCK_VALUES = 2**16
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,9 @@ class PlattSearch:
     is that with the least log-loss on held-out folds, no change among them.
 
     Kept are two histograms of log-odds per label and fold, of all documents and of gold ones:
-    [K, L, 192] int32 each, whatever the number of documents. A score counts as the middle of its
-    bin, at most 1/16 away. Those below -8 (.0003) are left out, gold or not.
+    [K, L, 192] int32 each, whatever the number of documents: 128 MB for 16,632 labels and 5 folds.
+    A score counts as the middle of its bin, at most 1/16 away. Those below -8 (.0003) are left out,
+    gold or not.
 
     Args:
         num_labels: L.
@@ -168,73 +171,125 @@ class PlattSearch:
         self._num_documents = total(self._num_documents)
 
     def compute(self) -> PlattScaling:
-        """The scaling; none changes anything if no document was added."""
-        together = self._all.sum(dim=0), self._gold.sum(dim=0)
-        tried = []
-        for width in _WIDTHS:
-            loss, folds = 0.0, []
-            for count, gold in zip(self._all, self._gold, strict=True):  # without each fold
-                found = self._fit(together[0] - count, together[1] - gold, width)
-                loss += float(self._loss(*found, count.double(), gold.double()).sum())
-                folds.append(found)
-            tried.append((loss, width, folds))
-        before = tried[0][0]
-        loss, width, folds = min(tried, key=lambda one: one[0])
-        a, b = self._fit(*together, width)
-        num_documents = max(int(self._num_documents), 1)
+        """The scaling; none changes anything if no document was added.
+
+        Labels are independent, so they are fitted block by block, each for all folds at once.
+        """
+        occupied = (self._all > 0).any(dim=0)  # [L, num_bins]
+        num_bins, order = occupied.sum(dim=1).sort(stable=True)  # little padding in a block
+        number = num_bins.cumsum(0) * (self.num_folds + 1) // _BLOCK_VALUES  # of a label's block
+        shape = 2, len(_WIDTHS), self.num_folds + 1, self.num_labels
+        found = torch.zeros(shape, dtype=torch.float64)
+        loss = torch.zeros(len(_WIDTHS), dtype=torch.float64)
+        for labels in order.split(number.unique(return_counts=True)[1].tolist()):
+            block = self._take(labels, occupied[labels])
+            at = found.new_zeros(2, len(labels), self.num_folds + 1)
+            for place, width in enumerate(_WIDTHS):
+                if width:
+                    at = block.fit(at, width)  # from where the narrower one ended
+                loss[place] += block.held_out_loss(at)
+                found[:, place, :, labels] = at.transpose(1, 2)
+        best, per_document = int(loss.argmin()), loss / max(int(self._num_documents), 1)
+        scale, shift = found[0, best].exp().float(), found[1, best].float()
         return PlattScaling(
-            scale=a.exp().float(),
-            shift=b.float(),
-            fold_scale=torch.stack([one.exp().float() for one, _ in folds]),
-            fold_shift=torch.stack([one.float() for _, one in folds]),
-            width=width,
-            before=before / num_documents,
-            after=loss / num_documents,
+            scale=scale[-1].clone(),
+            shift=shift[-1].clone(),
+            fold_scale=scale[:-1].clone(),
+            fold_shift=shift[:-1].clone(),
+            width=_WIDTHS[best],
+            before=float(per_document[0]),
+            after=float(per_document[best]),
         )
 
-    def _loss(self, a: Tensor, b: Tensor, count: Tensor, gold: Tensor) -> Tensor:
-        """Log-loss of each label over its histograms [L, num_bins], [L]."""
-        scaled = a.exp().unsqueeze(1) * self._middle + b.unsqueeze(1)
-        softplus = torch.nn.functional.softplus(scaled)
-        return (count * softplus - gold * scaled).sum(dim=1)
+    def _take(self, labels: Tensor, occupied: Tensor) -> "_Block":
+        """The histograms of some labels [n], without the bins that none of a label's scores hit."""
+        num_bins = max(1, int(occupied.sum(dim=1).max()))
+        place = torch.argsort(~occupied, dim=1, stable=True)[:, :num_bins]  # [n, m]
+        middle = self._middle[place]
+        counts = []
+        for histogram in (self._all, self._gold):
+            folds = histogram[:, labels].gather(2, place.expand(self.num_folds, -1, -1)).double()
+            total = folds.sum(dim=0, keepdim=True)
+            counts.append(torch.cat([total - folds, total]).transpose(0, 1).contiguous())
+        powers = torch.stack([torch.ones_like(middle), middle, middle.square()], dim=2)
+        return _Block(powers, counts[0], counts[1] @ powers[:, :, :2])
 
-    def _fit(self, count: Tensor, gold: Tensor, width: float) -> tuple[Tensor, Tensor]:
-        """The best (a, b) of each label, [L] each, float64: Fisher scoring, steps halved."""
-        a = torch.zeros(self.num_labels, dtype=torch.float64)
-        b = torch.zeros_like(a)
-        if width == 0.0:
-            return a, b
-        count, gold = count.double(), gold.double()
-        precision_a, precision_b = (_SCALE_WIDTH * width) ** -2, width**-2
 
-        def objective(a: Tensor, b: Tensor) -> Tensor:
-            prior = (precision_a * a.square() + precision_b * b.square()) / 2
-            return self._loss(a, b, count, gold) + prior
+@dataclass(frozen=True)
+class _Block:
+    """Histograms of n labels over the m bins that hold scores, without each fold and of all.
 
-        current = objective(a, b)
+    Args:
+        powers: 1, z and z^2 of the middle z of each bin, [n, m, 3], float64.
+        count: Documents in each bin, [n, K + 1, m], float64.
+        gold: Number and summed scores of the gold ones, [n, K + 1, 2], float64.
+    """
+
+    powers: Tensor
+    count: Tensor
+    gold: Tensor
+
+    def held_out_loss(self, at: Tensor) -> float:
+        """Log-loss of each fold at (a, b) without it, summed; ``at`` is [2, n, K + 1]."""
+        held_out = replace(
+            self,
+            count=self.count[:, -1:] - self.count[:, :-1],
+            gold=self.gold[:, -1:] - self.gold[:, :-1],
+        )
+        return float(held_out._loss(at[..., :-1], self._scaled(at)[:, :-1]).sum())
+
+    def fit(self, start: Tensor, width: float) -> Tensor:
+        """The best (a, b) for a width of the prior, [2, n, K + 1]: Fisher scoring, steps halved.
+
+        Args:
+            start: Where to start, likewise.
+            width: Above 0.
+        """
+        precision = start.new_tensor([(_SCALE_WIDTH * width) ** -2, width**-2]).view(2, 1, 1)
+
+        def objective(at: Tensor) -> tuple[Tensor, Tensor]:
+            scaled = self._scaled(at)
+            return self._loss(at, scaled) + (precision * at.square()).sum(dim=0) / 2, scaled
+
+        at, (current, scaled) = start, objective(start)
         for _ in range(_MAX_STEPS):
-            slope = a.exp().unsqueeze(1) * self._middle  # of the scaled score by a, [L, num_bins]
-            probability = torch.sigmoid(slope + b.unsqueeze(1))
-            excess = count * probability - gold
-            weight = count * probability * (1 - probability)
-            gradient_a = (excess * slope).sum(dim=1) + precision_a * a
-            gradient_b = excess.sum(dim=1) + precision_b * b
-            aa = (weight * slope.square()).sum(dim=1) + precision_a
-            ab = (weight * slope).sum(dim=1)
-            bb = weight.sum(dim=1) + precision_b
-            determinant = aa * bb - ab.square()
-            step_a = (bb * gradient_a - ab * gradient_b) / determinant
-            step_b = (aa * gradient_b - ab * gradient_a) / determinant
-            length = torch.ones_like(a)
+            step = self._step(at, scaled, precision)
+            if float(step.abs().max()) < _TOLERANCE:
+                return at - step
+            length = torch.ones_like(current)
             for _ in range(_MAX_HALVINGS):
-                new = objective(a - length * step_a, b - length * step_b)
-                worse = new > current
+                new, new_scaled = objective(at - length * step)
+                worse = new > current + _ROUNDING * current.abs()
                 if not bool(worse.any()):
                     break
                 length = torch.where(worse, length / 2, length)
-            length = torch.where(worse, 0.0, length)  # the last bits of a sum
-            a, b = a - length * step_a, b - length * step_b
+            length = torch.where(worse, 0.0, length)  # no descent is left but rounding
+            at, scaled = at - length * step, torch.where(worse.unsqueeze(2), scaled, new_scaled)
             current = torch.where(worse, current, new)
-            if float((length * torch.maximum(step_a.abs(), step_b.abs())).max()) < _TOLERANCE:
-                break
-        return a, b
+        return at
+
+    def _scaled(self, at: Tensor) -> Tensor:
+        """e^a z + b, [n, K + 1, m]."""
+        a, b = at.unsqueeze(3)
+        return torch.addcmul(b, a.exp(), self.powers[:, None, :, 1])
+
+    def _loss(self, at: Tensor, scaled: Tensor) -> Tensor:
+        """Log-loss at (a, b), [n, K + 1]."""
+        softplus = torch.nn.functional.softplus(scaled)
+        a, b = at
+        gold = a.exp() * self.gold[..., 1] + b * self.gold[..., 0]
+        return torch.linalg.vecdot(self.count, softplus) - gold
+
+    def _step(self, at: Tensor, scaled: Tensor, precision: Tensor) -> Tensor:
+        """The inverse Fisher information times the gradient, [2, n, K + 1]."""
+        scale = at[0].exp()
+        probability = torch.sigmoid(scaled)
+        expected = self.count * probability
+        excess = expected @ self.powers[:, :, :2] - self.gold
+        information = (expected * (1 - probability)) @ self.powers
+        count, first, second = information.unbind(2)
+        gradient = torch.stack([scale * excess[..., 1], excess[..., 0]]) + precision * at
+        aa, bb = scale.square() * second + precision[0], count + precision[1]
+        ab = scale * first
+        step = torch.stack([bb, aa]) * gradient - ab * gradient.flip(0)
+        return step / (aa * bb - ab.square())

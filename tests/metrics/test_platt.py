@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from match_graph.errors import GraphError
-from match_graph.metrics import PlattSearch, RankingMeter, rank_labels
+from match_graph.metrics import PlattSearch, RankingMeter, platt, rank_labels
 
 FOLDS, LABELS = 3, 5
 
@@ -90,6 +90,22 @@ def counted(search: PlattSearch) -> list[torch.Tensor]:
     return seen
 
 
+@pytest.mark.parametrize("size", [1, 2**12])
+def test_PlattSearch_fits_labels_in_blocks(monkeypatch, size: int) -> None:
+    """A label alone, or all at once: the same scalings, also of a label that no score reaches."""
+    logits, ptr, index, fold, _ = draw(7)
+    logits[:, 4] = -9.0
+    expected = search_of((logits, ptr, index, fold)).compute()
+    monkeypatch.setattr(platt, "_BLOCK_VALUES", size)
+    found = search_of((logits, ptr, index, fold)).compute()
+    assert found.width == expected.width > 0
+    assert (float(found.scale[4]), float(found.shift[4])) == (1.0, 0.0)
+    for name in ("scale", "shift", "fold_scale", "fold_shift"):
+        torch.testing.assert_close(
+            getattr(found, name), getattr(expected, name), atol=1e-6, rtol=1e-6
+        )
+
+
 def test_it_finds_what_was_done_to_the_scores() -> None:
     """Doubled, halved and shifted scores are put right, those that say what they mean stay, and a
     new document is ranked better for it."""
@@ -131,7 +147,8 @@ def test_held_out_loss_is_that_of_documents_the_fold_has_not_seen() -> None:
     rows = logits[unseen], *_packed(gold[unseen]), torch.zeros(int(unseen.sum())).long()
     alone = PlattSearch(LABELS, 1)
     alone.update(*rows)
-    a, b = alone._fit(alone._all[0], alone._gold[0], found.width)
+    block = alone._take(torch.arange(LABELS), alone._all[0] > 0)
+    a, b = block.fit(torch.zeros(2, LABELS, 2, dtype=torch.float64), found.width)[..., 1]
     assert found.fold_scale[1].tolist() == pytest.approx(a.exp().tolist(), abs=1e-5)
     assert found.fold_shift[1].tolist() == pytest.approx(b.tolist(), abs=1e-5)
 
