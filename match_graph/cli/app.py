@@ -149,7 +149,7 @@ def main() -> None:
         which = f"'{error.filename}'" if error.filename is not None else "one of them"
         reason = error.strerror or str(error)
         sys.stderr.write(
-            f"Error: Files and streams must be readable and writable, but {which} is not "
+            f"Error: Files must be readable and writable, but {which} is not "
             f"({reason}); check the path, its permissions and the space on the disk.\n"
         )
         if error.filename is None:
