@@ -8,6 +8,7 @@ from torch import Tensor
 from match_graph.errors import GraphError
 from match_graph.pretrain import (
     random_unit_rows,
+    retract_rows_,
     riemannian_gradient,
     riemannian_step_,
 )
@@ -98,3 +99,15 @@ def test_norms_stay_one_after_many_float32_steps() -> None:
         gradient = torch.randn(64, 100, generator=generator) / 8
         riemannian_step_(table, index, gradient, 0.1)
     assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("number", [3, 5, 40])
+def test_retract_rows_of_a_small_table_as_of_a_large_one(number: int) -> None:
+    """Fewer or more named rows than rows: each is a unit vector, others stay to the bit."""
+    table = 3 * make_table(9).float()
+    before, index = table.clone(), torch.arange(number) % 6
+    retract_rows_(table, index)
+    for row in range(9):
+        named = row in index.tolist()
+        expected = before[row] / torch.linalg.vector_norm(before[row]) if named else before[row]
+        assert torch.equal(table[row], expected)

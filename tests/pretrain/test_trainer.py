@@ -142,6 +142,28 @@ def test_one_seed_gives_one_result(synthetic: Synthetic) -> None:
     assert not torch.equal(tables[0]["word"], tables[2]["word"])
 
 
+def test_SphericalTrainer_threads_do_not_change_the_vectors(synthetic: Synthetic) -> None:
+    """Small chunks are for one thread whatever the setting, which stays; large ones take more."""
+    before, tables = torch.get_num_threads(), []
+    seen: list[int] = []
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            trainer = SphericalTrainer(synthetic[0], SMALL, seed=4)
+            trainer.fit(3_000, lambda *_: seen.append(torch.get_num_threads()))
+            assert torch.get_num_threads() == number
+            tables.append(trainer.tables)
+        large = SMALL.model_copy(update={"chunk_size": 2**15, "shared_negatives": False})
+        trainer = SphericalTrainer(synthetic[0], large)
+        trainer.fit(2**15, lambda *_: seen.append(torch.get_num_threads()))
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen[:-1]) == {1}
+    assert seen[-1] == 3
+    for name, table in tables[0].items():
+        assert torch.equal(table, tables[1][name])
+
+
 def test_any_heterogeneous_graph_works() -> None:
     """Edge types within one node type, too: anchors and targets share a table then."""
     seed_everything(3)  # with edges from v0 to v0
