@@ -78,4 +78,10 @@ class WeightAverage:
 
 def _find_shards(values: list[Tensor]) -> list[Tensor]:
     """What of each tensor lies in this process: the tensor itself, unless it lies in parts."""
-    return [value.to_local() if hasattr(value, "to_local") else value for value in values]
+    return [find_shard(value) for value in values]
+
+
+def find_shard(value: Tensor) -> Tensor:
+    """What of a tensor lies in this process: the tensor itself, unless it lies in parts."""
+    shard: Tensor = value.to_local() if hasattr(value, "to_local") else value
+    return shard

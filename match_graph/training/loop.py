@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.hypernymy import LabelMatrices
-from match_graph.training.average import WeightAverage
+from match_graph.training.average import WeightAverage, find_shard
 from match_graph.training.checkpoint import Learner, SaveTimer, TrainState, read_checkpoint
 from match_graph.training.device import keep_apart, make_fabric, whole
 from match_graph.training.evaluate import evaluate_model
@@ -122,12 +123,13 @@ def train_model(
 
     def save(step: int) -> None:
         if timer.is_due(step):
+            _check_finite(learner, config)
             with timer.writing():
                 learner.save(folder)
 
     with _open_events(fabric, folder, state.epoch + 1) as writer:
         while not state.is_over(config):
-            torch.manual_seed((fabric.global_rank << 53) + seed * 1_000_003 + state.epoch)
+            torch.manual_seed(draw_seed(seed, state.epoch, fabric.global_rank))
             losses = _train_epoch(learner, train_loader, edges, config, random, save, reporter)
             random = None
             with learner.averaged():
@@ -145,7 +147,25 @@ def train_model(
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
                 + (" (best)" if state.best_epoch == state.epoch else "")
             )
+    if config.epochs is not None and state.epoch < config.epochs:
+        reporter.line(
+            f"train: stopped after epoch {state.epoch} of {config.epochs}, as validation "
+            f"{MONITOR} did not rise for {config.patience} epochs (train.patience)"
+        )
     return state
+
+
+def draw_seed(seed: int, epoch: int, rank: int) -> int:
+    """The seed of what an epoch of a process draws by chance, such as dropout; 64 bits.
+
+    Mixed rather than put together from bits: torch's generator of the CPU reads the lower 32 alone.
+
+    Args:
+        seed: Of the run, below 2^32.
+        epoch: Likewise.
+        rank: Of the process, likewise.
+    """
+    return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0])
 
 
 def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin: str) -> Learner:
@@ -202,9 +222,9 @@ def _train_epoch(
                 advance(done, f"loss {float(loss):.3f}")
             state.step += 1
             save(state.step)
+    _check_finite(learner, config)
     means = learner.losses.compute(learner.fabric)
     learner.losses.reset()
-    lead(learner.fabric, lambda: _check_finite(means["loss"], state.epoch + 1, config))
     return means
 
 
@@ -253,12 +273,28 @@ def train_step(
     return learner.losses.update(losses, config, batch)
 
 
-def _check_finite(loss: float, epoch: int, config: TrainConfig) -> None:
-    if not math.isfinite(loss):
+def _check_finite(learner: Learner, config: TrainConfig) -> None:
+    """Checks the sums of the epoch's losses and the weights, before they are kept.
+
+    Every process calls this and learns of the others.
+
+    Raises:
+        ConfigError: One of them is not finite.
+    """
+    values = [learner.losses.sums, *(value.detach() for value in learner.model.parameters())]
+    local = [find_shard(value).float() for value in values if find_shard(value).numel()]
+    largest = torch.stack([torch.linalg.vector_norm(value, math.inf) for value in local])
+    broken = sum_up(learner.fabric, (~largest.isfinite()).sum())
+
+    def fail() -> None:
         raise ConfigError(
-            f"The training loss must stay finite, but it did not in epoch {epoch}; lower "
-            f"train.learning_rate (now {config.learning_rate}) and run again with --overwrite."
+            f"The training loss and the weights must stay finite, but they did not in epoch "
+            f"{learner.state.epoch + 1}; lower train.learning_rate (now {config.learning_rate}) "
+            f"and run again with --overwrite."
         )
+
+    if int(broken):
+        lead(learner.fabric, fail)
 
 
 def _validate(

@@ -16,8 +16,9 @@ from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric
 from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors
-from match_graph.training.loop import make_learner, train_step
+from match_graph.training.loop import draw_seed, make_learner, train_step
 from match_graph.training.optimizers import schedule
+from match_graph.training.progress import Reporter
 
 
 @pytest.fixture
@@ -105,12 +106,18 @@ def test_training_stops_when_validation_no_longer_improves(
 ) -> None:
     """With a measure that only falls, patience 2 ends after three of ten epochs."""
     run = make_run("a", "train.epochs=10", "train.patience=2")
+    lines: list[str] = []
+    monkeypatch.setattr(Reporter, "line", lambda _reporter, text: lines.append(text))
     values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
     monkeypatch.setattr(
         loop_module, "evaluate_model", lambda *_, **__: {"P@1": 0.5, "NDCG@5": next(values)}
     )
     run.train()
     assert len(pd.read_csv(run.folder / HISTORY)) == 3
+    assert lines[-1] == (
+        "train: stopped after epoch 3 of 10, as validation NDCG@5 did not rise for 2 epochs "
+        "(train.patience)"
+    )
 
 
 def test_state_knows_when_it_is_over() -> None:
@@ -128,7 +135,7 @@ def test_a_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
     with pytest.raises(ConfigError) as caught:
         run.train()
     assert str(caught.value) == (
-        "The training loss must stay finite, but it did not in epoch 1; lower "
+        "The training loss and the weights must stay finite, but they did not in epoch 1; lower "
         "train.learning_rate (now 1e+30) and run again with --overwrite."
     )
     assert not (run.folder / MODEL).exists()
@@ -166,3 +173,40 @@ def test_train_step_moves_the_wide_term_as_far_per_document(make_run, num_docume
                 excess = 1 / (1 + math.exp(-float(logits[number, label]))) - (label in gold)
                 expected[token, label] -= rate * x / norm * excess
     torch.testing.assert_close(model.wide.weight.double(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("broken", ["loss", "weight"])
+def test_a_step_that_is_not_finite_is_not_kept(
+    make_run, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Neither within the epoch nor at its end: the checkpoint is of the steps before."""
+    run, original = make_run("a", "train.precision=32-true"), loop_module.train_step
+
+    def step_and_break(learner, *args):
+        loss = original(learner, *args)
+        if (learner.state.epoch, learner.state.step) == (1, 4):
+            values = learner.losses.sums if broken == "loss" else learner.model.head.bias.data
+            values[0] = math.nan
+        return loss
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop_module, "train_step", step_and_break)
+        patch.setattr(SaveTimer, "is_due", lambda _timer, done: done % 3 == 0)
+        with pytest.raises(ConfigError) as caught:
+            run.train()
+    assert str(caught.value).startswith("The training loss and the weights must stay finite, but ")
+    assert "in epoch 2; " in str(caught.value)
+    content = read_state(run.folder / STATE)
+    assert (content["train"]["epoch"], content["train"]["step"]) == (1, 3)
+    assert bool(torch.isfinite(content["losses"]["sums"]).all())
+    assert all(bool(torch.isfinite(value).all()) for value in content["model"].values())
+
+
+def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:
+    """Also past 2,048 processes; and the generator of the CPU draws otherwise for each."""
+    of = [(s, e, r) for s in (0, 1, 2**32 - 1) for e in (0, 1, 39) for r in range(4096)]
+    seeds = [draw_seed(*one) for one in of]
+    assert len(set(seeds)) == len(seeds)
+    assert min(seeds) >= 0 and max(seeds) < 2**64
+    drawn = [torch.rand(2, generator=torch.Generator().manual_seed(one)) for one in seeds[:64]]
+    assert len({tuple(values.tolist()) for values in drawn}) == 64

@@ -14,7 +14,8 @@ class LinearHead(Head):
     Source: equation 22 of MATCH, https://arxiv.org/abs/2102.07349.
 
     The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
-    term reads whole rows of labels then.
+    term reads whole rows of labels then. Outside of training they are computed in float32 under
+    autocast too: rounded to bfloat16, the best labels of a document tie.
 
     Args:
         in_channels: Width of a document's state.
@@ -42,5 +43,10 @@ class LinearHead(Head):
             self.bias.copy_(prior_log_odds(count, num_documents))
 
     def forward(self, output: EncoderOutput) -> Tensor:
-        assert output.document is not None
-        return torch.addmm(self.bias.unsqueeze(1), self.weight, output.document.t()).t()
+        state = output.document
+        assert state is not None
+        if self.training:
+            return torch.addmm(self.bias.unsqueeze(1), self.weight, state.t()).t()
+        with torch.autocast(state.device.type, enabled=False):
+            state = state.to(self.weight.dtype)
+            return torch.addmm(self.bias.unsqueeze(1), self.weight, state.t()).t()

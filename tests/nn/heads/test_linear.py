@@ -85,3 +85,23 @@ def test_label_weight_is_the_parameter_itself() -> None:
     assert head.label_weight is head.weight
     assert head.label_weight.shape == (7, 5)
     assert (head.in_channels, head.num_labels, head.takes) == (5, 7, "document")
+
+
+def test_scores_under_autocast_are_float32_but_in_training() -> None:
+    """In bfloat16 the best of many labels tie; the gradient's pass stays as fast as it was."""
+    head = make_head(in_channels=16, num_labels=3000)
+    document = torch.randn(40, 16)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        rounded = head.train()(output_of(document.bfloat16()))
+        found = head.eval()(output_of(document.bfloat16()))
+    assert rounded.dtype == torch.bfloat16
+    assert found.dtype == torch.float32
+    exact = head.double()(output_of(document.bfloat16().double())).float()
+    assert torch.allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+    def count_ties(scores: torch.Tensor) -> int:
+        best = scores.topk(6, dim=1).values
+        return int((best.diff(dim=1) == 0).any(dim=1).sum())
+
+    assert count_ties(rounded) > 10
+    assert count_ties(found) == 0
