@@ -17,6 +17,7 @@ from match_graph.errors import GraphError
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.targets import Targets
 from match_graph.graph.tokens import TokenSpace
+from match_graph.typing import DOCUMENT
 
 if TYPE_CHECKING:
     from match_graph.graph.ego_graphs import EgoGraphs
@@ -27,14 +28,16 @@ class EgoBatch:
     """Token sets of B documents, packed: per document first metadata, then words.
 
     Args:
-        document: The documents, [B], int64.
+        document: The documents, [B], int64: their rows in the built graph, in training and
+            evaluation; -1 for a new document, which is in no graph (see `as_new`).
         token_id: Ids in the token space, [N], int64.
         field: Number of the token's type in the token space, [N], int64.
         position: Place in the text for words, 0 for metadata (they are a set), [N], int64.
         ptr: Offsets per document, [B + 1], int64.
         label_ptr: Offsets of the gold labels, [B + 1], int64; None without targets.
         label_index: Gold labels, packed, int64; None without targets.
-        graph: The sampled subgraph, for encoders that need one.
+        graph: The sampled subgraph, for encoders that need one; ``n_id`` of its documents counts
+            as ``document`` does.
         text: The raw texts, for encoders that need them.
         share: Of these documents in those that all processes have at this step; 0 where they are
             another's, and only there because every process must have some.
@@ -56,6 +59,18 @@ class EgoBatch:
     @property
     def num_documents(self) -> int:
         return self.document.numel()
+
+    def as_new(self) -> "EgoBatch":
+        """The batch as one of new documents, as prediction gives it: of no row in any graph.
+
+        The documents around them are known, and keep theirs.
+        """
+        graph = copy.copy(self.graph)
+        if graph is not None:
+            store = graph[DOCUMENT]
+            store.n_id = store.n_id.clone()
+            store.n_id[: self.num_documents] = -1
+        return replace(self, document=torch.full_like(self.document, -1), graph=graph)
 
     def select_tokens(self, kept: Tensor) -> "EgoBatch":
         """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""

@@ -1,7 +1,10 @@
 """What an encoder of one's own must keep, checked where it is wired: a sentence for each fault."""
 
+import torch
+
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, list_faults
+from match_graph.graph import EgoBatch
 from match_graph.nn.encoders import Encoder, EncoderOutput
 
 NEEDS = frozenset({"tokens", "graph", "text"})
@@ -78,3 +81,27 @@ def check_output(encoder: Encoder, output: object, num_documents: int, name: str
             f"out_channels = {width}, so '{part}' must be {[length, width]}, found {found}; test "
             f"it with match_graph.testing.assert_encoder."
         )
+
+
+@torch.no_grad()
+def check_encoding(encoder: Encoder, batch: EgoBatch, name: str) -> None:
+    """Checks what an encoder gives for documents of the graph, and for new ones.
+
+    Args:
+        encoder: In evaluation mode.
+        batch: Documents of the graph.
+        name: As in ``model.encoder``, for the message.
+
+    Raises:
+        ConfigError: It gives something else than its class states, or cannot encode a new document.
+    """
+    check_output(encoder, encoder(batch), batch.num_documents, name)
+    try:
+        output = encoder(batch.as_new())
+    except Exception as error:  # whatever the code of others raises
+        raise ConfigError(
+            f"The encoder '{name}' must keep the contract: a new document, whose 'document' is -1, "
+            f"must be encoded too, but that raised {type(error).__name__}: {error}; test it with "
+            f"match_graph.testing.assert_encoder."
+        ) from error
+    check_output(encoder, output, batch.num_documents, name)

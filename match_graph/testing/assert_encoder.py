@@ -1,14 +1,17 @@
 """One call that checks an encoder, ours or a user's, against the contract of encoders."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel, parse_settings
+from match_graph.datasets.match_folder import read_match_folder
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
@@ -19,7 +22,7 @@ from match_graph.graph import (
     build_graph,
 )
 from match_graph.nn import Encoder, EncoderOutput, TokenEmbedding
-from match_graph.testing.toy import toy_corpus
+from match_graph.testing.toy import toy_documents, write_match_folder
 from match_graph.typing import DOCUMENT
 
 
@@ -32,12 +35,15 @@ def assert_encoder(
 ) -> None:
     """Checks an encoder on batches of the toy corpus, on the CPU in float32.
 
+    Some of its documents have more metadata here: attention has a gradient from two neighbours on.
+
     It must give states of ``out_channels``, not register the embedding, work for documents without
-    any token, be deterministic in evaluation mode, give each document the state that it has alone,
-    follow a permutation of the batch, pass a gradient to every parameter (but those that a class
-    attribute ``unused_parameters: ClassVar[frozenset[str]]`` names; "embedding.weight" is the
-    embedding's), draw every parameter anew by the seed in ``reset_parameters``, and have all that
-    it computes with in ``state_dict``.
+    any token and for new ones (whose ``document`` is -1), be deterministic in evaluation mode, give
+    each document the state that it has alone, follow a permutation of the batch, pass a gradient to
+    every parameter (but those that a class attribute
+    ``unused_parameters: ClassVar[frozenset[str]]``
+    names; "embedding.weight" is the embedding's), draw every parameter anew by the seed in
+    ``reset_parameters``, and have all that it computes with in ``state_dict``.
 
     Args:
         encoder_cls: The class.
@@ -59,6 +65,7 @@ def assert_encoder(
             _check_registration,
             _check_shapes,
             _check_empty_documents,
+            _check_new_documents,
             _check_determinism,
             *([_check_independence] if independent else []),
             _check_permutation,
@@ -180,9 +187,21 @@ class _Toy:
     texts: list[str]
 
 
+#: What is added to some documents of the toy corpus, by field.
+_MORE = {
+    "venue": ["Journal of Toys", "Toy Letters", "Annals of Trifles"],
+    "author": ["Bo", "Ola_Żak", "李_Li", "Åsa_Öberg"],
+    "reference": ["t1", "t2", "t3", "t5"],
+}
+
+
 @cache
 def _toy() -> _Toy:
-    corpus = toy_corpus()
+    documents = toy_documents()
+    for record in (document for split in documents.values() for document in split[:2]):
+        record.update(_MORE)
+    with TemporaryDirectory() as parent:
+        corpus = read_match_folder(write_match_folder(Path(parent) / "toy", documents))
     built = build_graph(corpus)
     return _Toy(built, TokenSpace.from_data(built.data), corpus.documents["text"].tolist())
 
@@ -212,6 +231,30 @@ def _check_empty_documents(bench: _Bench) -> None:
     empty = "documents without tokens"
     bench.states(bench.encoder, bench.batch(everything, max_metadata=0), empty)  # one of them
     bench.states(bench.encoder, bench.batch(everything, max_metadata=0, max_words=0), empty)
+
+
+def _check_new_documents(bench: _Bench) -> None:
+    batch = bench.everything()
+    last = replace(
+        batch.as_new(), document=torch.full_like(batch.document, len(batch.document) - 1)
+    )
+    if last.graph is not None:
+        n_id = last.graph[DOCUMENT].n_id
+        last.graph[DOCUMENT].n_id = n_id.where(n_id >= 0, len(batch.document) - 1)
+    known, new, as_last = (
+        torch.cat(bench.states(bench.encoder, one, f"documents whose 'document' is {what}"))
+        for one, what in (
+            (batch, "their row"),
+            (batch.as_new(), "-1 (new)"),
+            (last, "the last row"),
+        )
+    )
+    looks_up = not torch.allclose(known, as_last, atol=bench.tolerance)
+    if looks_up and torch.allclose(new, as_last, atol=bench.tolerance):
+        raise AssertionError(
+            f"{bench.name} must know a new document, whose 'document' is -1, from the last one of "
+            f"the graph, but gives both the same states; -1 as an index is the last row."
+        )
 
 
 def _check_determinism(bench: _Bench) -> None:

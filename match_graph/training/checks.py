@@ -7,7 +7,7 @@ import torch
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoLoader, EgoSampler, LabelDAG, TokenSpace
 from match_graph.nn import MatchModel
-from match_graph.nn.contract import check_output
+from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
 from match_graph.training.device import choose_device
 from match_graph.training.fitting import is_baseline, make_baseline
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def check_model(run: "Run") -> None:
     """Wires the model of a run over no tokens and one label.
 
-    An encoder of a user's own (``package.module:Class``) also encodes two documents.
+    An encoder of a user's own (``package.module:Class``) also encodes two documents, as documents
+    of the graph and as new ones.
 
     Raises:
         ConfigError: As `make_model` and baselines, or the encoder gives what it should not.
@@ -42,7 +43,6 @@ def check_model(run: "Run") -> None:
     _ = run.graphs  # its settings must fit the graph
 
 
-@torch.no_grad()
 def _check_encoding(run: "Run", model: MatchModel, space: TokenSpace) -> None:
     data = run.dataset[0]
     loader = EgoLoader(
@@ -54,5 +54,4 @@ def _check_encoding(run: "Run", model: MatchModel, space: TokenSpace) -> None:
         batch_size=2,
     )
     for batch in loader:
-        output = model.encoder.eval()(batch)
-        check_output(model.encoder, output, batch.num_documents, run.config.model.encoder)
+        check_encoding(model.encoder.eval(), batch, run.config.model.encoder)

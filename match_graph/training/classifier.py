@@ -135,11 +135,16 @@ class Classifier:
 
     def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
         """Batches of similar length: (which documents [B], their logits [B, L], float32, CPU)."""
-        for batch in self.batches(records, batch_size):
-            yield batch.document, self.compute(batch)
+        for rows, batch in self.batches(records, batch_size):
+            yield rows, self.compute(batch)
 
-    def batches(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[EgoBatch]:
-        """Documents as the model reads them, in batches of similar length."""
+    def batches(
+        self, records: Sequence[Record], batch_size: int = 256
+    ) -> Iterator[tuple[Tensor, EgoBatch]]:
+        """Documents as the model reads them, in batches of similar length: (which [B], batch).
+
+        To the model they are new ones, also where the run was trained on them.
+        """
         data = self.vocabulary.build_graph(records)
         settings = self.config.data
         sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
@@ -158,7 +163,8 @@ class Classifier:
             batch_sampler=LengthBucketSampler(sampler.lengths(documents), batch_size, False),
             generator=torch.Generator(),  # iterating must not move the caller's
         )
-        return iter(loader)
+        for batch in loader:
+            yield batch.document, batch.as_new()
 
     @property
     def _fields(self) -> list[str]:

@@ -42,7 +42,7 @@ class DocumentEvidence:
     def __init__(self, classifier: Classifier, record: Record) -> None:
         self.classifier, self.record = classifier, record
         self.space = classifier.vocabulary.space
-        self.batch: EgoBatch = next(classifier.batches([record]))
+        self.batch: EgoBatch = next(classifier.batches([record]))[1]
         self.items = self._list_items()
 
     def score(self) -> Tensor:

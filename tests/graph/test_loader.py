@@ -17,9 +17,11 @@ from match_graph.errors import GraphError
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
+    EgoGraphs,
     EgoLoader,
     EgoSampler,
     LengthBucketSampler,
+    NeighborhoodConfig,
     TokenSpace,
     build_graph,
 )
@@ -181,6 +183,23 @@ def test_some_tokens_are_selected_of_each_document(toy: Corpus, toy_graph: Built
     assert torch.equal(selected.label_index, batch.label_index)
     none = batch.select_tokens(torch.zeros_like(batch.field, dtype=torch.bool))
     assert rows_of(none) == [[]] * 12
+
+
+def test_as_new_hides_the_rows_of_the_documents(toy_graph: BuiltGraph) -> None:
+    """Also in the subgraph, where documents around them keep theirs; the batch is left alone."""
+    space, config = TokenSpace.from_data(toy_graph.data), NeighborhoodConfig()
+    graphs = EgoGraphs(toy_graph.data, config, space)
+    sampler, documents = EgoSampler(toy_graph.data), torch.tensor([0, 3, 4])
+    loader = EgoLoader(toy_graph.data, sampler, space, documents, graphs=graphs, batch_size=3)
+    batch = next(iter(loader))
+    new = batch.as_new()
+    assert batch.document.tolist() == [0, 3, 4]
+    assert new.document.tolist() == [-1, -1, -1]
+    known, hidden = (one.graph["document"].n_id for one in (batch, new))
+    assert known[:3].tolist() == [0, 3, 4]
+    assert hidden[:3].tolist() == [-1, -1, -1]
+    assert torch.equal(known[3:], hidden[3:])
+    assert len(known) > 3
 
 
 def test_the_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -> None:

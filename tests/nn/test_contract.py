@@ -6,9 +6,14 @@ import pytest
 import torch
 
 from match_graph.errors import ConfigError
-from match_graph.graph import TokenSpace
+from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.nn import ENCODERS, Encoder, EncoderOutput, TokenEmbedding
-from match_graph.nn.contract import check_encoder_class, check_output, check_width
+from match_graph.nn.contract import (
+    check_encoder_class,
+    check_encoding,
+    check_output,
+    check_width,
+)
 
 
 class Tokens(Encoder):
@@ -83,3 +88,33 @@ def test_states_of_another_shape_are_refused(output: EncoderOutput, found: str) 
         f"The encoder 'x' must keep the contract: it gives 'tokens' with out_channels = 4, so "
         f"'states' must be [3, 4], found {found}; test it with match_graph.testing.assert_encoder."
     )
+
+
+class LooksUp(Encoder):
+    """Knows the documents of the graph alone."""
+
+    def __init__(self) -> None:
+        super().__init__(TokenEmbedding(TokenSpace(("word",), (2,)), 4), self.Config())
+        self.out_channels = 4
+        self.table = torch.nn.Embedding(3, 4)
+
+    def reset_parameters(self) -> None: ...
+
+    def forward(self, batch):
+        return EncoderOutput(self.table(batch.document), None, batch.ptr)
+
+
+def test_check_encoding_asks_for_new_documents_too() -> None:
+    """What is looked up by `document` has no row for them."""
+    none = torch.zeros(0, dtype=torch.int64)
+    batch = EgoBatch(torch.tensor([0, 2]), none, none, none, torch.zeros(3, dtype=torch.int64))
+    encoder = LooksUp()
+    with pytest.raises(ConfigError) as caught:
+        check_encoding(encoder, batch, "my:LooksUp")
+    assert str(caught.value) == (
+        "The encoder 'my:LooksUp' must keep the contract: a new document, whose 'document' is -1, "
+        "must be encoded too, but that raised IndexError: index out of range in self; test it with "
+        "match_graph.testing.assert_encoder."
+    )
+    encoder.forward = lambda batch: EncoderOutput(torch.zeros(2, 4), None, batch.ptr)
+    check_encoding(encoder, batch, "my:LooksUp")

@@ -7,12 +7,13 @@ import pytest
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, MessagePassing, TransformerConv
 
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
-from match_graph.nn import Encoder, EncoderOutput, MatchEncoder, TokenEmbedding
+from match_graph.nn import Encoder, EncoderOutput, GraphEncoder, MatchEncoder, TokenEmbedding
 from match_graph.testing import assert_encoder
 
 
@@ -84,6 +85,68 @@ class UnusedNotSaid(Unused):
 
 class UnusedMisspelt(Sound):
     unused_parameters: ClassVar[frozenset[str]] = frozenset({"spear"})
+
+
+class LooksUp(Sound):
+    """Adds what it knows of the documents of the graph; of a new one nothing."""
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        table = torch.randn(12, embedding.channels, generator=torch.Generator().manual_seed(0))
+        self.register_buffer("table", table)
+
+    def pool(self, batch: EgoBatch) -> Tensor:
+        known = (batch.document >= 0).unsqueeze(1)
+        return super().pool(batch) + torch.where(known, self.table[batch.document], 0)
+
+
+class Gat(GraphEncoder):
+    """Attention to the neighbours, each edge type by itself."""
+
+    def make_layer(self, config: Any, edge_types: list[Any]) -> nn.Module:
+        return HeteroConv({kind: self.make_conv(config.channels) for kind in edge_types})
+
+    def make_conv(self, channels: int) -> MessagePassing:
+        return GATConv(channels, channels, heads=2, concat=False, add_self_loops=False)
+
+
+class Gatv2(Gat):
+    def make_conv(self, channels: int) -> MessagePassing:
+        return GATv2Conv(channels, channels, heads=2, concat=False, add_self_loops=False)
+
+
+class DotProduct(Gat):
+    def make_conv(self, channels: int) -> MessagePassing:
+        return TransformerConv(channels, channels, heads=2, concat=False)
+
+
+class AttendsToEachAlone(Sound):
+    """A softmax over the wrong dimension: every weight is 1."""
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        self.query = nn.Parameter(torch.randn(embedding.channels))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, "query"):
+            nn.init.normal_(self.query)
+
+    def pool(self, batch: EgoBatch) -> Tensor:
+        embedded = self.embedding(batch.token_id, batch.field)
+        weight = torch.softmax((embedded @ self.query).unsqueeze(1), dim=1)
+        zeros = embedded.new_zeros(batch.num_documents, embedded.size(1))
+        return zeros.index_add(0, row_index(batch.ptr), weight * embedded)
+
+
+class LooksUpTheLast(LooksUp):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return Sound.pool(self, batch) + self.table[batch.document]
+
+
+class LooksUpTheKnown(LooksUp):
+    def pool(self, batch: EgoBatch) -> Tensor:
+        return Sound.pool(self, batch) + nn.functional.embedding(batch.document, self.table)
 
 
 class WrongWidth(Sound):
@@ -238,6 +301,21 @@ BROKEN = [
         "NotFiniteOnEmpty must give finite states, found others for documents without tokens.",
     ),
     (
+        LooksUpTheLast,
+        "LooksUpTheLast must know a new document, whose 'document' is -1, from the last one of the "
+        "graph, but gives both the same states; -1 as an index is the last row.",
+    ),
+    (
+        LooksUpTheKnown,
+        "LooksUpTheKnown must encode documents whose 'document' is -1 (new), but raised "
+        "IndexError: index out of range in self",
+    ),
+    (
+        AttendsToEachAlone,
+        "AttendsToEachAlone must pass a gradient to every parameter, found none for ['query']; "
+        "name what is not used in unused_parameters.",
+    ),
+    (
         Random,
         "Random must be deterministic in evaluation mode, but document 0 differs by NUMBER.",
     ),
@@ -294,10 +372,18 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("encoder_cls", [Sound, SoundTokens, SoundGraph, Unused])
+@pytest.mark.parametrize("encoder_cls", [Sound, SoundTokens, SoundGraph, Unused, LooksUp])
 def test_a_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
     """Encoders of documents, tokens, graphs and texts, and one with a declared unused parameter."""
     assert_encoder(encoder_cls)
+
+
+@pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")  # the last layer's
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("encoder_cls", [Gat, Gatv2, DotProduct])
+def test_attention_to_neighbours_passes(encoder_cls: type[Encoder], num_layers: int) -> None:
+    """It has no gradient where a node has one neighbour; some have more of every edge type."""
+    assert_encoder(encoder_cls, {"num_layers": num_layers, "channels": 8})
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import Classifier
 from match_graph.training.classifier import choose_labels, read_record
+from match_graph.training.evidence import DocumentEvidence
 from match_graph.training.files import METRICS, MODEL
 from match_graph.typing import MASKS
 
@@ -103,6 +104,27 @@ def test_predictions_are_the_ranking_that_evaluation_measures(
     first = [row[0] in labels for row, labels in zip(ranked, gold, strict=True)]
     metrics = json.loads((trained_run.folder / METRICS).read_text())
     assert metrics["test"]["P@1"] == pytest.approx(sum(first) / len(first))
+
+
+def test_predicted_documents_are_new_to_the_model(
+    classifier: Classifier, trained_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder that looks up by `document` gets -1, never the row of the request; also in
+    explanations, and of documents that training had. Evaluation gives the rows of the graph."""
+    seen: list[torch.Tensor] = []
+    encoder = classifier.network.encoder
+    original = encoder.forward
+    monkeypatch.setattr(
+        encoder, "forward", lambda batch: seen.append(batch.document) or original(batch)
+    )
+    records = make_records(trained_run.dataset, "train")[:9]
+    found = list(classifier.predict(records, batch_size=4))
+    assert [one["paper"] for one in found] == [record["paper"] for record in records]
+    DocumentEvidence(classifier, read_record(records[0], classifier._fields, "here")).score()
+    assert len(torch.cat(seen)) > 9
+    assert bool((torch.cat(seen) == -1).all())
+    rows = torch.cat([batch.document for batch in trained_run.loader("valid")])
+    assert torch.equal(rows.sort().values, trained_run.dataset.documents(MASKS["valid"]))
 
 
 def test_it_streams(classifier: Classifier) -> None:

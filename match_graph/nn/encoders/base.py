@@ -95,5 +95,9 @@ class Encoder(nn.Module):
         return {}
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
-        """The states of a batch."""
+        """The states of a batch.
+
+        What is looked up by ``batch.document`` is there for documents of the built graph alone: a
+        new document is -1, and must get a state too.
+        """
         raise NotImplementedError
