@@ -1,10 +1,14 @@
 """A linear term from tokens to labels, beside the encoder."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
+from match_graph.nn.hypernymy import SparseRows
 
 
 class WideTerm(nn.Module):
@@ -49,16 +53,8 @@ class WideTerm(nn.Module):
         """The scores to be added, [B, L], float32."""
         if not batch.token_id.numel():
             return self.weight.new_zeros(batch.num_documents, self.weight.size(1))
-        document, token, value = self._weigh(batch)
-        documents = torch.arange(batch.num_documents, device=value.device)
-        return nn.functional.embedding_bag(
-            token,
-            self.weight,
-            torch.searchsorted(document, documents),
-            mode="sum",
-            per_sample_weights=value,
-            sparse=True,
-        )
+        scores: Tensor = _SparseProduct.apply(self.weight, *self._weigh(batch), batch.num_documents)
+        return scores
 
     def contributions(self, batch: EgoBatch, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What each distinct token adds to the scores of some labels; `forward` is their sum.
@@ -83,3 +79,33 @@ class WideTerm(nn.Module):
         square = torch.zeros(batch.num_documents, device=value.device)
         norm = square.index_add_(0, document, value * value).sqrt()
         return document, token, value / norm[document]
+
+
+class _SparseProduct(torch.autograd.Function):
+    """x W of sparse features x [B, V] in entries sorted by row; the gradient has a row per token.
+
+    The gradient is a product with the transpose, x^T times the scores' gradient, in which every row
+    is written once. That of `embedding_bag` has a row for every token of every document, scaled in
+    a second pass: with the step that follows 4.3 ms of processor time against 3.2, with 16
+    documents of 145 words and 1,500 labels.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, weight: Tensor, document: Tensor, token: Tensor, value: Tensor, num_documents: int
+    ) -> Tensor:
+        ctx.save_for_backward(document, token, value)
+        ctx.shape = weight.shape
+        return SparseRows.from_entries(document, token, value, num_documents).multiply(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outgoing: Tensor) -> tuple[Tensor, None, None, None, None]:
+        document, token, value = ctx.saved_tensors
+        tokens, row = torch.unique(token, return_inverse=True)
+        transpose = SparseRows.from_entries(row, document, value, len(tokens))
+        gradient = transpose.multiply(outgoing.contiguous())
+        sparse = torch.sparse_coo_tensor(
+            tokens.unsqueeze(0), gradient, ctx.shape, is_coalesced=True, check_invariants=False
+        )
+        return sparse, None, None, None, None

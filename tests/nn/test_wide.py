@@ -63,14 +63,24 @@ def test_features_are_those_of_scikit_learn() -> None:
     torch.testing.assert_close(term(make_batch(DOCUMENTS)), expected.float())
 
 
-def test_the_gradient_has_the_rows_of_the_batch_alone() -> None:
-    """Sparse, with a row per distinct token of a document."""
-    term = make_term([1] * 6, 4)
-    term(make_batch(DOCUMENTS)).sum().backward()
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
+def test_WideTerm_gradient_equals_a_slow_version(documents: list[list[int]]) -> None:
+    """Sparse, with one row for each distinct token of the batch; a loop in float64."""
+    term = make_term([0, 1, 4, 7, 9, 10], 10)
+    outgoing = torch.randn(len(documents), 3, generator=torch.Generator().manual_seed(1))
+    scores = term(make_batch(documents))
+    if not any(documents):
+        return
+    scores.backward(outgoing)
     gradient = term.weight.grad
     assert gradient is not None
     assert gradient.is_sparse
-    assert gradient.coalesce().indices()[0].tolist() == [0, 1, 2, 3, 5]
+    assert gradient._indices()[0].tolist() == sorted(set().union(*documents))
+    document, token, value = term._weigh(make_batch(documents))
+    expected = torch.zeros(6, 3, dtype=torch.float64)
+    for row, column, x in zip(document.tolist(), token.tolist(), value.tolist(), strict=True):
+        expected[column] += x * outgoing[row].double()
+    torch.testing.assert_close(gradient.to_dense().double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_batch_without_tokens_scores_zero() -> None:
