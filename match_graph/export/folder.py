@@ -3,7 +3,9 @@
 import fnmatch
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from match_graph.export.options import ExportOptions
 from match_graph.export.registry import find_target
 from match_graph.export.source import Source, open_source
 from match_graph.export.target import Reading, Target
-from match_graph.training.files import remove_dead
+from match_graph.io.beside import beside, finish, remove_dead
 from match_graph.training.progress import Advance, Reporter
 
 
@@ -54,7 +56,7 @@ def export_dataset(
             differs from the source. Nothing is left then.
     """
     reporter = reporter or Reporter(quiet=True)
-    target, out = find_target(to), Path(out)
+    target, out = find_target(to), _find_place(out)
     options = _resolve(to, target, options or ExportOptions(), run, dataset)
     _check_folder(out, overwrite)
     source = open_source(dataset, options)
@@ -72,22 +74,19 @@ def _write_whole(
     Raises:
         ExportError: It cannot be written, or differs from the source; what was there stays.
     """
-    beside = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.tmp")
-    old = beside.with_suffix(".old")
-    remove_dead(out.absolute())
+    made = [folder for folder in out.parents if not folder.exists()]  # the deepest first
     try:
-        beside.mkdir(parents=True)
-        with reporter.track(f"export to {to}", source.num_items, "nodes and edges") as advance:
-            target.write(source.watch(_add_up(advance)), beside, out)
-        reporter.line("export: reads it back and compares")
-        expected = target.expect(source)
-        readings = _verify(to, target, source, expected, beside)
-        text = describe_export(to, target, source, expected, readings, run)
-        (beside / DESCRIPTION).write_text(text, encoding="utf-8")
-        if out.is_dir():
-            out.rename(old)
-        beside.rename(out)
-        remove_dead(out.absolute(), "old")
+        with beside(out) as place:
+            place.mkdir()
+            with reporter.track(f"export to {to}", source.num_items, "nodes and edges") as advance:
+                target.write(source.watch(_add_up(advance)), place, out)
+            reporter.line("export: reads it back and compares")
+            expected = target.expect(source)
+            readings = _verify(to, target, source, expected, place)
+            text = describe_export(to, target, source, expected, readings, run)
+            (place / DESCRIPTION).write_text(text, encoding="utf-8")
+            finish(place)
+            _put_in_place(place, out)
         reporter.line(f"export: verified {sum_up(source, expected, readings)}")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
@@ -96,10 +95,26 @@ def _write_whole(
             f"; nothing new is left. Make room on the disk, or choose another --out."
         ) from error
     finally:
-        if old.is_dir() and not out.exists():
-            old.rename(out)
-        for folder in (beside, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in () if out.exists() else made:
+            with suppress(OSError):  # another program has put something there
+                folder.rmdir()
+
+
+def _put_in_place(place: Path, out: Path) -> None:
+    """Renames a folder; the one that has its name comes back if that fails."""
+    if not out.is_dir():
+        place.rename(out)
+        remove_dead(out, "old")
+        return
+    old = Path(tempfile.mkdtemp(f".{os.getpid()}.old", f".{out.name}.", out.parent))
+    out.rename(old)
+    try:
+        place.rename(out)
+    except BaseException:
+        old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    remove_dead(out, "old")
 
 
 def _resolve(
@@ -138,23 +153,41 @@ def _resolve(
     return options
 
 
+def _find_place(out: str | Path) -> Path:
+    """Where an export goes, without links and `..`.
+
+    Raises:
+        ExportError: No folder can have such a name.
+    """
+    if "\0" in str(out):
+        raise ExportError(
+            f"An export must go into a folder, but {str(out)!r} holds the character NUL, which no "
+            f"name may; choose another --out."
+        )
+    return Path(os.path.realpath(out))
+
+
 def _check_folder(out: Path, overwrite: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not out.is_dir():
+    """Checks that nothing else is in an export's place.
+
+    Raises:
+        ExportError: Something is.
+    """
+    found = ""
+    try:
+        if out.is_dir():
+            found = "holds something else" if any(out.iterdir()) else ""
+            if (out / DESCRIPTION).is_file():
+                found = "" if overwrite else "holds an export"
+        elif os.path.lexists(out):  # a link that leads nowhere counts
+            found = "is no folder"
+    except OSError as error:
+        found = f"cannot be read ({error.strerror})"
+    if found:
+        or_replace = ", or replace it with --overwrite" if found == "holds an export" else ""
         raise ExportError(
-            f"An export must go into a new or empty folder, but '{out}' is a file; "
-            f"choose another --out."
-        )
-    if not (out / DESCRIPTION).is_file():
-        raise ExportError(
-            f"An export must go into a new or empty folder, but '{out}' holds something else; "
-            f"choose another --out."
-        )
-    if not overwrite:
-        raise ExportError(
-            f"An export must go into a new or empty folder, but '{out}' holds an export; "
-            f"choose another --out, or replace it with --overwrite."
+            f"An export must go into a new or empty folder, but '{out}' {found}; "
+            f"choose another --out{or_replace}."
         )
 
 

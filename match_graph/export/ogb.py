@@ -1,5 +1,7 @@
 """The layout of OGB's node property prediction, with splits: https://ogb.stanford.edu."""
 
+import errno
+import os
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -146,8 +148,14 @@ def load_ogb(name: str, meta: dict[str, Any]) -> Any:
         name: Of the data set.
         meta: What ``meta_dict.pt`` holds.
     """
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # it prints its progress
-        return _import_ogb().NodePropPredDataset(f"ogbn-{name}", meta_dict=meta)
+    found = _import_ogb()
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # it prints its progress
+            return found.NodePropPredDataset(f"ogbn-{name}", meta_dict=meta)
+    except RuntimeError as error:  # it also writes what it has read; torch hides why it cannot
+        if "inline_container" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def _import_ogb() -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -270,7 +271,7 @@ def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
     before, rename = content(out, ""), Path.rename
 
     def fail(self: Path, target: Path) -> Path:
-        if self.name.endswith(".tmp"):
+        if self.parent.name.endswith(".tmp"):
             raise OSError(errno.EACCES, "Permission denied")
         return rename(self, target)
 
@@ -289,7 +290,7 @@ def test_what_a_killed_export_left_goes_with_the_next(
     rename = Path.rename
 
     def die(self: Path, target: Path) -> Path:
-        if self.name.endswith(".tmp"):
+        if self.parent.name.endswith(".tmp"):
             os.kill(os.getpid(), signal.SIGKILL)
         return rename(self, target)
 
@@ -303,13 +304,77 @@ def test_what_a_killed_export_left_goes_with_the_next(
         process.join()
     assert process.exitcode == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [f".out.{process.pid}.old", f".out.{process.pid}.tmp"]
+    assert {tuple(name.split(".")[-2:]) for name in left} == {
+        (str(process.pid), "old"), (str(process.pid), "tmp")
+    }  # fmt: skip
+    assert len(left) == 2
     mine = tmp_path / f".out.{os.getpid()}.tmp.zip"
     mine.write_text("")
     of_another = tmp_path / f".out.{os.getppid()}.tmp"
     of_another.mkdir()
     export_dataset(toy_dataset, "parquet", out)
     assert sorted(tmp_path.iterdir()) == sorted([mine, of_another, out])
+
+
+def test_export_dataset_makes_no_folder_above_where_it_fails(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OGB writes what it has read, and torch hides that the disk is full."""
+    save = torch.save
+
+    def fill(content: object, file: object, *arguments: object, **named: Any) -> None:
+        if "processed" in str(file):
+            raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+        save(content, file, *arguments, **named)
+
+    monkeypatch.setattr(torch, "save", fill)
+    out = tmp_path / "deep" / "deeper" / "out"
+    assert "could not be (No space left on device)" in refusal(toy_dataset, "ogb", out)
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_dataset_refuses_places_that_are_no_folder(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
+    """A pipe, a link to itself, a file above, NUL; a line break is a name like others."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.iterdir())
+    for name in ("pipe", "loop"):
+        assert refusal(toy_dataset, "match", tmp_path / name, overwrite=True) == (
+            f"An export must go into a new or empty folder, but '{tmp_path}/{name}' is no folder; "
+            f"choose another --out."
+        )
+    assert refusal(toy_dataset, "match", tmp_path / "file" / "out") == (
+        f"An export must be written whole, but '{tmp_path}/file/out' could not be (File "
+        f"exists); nothing new is left. Make room on the disk, or choose another --out."
+    )
+    assert refusal(toy_dataset, "match", "a\0b") == (
+        "An export must go into a folder, but 'a\\x00b' holds the character NUL, which no name "
+        "may; choose another --out."
+    )
+    assert sorted(tmp_path.iterdir()) == before
+    assert export_dataset(toy_dataset, "match", tmp_path / "a\nb").is_dir()
+
+
+def test_export_dataset_follows_links_to_folders(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+    """The link stays, `..` is what the disk says, and others may read what the umask lets them."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):
+            out = export_dataset(toy_dataset, "ogb", tmp_path / "link", overwrite=True)
+        assert export_dataset(toy_dataset, "pyg", tmp_path / "new" / ".." / "other").is_dir()
+    finally:
+        os.umask(before)
+    assert out == tmp_path / "real"
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "other", "real"]
+    modes = {path.stat().st_mode & 0o777 for path in out.rglob("*") if path.is_file()}
+    assert modes == {0o640}
+    assert out.stat().st_mode & 0o777 == 0o750
 
 
 def test_a_difference_is_a_fault_and_leaves_nothing(
@@ -357,7 +422,7 @@ def test_a_folder_with_something_else_is_left_alone(
     file = tmp_path / "file"
     file.write_text("")
     assert refusal(toy_dataset, "pyg", file) == (
-        f"An export must go into a new or empty folder, but '{file}' is a file; "
+        f"An export must go into a new or empty folder, but '{file}' is no folder; "
         f"choose another --out."
     )
 
