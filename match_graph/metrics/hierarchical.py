@@ -35,6 +35,8 @@ class ViolationMeter:
         """
         check_label_edges(self.label_edge_index, logits.size(1))
         child, parent = self.label_edge_index
+        if not child.numel():
+            return
         scores = logits.float()
         probability, scores = torch.sigmoid(scores).t(), scores.t()  # [L, B]
         excess = probability[child] - probability[parent]  # [E, B]

@@ -147,6 +147,17 @@ def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     assert measures[1]["NDCG@5"] > measures[0]["NDCG@5"]
 
 
+def test_Validation_ndcg_is_that_of_evaluate_model_without_violations(
+    trained_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hierarchy's violations, a fifth of the time with many labels, are not counted."""
+    model, valid = trained_run.load_model(), valid_of(trained_run)
+    edges = trained_run.label_dag.edge_index
+    expected = evaluate_model(model, trained_run.loader("valid"), edges)["NDCG@5"]
+    monkeypatch.setattr("match_graph.metrics.hierarchical.torch.sigmoid", None)
+    assert valid.ndcg(model) == expected
+
+
 def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -> None:
     """Whatever its log-loss."""
     number = trained_run.dataset.num_labels
