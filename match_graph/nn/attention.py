@@ -285,3 +285,12 @@ class RaggedAttention(nn.Module):
     def _join(self, states: Tensor) -> Tensor:
         """[B_g, num_heads, T_g, C / num_heads] -> [B_g * T_g, C]."""
         return states.transpose(1, 2).reshape(-1, self.channels)
+
+
+def unreached(*tensors: Tensor) -> Tensor:
+    """Zero, with a gradient of zero for tensors that the tokens of a batch do not reach.
+
+    Where several processes average their gradients, they wait for one of every parameter from each
+    process, also from one whose documents have no token.
+    """
+    return 0 * torch.stack([tensor.sum() for tensor in tensors]).sum()

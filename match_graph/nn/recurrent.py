@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from match_graph.graph.csr import row_index
-from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.attention import RaggedLayout, unreached
 
 
 def run_recurrent(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def run_recurrent(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
     """
     if not tokens.size(0):
         width = network.hidden_size * (2 if network.bidirectional else 1)
-        return tokens.new_zeros(0, width)
+        return tokens.new_zeros(0, width) + unreached(tokens, *network.parameters())
     is_gated = isinstance(network, nn.LSTM | nn.GRU) and not network.proj_size
     if tokens.device.type == "cpu" and is_gated:
         return _run_in_blocks(network, tokens, ptr)

@@ -116,7 +116,8 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
     mesh = mesh["data_parallel"]
     fully_shard(model.get_submodule("head"), mesh=mesh, reshard_after_forward=True)
     apart = {value for name, value in model.named_parameters() if name in APART}
-    fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
+    whole_model = fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
+    whole_model.set_reduce_scatter_unused_params(True)  # each process reduces what any of them used
     return model
 
 

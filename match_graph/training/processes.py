@@ -82,6 +82,8 @@ def gather(fabric: Fabric, values: Tensor) -> Tensor:
     distributed.all_gather(parts, values, group=_patient_group())
     return torch.stack(parts)
 
+    if not number:
+        return
 
 def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
     """Replaces a gradient that is sparse in rows by its mean over processes.
@@ -91,7 +93,15 @@ def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
     """
     if fabric.world_size == 1 or parameter.grad is None:
         return
-    gradient = parameter.grad.coalesce()
+    gradient = parameter.grad
+    if gradient is None:  # no token in this process's documents: the others wait all the same
+        gradient = torch.sparse_coo_tensor(
+            torch.empty(1, 0, dtype=torch.int64, device=parameter.device),
+            parameter.new_empty(0, parameter.size(1)),
+            parameter.shape,
+            is_coalesced=True,
+        )
+    gradient = gradient.coalesce()
     row, value = gradient.indices()[0], gradient.values()  # [M], [M, L]
     number = int(_gather_here(fabric, row.new_tensor(row.numel())).max())
     missing = number - row.numel()  # filled up with zeros for row 0

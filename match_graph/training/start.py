@@ -99,8 +99,9 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
 
 
 def _launch(config: Config, train: TrainConfig) -> Fabric:
-    """Starts the processes; encoders over graphs may leave parameters out of a step."""
-    return make_fabric(train, find_unused="graph" in find_encoder(config.model.encoder).needs)
+    """Starts the processes; graph encoders and a user's own may leave parameters out of a step."""
+    name = config.model.encoder
+    return make_fabric(train, find_unused=":" in name or "graph" in find_encoder(name).needs)
 
 
 def _open_together(

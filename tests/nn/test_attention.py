@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from match_graph.graph.csr import make_ptr
-from match_graph.nn.attention import RaggedAttention, RaggedLayout, attend, count_rows
+from match_graph.nn.attention import (
+    RaggedAttention,
+    RaggedLayout,
+    attend,
+    count_rows,
+    unreached,
+)
 
 lengths_of_documents = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
@@ -332,3 +338,14 @@ def test_reset_draws_weights_anew() -> None:
     torch.manual_seed(1)
     attention.reset_parameters()
     assert all(map(torch.equal, first, attention.parameters()))
+
+
+def test_unreached_gives_every_tensor_a_gradient_of_zero() -> None:
+    """Also an empty one, without changing what it is added to."""
+    weight, empty = torch.ones(2, 3, requires_grad=True), torch.ones(0, 4, requires_grad=True)
+    total = torch.full((2,), 5.0) + unreached(weight, empty)
+    assert total.tolist() == [5.0, 5.0]
+    total.sum().backward()
+    assert weight.grad is not None
+    assert not weight.grad.any()
+    assert empty.grad is not None

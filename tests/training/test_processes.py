@@ -17,7 +17,8 @@ import torch
 import torch.distributed.fsdp  # here, so that forked processes need not
 
 from match_graph.config import Config, TrainConfig
-from match_graph.errors import ConfigError
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.testing import write_match_folder
 from match_graph.training import Run, checkpoint, loop, start_run
 from match_graph.training.device import make_fabric
 from match_graph.training.files import (
@@ -266,3 +267,67 @@ def test_one_process_needs_no_others() -> None:
     assert lead(fabric, lambda: 3) == 3
     assert sum_up(fabric, torch.tensor(4)) == 4
     assert gather(fabric, torch.tensor([4])).tolist() == [[4]]
+
+
+# Batches of which a process sees nothing -------------------------------------------------------
+
+
+def write_gaps(folder: Path) -> Path:
+    """Documents of one word and label, many without metadata, some without label.
+
+    One of each split has no token at all: the shortest of its epoch, so that it shares a batch with
+    one that has some.
+    """
+    labels, splits = ("birds", "fish", "frogs", "moths"), {}
+    for split, number in (("train", 33), ("valid", 9), ("test", 9)):
+        splits[split] = [
+            {
+                "paper": f"{split}{row}",
+                "venue": [] if row % 3 else [f"venue{row % 4}"],
+                "text": ""
+                if row == 1
+                else " ".join(
+                    [labels[row % 4], *(f"word{row * place % 11}" for place in range(row % 5))]
+                ),
+                "label": [] if row % 7 == 3 else [labels[row % 4]],
+            }
+            for row in range(number)
+        ]
+    return write_match_folder(folder, splits, ["animals birds fish", "animals frogs moths"])
+
+
+def train_folder(config: Config, folder: Path) -> None:
+    run = start_run(str(folder.parent / "data"), config, folder, folder.parent / "root")
+    run.train()
+    run.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "strategy"),
+    [
+        ("match", "ddp"), ("match", "fsdp"), ("attention_xml", "ddp"), ("attention_xml", "fsdp"),
+        ("transformer", "fsdp"), ("mesh_probe_net", "ddp"),
+    ],
+)  # fmt: skip
+def test_train_model_where_a_process_has_no_tokens(
+    tmp_path: Path, small_settings, encoder: str, strategy: str
+) -> None:
+    """One document a process and step: without tokens, metadata or labels; equals one process."""
+    write_gaps(tmp_path / "data")
+    own = {
+        "match": "{num_layers: 1, num_cls: 2, position_channels: 4, dropout: 0}",
+        "attention_xml": "{hidden_channels: 8, dropout: 0}",
+        "transformer": "{num_layers: 1, num_heads: 2, dropout: 0}",
+        "mesh_probe_net": "{hidden_channels: 8, num_probes: 2, dropout: 0}",
+    }
+    config = small_settings(
+        *EXACT[:2], *EXACT[3:6], "data.options={}", "data.min_count=1", "data.min_word_count=1",
+        f"model.encoder={encoder}", f"model.encoder_config={own[encoder]}", "model.init=random",
+        "model.wide=true", f"train.strategy={strategy}", "train.batch_size=2", "train.epochs=1",
+    )  # fmt: skip
+    train_folder(config, tmp_path / "one")
+    assert run_together(train_folder, config, tmp_path / "two") == [0, 0]
+    assert_close_weights(tmp_path / "one", tmp_path / "two")
+    measured = [json.loads((tmp_path / name / METRICS).read_text()) for name in ("one", "two")]
+    for split in ("valid", "test"):
+        assert measured[0][split] == pytest.approx(measured[1][split], abs=1e-5)

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from match_graph.graph import EgoBatch
-from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
@@ -102,7 +102,7 @@ class MeshProbeNetEncoder(TextEncoder):
         """Means of packed states [N, C] by the weights of each probe, [B, num_probes * C]."""
         document = states.new_zeros(ptr.numel() - 1, self.out_channels)
         if not states.size(0):
-            return document
+            return document + unreached(states, self.probes)
         layout = RaggedLayout.from_ptr(ptr)
         means = []
         for block, valid in layout.pad(states):

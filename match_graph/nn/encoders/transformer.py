@@ -7,6 +7,7 @@ from pydantic import Field
 from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
+from match_graph.nn.attention import unreached
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
 from match_graph.nn.encoders.text import COMPARED, TextEncoder
@@ -90,4 +91,6 @@ class TransformerEncoder(TextEncoder):
         tokens = add_positions(tokens, batch.position, batch.field == self.word_field)
         if tokens.size(0):
             tokens = self.layers(tokens, batch.ptr)
+        else:
+            tokens = tokens + unreached(*self.layers.parameters())
         return EncoderOutput(segment(tokens, batch.ptr, "mean"), None, batch.ptr)

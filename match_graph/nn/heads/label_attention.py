@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from match_graph.config import StrictModel
 from match_graph.graph.label_tree import tree_sizes
-from match_graph.nn.attention import RaggedLayout
+from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.encoders.base import EncoderOutput
 from match_graph.nn.heads.base import Head, prior_log_odds
 
@@ -120,7 +120,7 @@ class LabelAttentionHead(Head):
             return self._attend(output.states, output.ptr, candidates)
         empty = self._score_empty(candidates, lengths.numel())  # [B, L] or [B, M]
         if not rows.numel():
-            return empty
+            return empty + unreached(output.states, *self.parameters())
         ptr = torch.cat([output.ptr[:1], lengths[rows].cumsum(0)])
         logits = self._attend(
             output.states, ptr, None if candidates is None else candidates.index_select(0, rows)
