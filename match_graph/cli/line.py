@@ -43,7 +43,6 @@ from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, load, open_run
 from match_graph.training.classifier import DEFAULT_TOP_K
-from match_graph.training.files import METRICS
 from match_graph.training.predictions import STREAM, predict_lines
 from match_graph.training.variants import study_document
 
@@ -74,7 +73,7 @@ def run_line(
     run = start(
         dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
     )
-    if (run.folder / METRICS).is_file():
+    if run.is_finished:
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
         run.train()

@@ -242,6 +242,23 @@ def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, 
     return content
 
 
+def check_same(fabric: Fabric, content: Mapping[str, Any] | None, path: Path) -> None:
+    """Checks that all processes go on from the same place; each of them must call this.
+
+    Raises:
+        CheckpointError: A process sees another checkpoint than the first one, or none.
+    """
+    train = {"epoch": -1, "step": -1} if content is None else content["train"]
+    seen = gather(fabric, torch.tensor([train["epoch"], train["step"]]))
+    if bool((seen != seen[0]).any()):
+        other = int((seen != seen[0]).any(dim=1).nonzero()[0])
+        raise CheckpointError(
+            f"All processes of a run must see the same files, but '{path}' is at epoch and step "
+            f"{seen[0].tolist()} for process 0 and {seen[other].tolist()} for process {other} (-1: "
+            f"there is none); choose a folder on a disk that the machines share with --out."
+        )
+
+
 def close_training(folder: Path, config: TrainConfig) -> None:
     """Drops weights and optimizer from the checkpoint of a training that is over.
 

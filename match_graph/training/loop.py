@@ -18,7 +18,13 @@ from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.hypernymy import LabelMatrices
 from match_graph.training.average import WeightAverage, find_shard
-from match_graph.training.checkpoint import Learner, SaveTimer, TrainState, read_checkpoint
+from match_graph.training.checkpoint import (
+    Learner,
+    SaveTimer,
+    TrainState,
+    check_same,
+    read_checkpoint,
+)
 from match_graph.training.device import keep_apart, make_fabric, whole
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.files import HISTORY, MODEL, STATE, write_beside, write_tensors
@@ -105,13 +111,15 @@ def train_model(
         origin: Names data and settings; a checkpoint of others is refused.
 
     Raises:
-        CheckpointError: The checkpoint is broken, or of another origin or model.
+        CheckpointError: The checkpoint is broken, or of another origin or model, or not all
+            processes see the same one.
         ConfigError: The loss did not stay finite.
     """
+    fabric = fabric or make_fabric(config)
     content = read_checkpoint(folder, origin, reporter)
+    check_same(fabric, content, folder / STATE)
     if content is not None and TrainState(**content["train"]).is_over(config):
         return TrainState(**content["train"])
-    fabric = fabric or make_fabric(config)
     learner = make_learner(fabric, model, config, origin)
     random = None
     if content is not None:

@@ -420,7 +420,10 @@ class Run:
         """
         if not self.is_calibrated:
             return model
-        scaling = read_scaling(self.folder, self.dataset.num_labels) or self._calibrate(model)
+        scaling = None
+        if self._all_see(SCALING):
+            scaling = read_scaling(self.folder, self.dataset.num_labels)
+        scaling = scaling or self._calibrate(model)
         if not scaling.width:
             return model
         dag = self.label_dag if self.config.model.coherent else None
@@ -429,6 +432,16 @@ class Run:
     def read_metrics(self) -> dict[str, dict[str, float]]:
         """What `evaluate` wrote."""
         return read_json(self.folder / METRICS)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is trained and evaluated; every process must ask."""
+        return self._all_see(METRICS)
+
+    def _all_see(self, name: str) -> bool:
+        """Whether a file is there for all processes: each may see a shared disk differently."""
+        missing = torch.tensor(int(not (self.folder / name).is_file()))
+        return not bool(sum_up(self.fabric, missing))
 
     def prior(self, split: Split) -> dict[str, float]:
         """Measures of the ranking by training frequency, for comparison."""

@@ -278,6 +278,27 @@ def write_gaps(folder: Path) -> Path:
     One of each split has no token at all: the shortest of its epoch, so that it shares a batch with
     one that has some.
     """
+def see_another_checkpoint(folder: Path) -> None:
+    """Process 1 does not see the checkpoint of process 0."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    content = None if fabric.global_rank else {"train": {"epoch": 3, "step": 20}}
+    try:
+        checkpoint.check_same(fabric, content, Path("state.pt"))
+    except CheckpointError as error:
+        (folder / str(fabric.global_rank)).write_text(str(error))
+
+
+def test_check_same_where_a_process_sees_no_checkpoint(tmp_path: Path) -> None:
+    """Each says so, and none waits for the other one."""
+    assert run_together(see_another_checkpoint, tmp_path) == [0, 0]
+    for rank in ("0", "1"):
+        assert (tmp_path / rank).read_text() == (
+            "All processes of a run must see the same files, but 'state.pt' is at epoch and step "
+            "[3, 20] for process 0 and [-1, -1] for process 1 (-1: there is none); choose a folder "
+            "on a disk that the machines share with --out."
+        )
+
+
     labels, splits = ("birds", "fish", "frogs", "moths"), {}
     for split, number in (("train", 33), ("valid", 9), ("test", 9)):
         splits[split] = [
