@@ -31,6 +31,7 @@ from match_graph.errors import (
     ExportError,
     GraphError,
     MatchGraphError,
+    ProcessError,
 )
 from match_graph.export import (
     EXPORTS,
@@ -169,6 +170,7 @@ __all__ = [
     "OmikujiTrees",
     "OpenAlex",
     "PretrainConfig",
+    "ProcessError",
     "PropensityMeter",
     "PubMed",
     "PubMedXml",

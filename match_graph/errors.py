@@ -8,7 +8,8 @@ The command line prints it without a traceback and exits with code 1.
     ├── GraphError       a graph, a label hierarchy, or arguments that do not fit one
     ├── ConfigError      a configuration file, a `--set`, a name that is not registered
     ├── CheckpointError  a run folder, a checkpoint, saved vectors
-    └── ExportError      an export that cannot be carried out or verified
+    ├── ExportError      an export that cannot be carried out or verified
+    └── ProcessError     processes that share a run and cannot meet, or lose each other
 """
 
 
@@ -34,6 +35,10 @@ class CheckpointError(MatchGraphError):
 
 class ExportError(MatchGraphError):
     """An export cannot be carried out, or its verification found a difference."""
+
+
+class ProcessError(MatchGraphError):
+    """One of the processes that share a run is missing or lost."""
 
 
 def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:

@@ -14,7 +14,8 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
-from match_graph.training.processes import count_processes
+from match_graph.training.heartbeat import read_timeout
+from match_graph.training.launch import check_number, count_processes, launch
 
 #: Parameters with sparse gradients, which neither DDP on GPUs nor FSDP takes.
 APART = ["wide.weight"]
@@ -50,8 +51,8 @@ def choose_precision(config: TrainConfig) -> str:
 def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
     """Lightning Fabric on the devices of a configuration, its processes started.
 
-    Several processes are started by torchrun, by a scheduler that Lightning knows, or else here:
-    then the command of this process is run again for each further device of this machine.
+    Several processes are started by torchrun, by a scheduler that Lightning knows, or else here
+    (see `launch`).
 
     Args:
         config: ``devices`` on each of ``num_nodes`` machines; one process where both are 1.
@@ -59,12 +60,13 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
 
     Raises:
         ConfigError: There is no such device, or there are not as many.
+        ProcessError: The processes do not find each other.
     """
     for name in ("lightning.fabric", "lightning.pytorch"):  # they announce the precision every time
         logging.getLogger(name).setLevel(logging.WARNING)
     config = count_processes(config)
     device = choose_device(config.accelerator)
-    _check_devices(config, device)
+    check_number(config, device)
     if config.deterministic and device.type == "cuda":  # on CPU nothing needs it
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -81,16 +83,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         strategy=_make_strategy(config, find_unused),
         precision=precision,
     )
-    fabric.launch()
+    launch(fabric, config)
     return fabric
-
-
-def _check_devices(config: TrainConfig, device: torch.device) -> None:
-    if device.type == "cuda" and config.devices > torch.cuda.device_count():
-        raise ConfigError(
-            f"train.devices must be at most the GPUs of each machine, found {config.devices} and "
-            f"{torch.cuda.device_count()}; ask for fewer, or set train.accelerator=cpu."
-        )
 
 
 def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
@@ -99,9 +93,12 @@ def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
         return "auto"
     if config.strategy == "fsdp":
         return ModelParallelStrategy(
-            _shard, data_parallel_size=num_processes, tensor_parallel_size=1
+            _shard,
+            data_parallel_size=num_processes,
+            tensor_parallel_size=1,
+            timeout=read_timeout(),
         )
-    return DDPStrategy(find_unused_parameters=find_unused)
+    return DDPStrategy(find_unused_parameters=find_unused, timeout=read_timeout())
 
 
 def _shard(model: nn.Module, mesh: Any) -> nn.Module:

@@ -1,6 +1,5 @@
 """What several processes of one run do together: one leads, sums and states are put together."""
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
@@ -10,31 +9,11 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, distributed
 
-from match_graph.config import TrainConfig
-from match_graph.errors import ConfigError
+from match_graph.training.heartbeat import alone
 
 T = TypeVar("T")
-#: How long processes wait for the one that builds or pre-trains.
+#: How long processes wait for the one that builds or pre-trains, as long as its heart beats.
 _PATIENCE = timedelta(days=30)
-
-
-def count_processes(config: TrainConfig) -> TrainConfig:
-    """The settings with the number of devices and machines that torchrun chose, if it runs this.
-
-    Raises:
-        ConfigError: The settings ask for another number.
-    """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return config
-    world, local = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    asked = config.devices * config.num_nodes
-    if asked not in (1, world):
-        raise ConfigError(
-            f"train.devices x train.num_nodes must be the number of processes that torchrun "
-            f"started, found {config.devices} x {config.num_nodes} and {world}; leave them out, or "
-            f"run torchrun with --nproc-per-node {config.devices} --nnodes {config.num_nodes}."
-        )
-    return config.model_copy(update={"devices": local, "num_nodes": world // local})
 
 
 def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
@@ -54,7 +33,8 @@ def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
     result, failure = None, None
     if fabric.is_global_zero:
         try:
-            result = work()
+            with alone():
+                result = work()
         except BaseException as error:
             failure = error
     failed = sum_up(fabric, torch.tensor(int(failure is not None)))
@@ -82,8 +62,6 @@ def gather(fabric: Fabric, values: Tensor) -> Tensor:
     distributed.all_gather(parts, values, group=_patient_group())
     return torch.stack(parts)
 
-    if not number:
-        return
 
 def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
     """Replaces a gradient that is sparse in rows by its mean over processes.
@@ -91,7 +69,7 @@ def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
     What wraps a model for many processes takes dense gradients only, so such parameters are kept
     out of it (see `training.device`).
     """
-    if fabric.world_size == 1 or parameter.grad is None:
+    if fabric.world_size == 1:
         return
     gradient = parameter.grad
     if gradient is None:  # no token in this process's documents: the others wait all the same
@@ -104,6 +82,8 @@ def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
     gradient = gradient.coalesce()
     row, value = gradient.indices()[0], gradient.values()  # [M], [M, L]
     number = int(_gather_here(fabric, row.new_tensor(row.numel())).max())
+    if not number:
+        return
     missing = number - row.numel()  # filled up with zeros for row 0
     row = torch.cat([row, row.new_zeros(missing)])
     value = torch.cat([value, value.new_zeros(missing, value.size(1))])

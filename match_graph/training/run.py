@@ -50,6 +50,7 @@ from match_graph.training.fitting import (
     load_baseline,
     make_baseline,
 )
+from match_graph.training.heartbeat import shared
 from match_graph.training.known_graph import make_graphs
 from match_graph.training.levels import Level, plan_levels
 from match_graph.training.loop import Hierarchy, train_model
@@ -230,6 +231,7 @@ class Run:
         self.pretraining.adopt(source)
         self.record.note("vectors_from", os.path.relpath(source, self.folder))
 
+    @shared
     def pretrain(self) -> dict[str, Tensor]:
         """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
         vectors = lead(self.fabric, self._pretrain_once)
@@ -249,6 +251,7 @@ class Run:
         self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
         return vectors
 
+    @shared
     def train(self) -> None:
         """Trains the model; the best weights on validation are ``model.safetensors``.
 
@@ -357,6 +360,7 @@ class Run:
         num_nodes = int(self.dataset[0][DOCUMENT].num_nodes)
         return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
 
+    @shared
     def evaluate(self) -> dict[str, dict[str, float]]:
         """Measures of the trained model on valid and test; written as ``metrics.json``.
 
@@ -429,10 +433,6 @@ class Run:
         dag = self.label_dag if self.config.model.coherent else None
         return ScaledModel(model, scaling, dag, self._valid_folds() if held_out else None)
 
-    def read_metrics(self) -> dict[str, dict[str, float]]:
-        """What `evaluate` wrote."""
-        return read_json(self.folder / METRICS)
-
     @property
     def is_finished(self) -> bool:
         """Whether it is trained and evaluated; every process must ask."""
@@ -442,6 +442,10 @@ class Run:
         """Whether a file is there for all processes: each may see a shared disk differently."""
         missing = torch.tensor(int(not (self.folder / name).is_file()))
         return not bool(sum_up(self.fabric, missing))
+
+    def read_metrics(self) -> dict[str, dict[str, float]]:
+        """What `evaluate` wrote."""
+        return read_json(self.folder / METRICS)
 
     def prior(self, split: Split) -> dict[str, float]:
         """Measures of the ranking by training frequency, for comparison."""

@@ -25,8 +25,10 @@ from match_graph.training.files import (
     remove_leftovers,
 )
 from match_graph.training.fitting import find_encoder
+from match_graph.training.heartbeat import shared
 from match_graph.training.known_graph import write_known_graph
-from match_graph.training.processes import count_processes, lead
+from match_graph.training.launch import count_processes
+from match_graph.training.processes import lead
 from match_graph.training.progress import Reporter
 from match_graph.training.record import read_record
 from match_graph.training.run import Run
@@ -34,6 +36,7 @@ from match_graph.training.vocabulary import write_vocabulary
 from match_graph.typing import DOCUMENT, MASKS
 
 
+@shared
 def start_run(
     dataset_name: str,
     config: Config,
@@ -153,6 +156,7 @@ def _check_is_seen(run: Run) -> None:
         )
 
 
+@shared
 def open_run(
     folder: str | Path,
     root: str | Path | None = None,

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ from match_graph.training.files import (
 )
 from match_graph.training.processes import (
     average_sparse_gradient,
-    count_processes,
     gather,
     lead,
     sum_up,
@@ -192,17 +192,22 @@ def test_two_processes_train_an_encoder_over_graphs(
     pd.testing.assert_frame_equal(one, two, atol=1e-3, rtol=1e-3)
 
 
-def test_the_command_starts_further_processes(tmp_path: Path) -> None:
-    """`--devices 2` runs itself twice; one of them prints."""
+def command_of_two(folder: Path, epochs: int) -> list[str]:
+    """The command line of a small run by two processes."""
     settings = (
         "data.options={num_documents: 200, num_labels: 12, num_layers: 3, num_words: 300}",
         "model.encoder_config={num_layers: 1, num_cls: 1, position_channels: 4}",
-        "model.init=random", "model.channels=16", "train.epochs=1", "train.accelerator=cpu",
+        "model.init=random", "model.channels=16", "train.accelerator=cpu", "train.patience=100",
+        f"train.epochs={epochs}",
     )  # fmt: skip
     command = [sys.executable, "-m", "match_graph.cli", "run", "synthetic", "--devices", "2"]
     command += [word for setting in settings for word in ("--set", setting)]
-    command += ["--root", str(tmp_path / "root"), "--out", str(tmp_path / "run")]
+    return [*command, "--root", str(folder / "root"), "--out", str(folder / "run")]
 
+
+def test_the_command_starts_further_processes(tmp_path: Path) -> None:
+    """`--devices 2` runs itself twice; one of them prints."""
+    command = command_of_two(tmp_path, 1)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / RECORD).read_text())["processes"] == 2
@@ -210,25 +215,43 @@ def test_the_command_starts_further_processes(tmp_path: Path) -> None:
     assert done.stderr.count("train: epoch 1 of 1, loss") == 1
 
 
-# Parts ---------------------------------------------------------------------------------------
+def test_the_command_ends_with_a_sentence_where_a_process_is_killed(tmp_path: Path) -> None:
+    """And goes on when it is given again; where the first one is killed, the other one ends too."""
+    command = command_of_two(tmp_path, 40)
+    history = tmp_path / "run" / HISTORY
 
+    def start(num_epochs: int) -> tuple["subprocess.Popen[str]", int]:
+        """Both processes, in the middle of the training."""
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while not history.is_file() or len(history.read_text().splitlines()) <= num_epochs:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        return process, int(children.split()[0])
 
-def test_torchrun_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is taken, another one is refused; without it the settings count."""
-    asked = TrainConfig(devices=4, num_nodes=2)
-    assert count_processes(asked) is asked
-    for name, value in as_torchrun(0, 2, 1).items():
-        monkeypatch.setenv(name, value)
-    found = count_processes(TrainConfig())
-    assert (found.devices, found.num_nodes) == (2, 1)
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    assert count_processes(asked).num_nodes == 4
-    with pytest.raises(ConfigError) as caught:
-        count_processes(TrainConfig(devices=3))
-    assert str(caught.value) == (
-        "train.devices x train.num_nodes must be the number of processes that torchrun started, "
-        "found 3 x 1 and 8; leave them out, or run torchrun with --nproc-per-node 3 --nnodes 1."
+    process, other = start(1)
+    os.kill(other, signal.SIGKILL)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert error.splitlines()[-1] == (
+        "Error: A run needs all of its processes to the end, but process 1 of this machine was "
+        "killed by signal 9; start the same command again, without --overwrite: it goes on from "
+        "what is saved."
     )
+    assert "Traceback" not in error
+    done = len(history.read_text().splitlines())
+    assert 1 < done < 40
+    process, other = start(done)
+    os.kill(process.pid, signal.SIGKILL)
+    error = process.communicate(timeout=60)[1]  # until the other one has closed it
+    assert "train: resumed after epoch" in error
+    assert "Error: A run needs all of its processes to the end, but another one ended" in error
+    assert "Traceback" not in error
+
+
+# Parts ---------------------------------------------------------------------------------------
 
 
 def use_parts(folder: Path) -> None:
@@ -255,6 +278,27 @@ def use_parts(folder: Path) -> None:
         raise SystemExit(1) from None
 
 
+def see_another_checkpoint(folder: Path) -> None:
+    """Process 1 does not see the checkpoint of process 0."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    content = None if fabric.global_rank else {"train": {"epoch": 3, "step": 20}}
+    try:
+        checkpoint.check_same(fabric, content, Path("state.pt"))
+    except CheckpointError as error:
+        (folder / str(fabric.global_rank)).write_text(str(error))
+
+
+def test_check_same_where_a_process_sees_no_checkpoint(tmp_path: Path) -> None:
+    """Each says so, and none waits for the other one."""
+    assert run_together(see_another_checkpoint, tmp_path) == [0, 0]
+    for rank in ("0", "1"):
+        assert (tmp_path / rank).read_text() == (
+            "All processes of a run must see the same files, but 'state.pt' is at epoch and step "
+            "[3, 20] for process 0 and [-1, -1] for process 1 (-1: there is none); choose a folder "
+            "on a disk that the machines share with --out."
+        )
+
+
 def test_the_parts_of_three_processes(tmp_path: Path) -> None:
     """Where the first one fails, it alone says why, and none goes on."""
     assert run_together(use_parts, tmp_path, number=3) == [1, 1, 1]
@@ -278,27 +322,6 @@ def write_gaps(folder: Path) -> Path:
     One of each split has no token at all: the shortest of its epoch, so that it shares a batch with
     one that has some.
     """
-def see_another_checkpoint(folder: Path) -> None:
-    """Process 1 does not see the checkpoint of process 0."""
-    fabric = make_fabric(TrainConfig(accelerator="cpu"))
-    content = None if fabric.global_rank else {"train": {"epoch": 3, "step": 20}}
-    try:
-        checkpoint.check_same(fabric, content, Path("state.pt"))
-    except CheckpointError as error:
-        (folder / str(fabric.global_rank)).write_text(str(error))
-
-
-def test_check_same_where_a_process_sees_no_checkpoint(tmp_path: Path) -> None:
-    """Each says so, and none waits for the other one."""
-    assert run_together(see_another_checkpoint, tmp_path) == [0, 0]
-    for rank in ("0", "1"):
-        assert (tmp_path / rank).read_text() == (
-            "All processes of a run must see the same files, but 'state.pt' is at epoch and step "
-            "[3, 20] for process 0 and [-1, -1] for process 1 (-1: there is none); choose a folder "
-            "on a disk that the machines share with --out."
-        )
-
-
     labels, splits = ("birds", "fish", "frogs", "moths"), {}
     for split, number in (("train", 33), ("valid", 9), ("test", 9)):
         splits[split] = [

@@ -1,0 +1,211 @@
+"""Watches the processes of a run: where one is lost, the others end with a sentence."""
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import wraps
+from subprocess import Popen
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed
+
+from match_graph.errors import ConfigError, ProcessError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Names the seconds after which a process that does not answer counts as lost, and their default.
+TIMEOUT, _DEFAULT_TIMEOUT = "MATCH_GRAPH_TIMEOUT", 600.0
+#: Names the process that started this one, if one of a run did.
+PARENT = "MATCH_GRAPH_PARENT"
+#: Seconds between two beats, and those that a process has to end by itself when one is lost.
+_BEAT, _GRACE = 1.0, 10.0
+#: Parts of the messages of gloo and NCCL where a connection breaks or a time is over.
+_SIGNS = ("gloo", "nccl", "connection closed by peer", "connection reset", "timed out", "timeout")
+
+
+def read_timeout() -> timedelta:
+    """How long a process may be silent: $MATCH_GRAPH_TIMEOUT seconds, or 10 minutes.
+
+    Raises:
+        ConfigError: The variable is no number of seconds in 1..10^7.
+    """
+    text = os.environ.get(TIMEOUT, str(_DEFAULT_TIMEOUT))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 1e7:
+        raise ConfigError(
+            f"${TIMEOUT} must be the seconds after which a process that does not answer counts as "
+            f"lost, in 1..10000000, found '{text}'; correct or unset it."
+        )
+    return timedelta(seconds=seconds)
+
+
+class Heartbeat(threading.Thread):
+    """Sums a few numbers over all processes every second, in a thread and group of its own.
+
+    A process that is killed breaks the connection, one that is stopped lets the time run out; both
+    end the sum with an error on the others, also while they wait for one that works for days. Then
+    this process ends within seconds: by the error of the operation that it shares with the lost
+    one (see `shared`), or, where that waits on, by this thread.
+
+    Args:
+        timeout: Silence after which a process counts as lost.
+        children: Started by this process.
+    """
+
+    def __init__(self, timeout: timedelta, children: list["Popen[bytes]"]) -> None:
+        super().__init__(name="heartbeat", daemon=True)
+        self.timeout, self.children = timeout, children
+        self.group = distributed.new_group(backend="gloo", timeout=timeout)
+        self.lost = threading.Event()
+        self._state = [0, 0]  # leaves; fails
+        self._wake = threading.Event()
+
+    def run(self) -> None:
+        """Beats until a process leaves or is lost."""
+        while True:
+            state = torch.tensor(self._state)
+            try:
+                distributed.all_reduce(state, group=self.group)
+            except RuntimeError:
+                break
+            if state[1]:
+                break
+            if state[0]:
+                return
+            self._wake.wait(_BEAT)
+        self.lost.set()
+        self._end_if_stuck()
+
+    def _end_if_stuck(self) -> None:
+        waited = 0.0
+        while waited < _GRACE:  # counted, so that a time in which all were stopped is none
+            time.sleep(_BEAT)
+            waited = waited + _BEAT if _HERE.depth and not _HERE.works_alone else 0.0
+        error = self.explain()
+        self.kill_children()
+        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    def explain(self) -> ProcessError:
+        """Who is lost, and what to do."""
+        ended = [
+            (number, child.returncode)
+            for number, child in enumerate(self.children, start=1)
+            if child.poll() not in (None, 0)
+        ]
+        seconds = f"{self.timeout.total_seconds():.0f} s (${TIMEOUT})"
+        who = f"another one ended, or has not answered for {seconds}"
+        if ended:
+            number, code = ended[0]
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            who = f"process {number} of this machine {how}"
+        return ProcessError(
+            f"A run needs all of its processes to the end, but {who}; start the same command "
+            f"again, without --overwrite: it goes on from what is saved."
+        )
+
+    def judge(self, error: BaseException) -> None:
+        """Tells the other processes of an error of this one.
+
+        Raises:
+            ProcessError: The error is that of an operation shared with a lost process.
+        """
+        if isinstance(error, RuntimeError):
+            self.lost.wait(3 * _BEAT)
+            is_sign = any(sign in str(error).lower() for sign in _SIGNS)
+            if self.lost.is_set() or is_sign:
+                self.kill_children()
+                if PARENT in os.environ:  # which says it, and ends this process, if it still can
+                    time.sleep(2 * _BEAT)
+                raise self.explain() from error
+        self._state[1] = 1
+        self._wake.set()
+
+    def leave(self) -> None:
+        """Ends the beats of all processes: this one is at its end."""
+        self._state[0] = 1
+        self._wake.set()
+        self.join(2 * _BEAT + 1)
+
+    def kill_children(self, patience: float = 0.0) -> None:
+        """Ends the processes that this one started, those that a stop holds too."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and any(one.poll() is None for one in self.children):
+            time.sleep(0.05)
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+
+
+@dataclass
+class _Here:
+    """What this process does.
+
+    Args:
+        heartbeat: None where it is a run's only process.
+        depth: How many functions that are `shared` are running, one within the other.
+        works_alone: Whether the others wait for it.
+    """
+
+    heartbeat: Heartbeat | None = None
+    depth: int = 0
+    works_alone: bool = False
+
+
+_HERE = _Here()
+
+
+def start_heartbeat(timeout: timedelta, children: list["Popen[bytes]"]) -> None:
+    """Watches the processes from now on; once per process."""
+    if _HERE.heartbeat is None:
+        _HERE.heartbeat = Heartbeat(timeout, children)
+        _HERE.heartbeat.start()
+        atexit.register(_end, _HERE.heartbeat)
+
+
+def _end(heartbeat: Heartbeat) -> None:
+    if heartbeat.is_alive():
+        heartbeat.leave()
+    patience = 0.0 if heartbeat.lost.is_set() else heartbeat.timeout.total_seconds()
+    heartbeat.kill_children(patience)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Around what one process does while the others wait: it is finished even if one is lost."""
+    _HERE.works_alone = True
+    try:
+        yield
+    finally:
+        _HERE.works_alone = False
+
+
+def shared(function: F) -> F:
+    """Decorates what processes do together: a lost one is a `ProcessError`, and an error of this
+    one ends the others too.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _HERE.depth += 1
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            if _HERE.heartbeat is not None:  # perhaps started by `function`
+                _HERE.heartbeat.judge(error)
+            raise
+        finally:
+            _HERE.depth -= 1
+
+    return run  # type: ignore[return-value]

@@ -1,0 +1,145 @@
+"""A process that is lost ends the others, with a sentence."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError, ProcessError
+from match_graph.training import heartbeat
+from match_graph.training.device import make_fabric
+from match_graph.training.heartbeat import TIMEOUT, read_timeout, shared
+from match_graph.training.processes import lead, sum_up
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+LOST = (
+    "A run needs all of its processes to the end, but another one ended, or has not answered for "
+    "{} s ($MATCH_GRAPH_TIMEOUT); start the same command again, without --overwrite: it goes on "
+    "from what is saved."
+)
+
+
+@shared
+def work_until_lost(fault: Callable[[], None], faulty: int, folder: Path, leads: bool) -> None:
+    """Sums for ever, or waits for the first one; one of the two fails."""
+    fabric = make_fabric(TrainConfig(accelerator="cpu"))
+    (folder / f"pid{fabric.global_rank}").write_text(str(os.getpid()))
+    if leads:
+        lead(fabric, fault)
+        return
+    for step in range(10**6):
+        if fabric.global_rank == faulty and step == 50:
+            fault()
+        sum_up(fabric, torch.tensor(1))
+
+
+def run_pair(
+    fault: Callable[[], None], faulty: int, folder: Path, timeout: float, leads: bool = False
+) -> tuple[list[int | None], float]:
+    """Two processes as of torchrun; exit codes, and seconds. What one says is ``folder/RANK``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def start(rank: int) -> None:
+        os.environ.update(
+            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+            GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+            TORCHELASTIC_RUN_ID="test",
+        )  # fmt: skip
+        os.environ[TIMEOUT] = str(timeout)
+        heartbeat._GRACE = 2.0
+        sys.stderr = (folder / f"error{rank}").open("w")
+        torch.set_num_threads(1)
+        try:
+            work_until_lost(fault, faulty, folder, leads)
+        except ProcessError as error:
+            (folder / str(rank)).write_text(str(error))
+            raise SystemExit(1) from None
+
+    context, begin = multiprocessing.get_context("fork"), time.monotonic()
+    processes = [context.Process(target=start, args=(rank,)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    processes[1 - faulty].join(60)
+    seconds = time.monotonic() - begin
+    for process in processes:
+        process.kill()
+        process.join()
+    return [process.exitcode for process in processes], seconds
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_self() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def say(folder: Path, rank: int) -> str:
+    """What a process said, by its error or by the thread that ended it."""
+    if (folder / str(rank)).is_file():
+        return (folder / str(rank)).read_text()
+    return (folder / f"error{rank}").read_text().removeprefix("Error: ").strip()
+
+
+@pytest.mark.parametrize("faulty", [0, 1])
+def test_shared_with_a_killed_process(tmp_path: Path, faulty: int) -> None:
+    """The other one ends by the operation that broke."""
+    codes, seconds = run_pair(kill_self, faulty, tmp_path, 600)
+    assert codes[faulty] == -signal.SIGKILL
+    assert codes[1 - faulty] == 1
+    assert seconds < 30
+    assert say(tmp_path, 1 - faulty) == LOST.format(600)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_shared_with_a_stopped_process(tmp_path: Path, leads: bool) -> None:
+    """It answers no more, also where the other one waits for days."""
+    codes, seconds = run_pair(stop_self, 0, tmp_path, 2, leads)
+    assert codes[1] == 1
+    assert seconds < 30
+    assert say(tmp_path, 1) == LOST.format(2)
+
+
+def test_lead_with_a_killed_leader(tmp_path: Path) -> None:
+    """As in a long pre-training."""
+    codes, seconds = run_pair(kill_self, 0, tmp_path, 600, leads=True)
+    assert codes[1] == 1
+    assert seconds < 30
+    assert say(tmp_path, 1) == LOST.format(600)
+
+
+def fail_alone() -> None:
+    raise RuntimeError("out of luck")
+
+
+def test_shared_with_a_process_that_fails(tmp_path: Path) -> None:
+    """Its own error stays its own; the other one does not wait for it."""
+    codes, seconds = run_pair(fail_alone, 1, tmp_path, 600)
+    assert codes == [1, 1]
+    assert seconds < 30
+    assert say(tmp_path, 0) == LOST.format(600)
+    assert "out of luck" in (tmp_path / "error1").read_text()
+
+
+def test_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes, or what the variable says."""
+    monkeypatch.delenv(TIMEOUT, raising=False)
+    assert read_timeout().total_seconds() == 600
+    monkeypatch.setenv(TIMEOUT, "90.5")
+    assert read_timeout().total_seconds() == 90.5
+    for wrong in ("", "0", "nan", "inf", "1e9", "-5"):
+        monkeypatch.setenv(TIMEOUT, wrong)
+        with pytest.raises(ConfigError):
+            read_timeout()
