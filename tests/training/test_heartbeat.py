@@ -29,21 +29,25 @@ LOST = (
 
 
 @shared
-def work_until_lost(fault: Callable[[], None], faulty: int, folder: Path, leads: bool) -> None:
-    """Sums for ever, or waits for the first one; one of the two fails."""
+def work_until_lost(fault: Callable[[], None], faulty: int, folder: Path, work: str) -> None:
+    """Sums or trains for ever, or waits for the first one; one of the two fails."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
     (folder / f"pid{fabric.global_rank}").write_text(str(os.getpid()))
-    if leads:
+    if work == "lead":
         lead(fabric, fault)
         return
+    model = fabric.setup_module(torch.nn.Linear(4, 4))
     for step in range(10**6):
         if fabric.global_rank == faulty and step == 50:
             fault()
-        sum_up(fabric, torch.tensor(1))
+        if work == "train":
+            fabric.backward(model(torch.ones(2, 4)).sum())
+        else:
+            sum_up(fabric, torch.tensor(1))
 
 
 def run_pair(
-    fault: Callable[[], None], faulty: int, folder: Path, timeout: float, leads: bool = False
+    fault: Callable[[], None], faulty: int, folder: Path, timeout: float, work: str = "sum"
 ) -> tuple[list[int | None], float]:
     """Two processes as of torchrun; exit codes, and seconds. What one says is ``folder/RANK``."""
     with socket.socket() as free:
@@ -61,7 +65,7 @@ def run_pair(
         sys.stderr = (folder / f"error{rank}").open("w")
         torch.set_num_threads(1)
         try:
-            work_until_lost(fault, faulty, folder, leads)
+            work_until_lost(fault, faulty, folder, work)
         except ProcessError as error:
             (folder / str(rank)).write_text(str(error))
             raise SystemExit(1) from None
@@ -103,10 +107,10 @@ def test_shared_with_a_killed_process(tmp_path: Path, faulty: int) -> None:
     assert say(tmp_path, 1 - faulty) == LOST.format(600)
 
 
-@pytest.mark.parametrize("leads", [False, True])
-def test_shared_with_a_stopped_process(tmp_path: Path, leads: bool) -> None:
+@pytest.mark.parametrize("work", ["sum", "train", "lead"])
+def test_shared_with_a_stopped_process(tmp_path: Path, work: str) -> None:
     """It answers no more, also where the other one waits for days."""
-    codes, seconds = run_pair(stop_self, 0, tmp_path, 2, leads)
+    codes, seconds = run_pair(stop_self, 0, tmp_path, 2, work)
     assert codes[1] == 1
     assert seconds < 30
     assert say(tmp_path, 1) == LOST.format(2)
@@ -114,7 +118,7 @@ def test_shared_with_a_stopped_process(tmp_path: Path, leads: bool) -> None:
 
 def test_lead_with_a_killed_leader(tmp_path: Path) -> None:
     """As in a long pre-training."""
-    codes, seconds = run_pair(kill_self, 0, tmp_path, 600, leads=True)
+    codes, seconds = run_pair(kill_self, 0, tmp_path, 600, "lead")
     assert codes[1] == 1
     assert seconds < 30
     assert say(tmp_path, 1) == LOST.format(600)
