@@ -223,7 +223,7 @@ def test_the_command_ends_with_a_sentence_where_a_process_is_killed(tmp_path: Pa
     def start(num_epochs: int) -> tuple["subprocess.Popen[str]", int]:
         """Both processes, in the middle of the training."""
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not history.is_file() or len(history.read_text().splitlines()) <= num_epochs:
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -350,7 +350,7 @@ def train_folder(config: Config, folder: Path) -> None:
     ("encoder", "strategy"),
     [
         ("match", "ddp"), ("match", "fsdp"), ("attention_xml", "ddp"), ("attention_xml", "fsdp"),
-        ("transformer", "fsdp"), ("mesh_probe_net", "ddp"),
+        ("mesh_probe_net", "ddp"),
     ],
 )  # fmt: skip
 def test_train_model_where_a_process_has_no_tokens(
