@@ -11,12 +11,20 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.graph import Targets
+from match_graph.graph.csr import make_ptr, row_index
 from match_graph.training import Run, checkpoint, start_run
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric
 from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors
-from match_graph.training.loop import draw_seed, make_learner, train_step
+from match_graph.training.loop import (
+    Hierarchy,
+    draw_seed,
+    make_learner,
+    train_model,
+    train_step,
+)
 from match_graph.training.optimizers import schedule
 from match_graph.training.progress import Reporter
 
@@ -210,3 +218,49 @@ def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:
     assert min(seeds) >= 0 and max(seeds) < 2**64
     drawn = [torch.rand(2, generator=torch.Generator().manual_seed(one)) for one in seeds[:64]]
     assert len({tuple(values.tolist()) for values in drawn}) == 64
+
+
+def test_train_model_places_labels_withheld_from_training_by_their_parents(
+    make_run, tmp_path: Path
+) -> None:
+    """Their edges weigh 1: validation documents that carry them score them above the others, as
+    their parents'. At weight 0 their order is chance."""
+    run = make_run(
+        "a", "model.init=random", "model.wide=false", "train.lambda_parameter=0.1",
+        "train.epochs=8", "train.precision=32-true", "train.accelerator=cpu",
+    )  # fmt: skip
+    dag, targets, train = run.label_dag, run.dataset.targets, run.dataset.documents("train_mask")
+    child, parent = dag.edge_index
+    withheld = child[~torch.isin(child, parent)].unique()[::3]
+    row, kept = row_index(targets.ptr), ~torch.isin(targets.index, withheld)
+    count = torch.bincount(row[kept], minlength=len(targets.ptr) - 1)
+    seen = Targets(make_ptr(count), targets.index[kept], targets.num_labels)
+    given = dag.parent_given_child(seen, train)
+    is_withheld = torch.isin(child, withheld)
+    assert given[is_withheld].tolist() == [1.0] * int(is_withheld.sum())
+
+    @torch.no_grad()
+    def area_under_curve(weight: torch.Tensor, folder: Path) -> float:
+        model, loader = run.make_model(), run.loader("train", training=True, targets=seen)
+        hierarchy = Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight)
+        with torch.enable_grad():
+            train_model(
+                model, loader, run.loader("valid"), hierarchy, run.config.train, folder, 0,
+                Reporter(quiet=True),
+            )  # fmt: skip
+        won = pairs = 0
+        logits, gold = [], []
+        for batch in run.loader("valid"):
+            logits.append(model.eval()(batch))
+            gold.append(torch.zeros(logits[-1].shape, dtype=torch.bool))
+            gold[-1][row_index(batch.label_ptr), batch.label_index] = True
+        scores, is_gold = torch.cat(logits), torch.cat(gold)
+        for label in withheld.tolist():
+            high, low = (scores[mask, label] for mask in (is_gold[:, label], ~is_gold[:, label]))
+            won += int((high.unsqueeze(1) > low).sum())
+            pairs += len(high) * len(low)
+        return won / pairs
+
+    without = area_under_curve(torch.where(is_withheld, 0.0, given), tmp_path / "without")
+    found = area_under_curve(given, tmp_path / "with")
+    assert found > without + 0.1
