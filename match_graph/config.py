@@ -90,6 +90,8 @@ class ModelConfig(StrictModel):
         None, description="a linear term from tokens to labels beside the encoder; none: by size"
     )
     head_from_labels: bool = Field(False, description="labels' vectors start the prediction layer")
+    label_prior: bool = Field(True, description="biases start at the labels' log-odds in training")
+    scale_embedding: bool = Field(True, description="vectors of tokens times the root of channels")
     embedding_dropout: float = Field(0.3, ge=0, lt=1)
     token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
 
@@ -106,13 +108,17 @@ class TrainConfig(StrictModel):
     wide_learning_rate: float = Field(1.5, gt=0, description="of model.wide, per document")
     weight_decay: float = Field(0.01, ge=0)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
+    schedule: Literal["linear", "constant"] = Field(
+        "linear", description="the rate after warmup: falls to 0 at the end, or stays"
+    )
     clip_norm: float = Field(5.0, gt=0)
     average: float = Field(
         0.25,
         ge=0,
         le=0.5,
-        description="how far back weights are averaged, of the steps so far; 0: not",
+        description="how far back weights are averaged, of the steps so far; 0: not, 0.5: all",
     )
+    average_after: int = Field(0, ge=0, description="epochs before the average starts")
     calibrate: bool = Field(
         True, description="Platt scaling of label scores on valid, from 1,000 documents there"
     )

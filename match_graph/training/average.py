@@ -22,6 +22,8 @@ class WeightAverage:
     so that what is averaged at step t is share * t steps old in the mean. Source: the
     polynomial-decay averaging of Shamir and Zhang 2013, https://arxiv.org/abs/1212.1824. An
     exponential average that reaches as far back at the end of a training lags at its beginning.
+    With a share of 1/2 all steps count alike: from a later epoch on, that is stochastic weight
+    averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407).
 
     After the first steps one in 8 is taken in, with the weight of the 8 together: to read and write
     all parameters at every step would cost time. What an update does depends on the step and the
@@ -33,13 +35,14 @@ class WeightAverage:
     Args:
         model: On its device; its parameters are read at every `update`.
         share: Of the steps so far, in 0..0.5 without 0; 0.5 is the mean of all.
+        after: Epochs before the average starts, which the caller keeps to.
     """
 
-    def __init__(self, model: nn.Module, share: float) -> None:
+    def __init__(self, model: nn.Module, share: float, after: int = 0) -> None:
         parameters = [
             parameter.detach() for parameter in model.parameters() if parameter.requires_grad
         ]
-        self.eta = 1 / share - 2
+        self.eta, self.after = 1 / share - 2, after
         self.values = [parameter.clone() for parameter in parameters]
         self._own, self._averages = _find_shards(parameters), _find_shards(self.values)
 
@@ -47,8 +50,10 @@ class WeightAverage:
         """Takes the model's parameters in, if it is their turn.
 
         Args:
-            step: Of the whole training, 1 for the first; each must be given in its turn.
+            step: 1 for the first that is averaged, none before; each must be given in its turn.
         """
+        if step < 1:
+            return
         number = 1 if step <= _SETTLED else _EVERY
         if step % number == 0:
             kept = (1 - (self.eta + 1) / (step + self.eta)) ** number

@@ -149,8 +149,10 @@ class Learner:
         self.losses = LossMeter(self.fabric.device)
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Within the block the model has the averaged parameters, if there is an average."""
-        return nullcontext() if self.average is None else self.average.shown()
+        """Within the block the model has the averaged parameters, if an average has started."""
+        if self.average is None or self.state.epoch < self.average.after:
+            return nullcontext()
+        return self.average.shown()
 
     def add_row(self, row: Mapping[str, float]) -> None:
         """Adds an epoch to the history."""

@@ -183,7 +183,9 @@ def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin:
         model.wide.to(fabric.device)
     wrapped = fabric.setup_module(model)
     optimizers = make_optimizers(model, config)  # only now: of the shards, if there are any
-    average = WeightAverage(model, config.average) if config.average else None
+    average = None
+    if config.average:
+        average = WeightAverage(model, config.average, config.average_after)
     steppers = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     return Learner(fabric, model, wrapped, optimizers, steppers, average, origin)
 
@@ -260,7 +262,7 @@ def train_step(
     assert batch.label_index is not None
     together = batch.num_documents if batch.num_together is None else batch.num_together
     for optimizer in learner.optimizers:
-        set_progress(optimizer, step / num_steps, config.warmup, together)
+        set_progress(optimizer, step / num_steps, config, together)
         optimizer.zero_grad()
     losses = match_loss(
         learner.wrapped(batch), batch.label_ptr, batch.label_index,
@@ -277,7 +279,8 @@ def train_step(
     for stepper in learner.steppers:
         stepper.step()
     if learner.average is not None:
-        learner.average.update(step)
+        assert config.epochs is not None
+        learner.average.update(step - num_steps * config.average_after // config.epochs)
     return learner.losses.update(losses, config, batch)
 
 

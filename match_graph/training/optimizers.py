@@ -57,29 +57,32 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
 
 
 def set_progress(
-    optimizer: optim.Optimizer, progress: float, warmup: float, num_documents: int
+    optimizer: optim.Optimizer, progress: float, config: TrainConfig, num_documents: int
 ) -> None:
     """Sets the learning rate of every group.
 
     Args:
         optimizer: From `make_optimizers`.
         progress: Share of all steps done, in 0..1.
-        warmup: Share of all steps.
+        config: Warm-up and schedule.
         num_documents: Over which the step's loss is averaged, of all processes; a factor of the
             rates that are per document.
     """
     for group in optimizer.param_groups:
         factor = num_documents if group.get("per_document") else 1
-        group["lr"] = group["peak_lr"] * schedule(progress, warmup) * factor
+        group["lr"] = group["peak_lr"] * schedule(progress, config.warmup, config.schedule) * factor
 
 
-def schedule(progress: float, warmup: float) -> float:
-    """Factor of the learning rate: linear warm-up, then linear decay to 0.
+def schedule(progress: float, warmup: float, kind: str = "linear") -> float:
+    """Factor of the learning rate: linear warm-up, then linear decay to 0, or a constant rate.
 
     Args:
         progress: Share of all steps done, in 0..1.
         warmup: Share of all steps.
+        kind: As ``train.schedule``.
     """
     if progress < warmup:
         return progress / warmup
+    if kind == "constant":
+        return 1.0
     return max(0.0, (1 - progress) / max(1 - warmup, 1e-9))

@@ -62,6 +62,17 @@ def test_it_equals_the_mean_of_torch_at_a_share_of_one_half() -> None:
             torch.testing.assert_close(left, right)
 
 
+def test_steps_before_the_first_are_not_taken_in() -> None:
+    """Stochastic weight averaging starts anew from its first step, whatever was before."""
+    model = nn.Linear(1, 1, bias=False)
+    average = WeightAverage(model, 0.5, after=4)
+    for step in range(-20, 31):
+        with torch.no_grad():
+            model.weight.fill_(step)
+        average.update(step)
+    assert float(average.values[0]) == pytest.approx(sum(range(1, 31)) / 30)
+
+
 @given(st.floats(0.02, 0.5), st.integers(100, 3000))
 def test_what_is_averaged_is_a_share_of_the_steps_old(share: float, last: int) -> None:
     """A weight that equals the step tells its age: also where one step in 8 is taken in."""

@@ -84,6 +84,7 @@ def break_off(
         (("train.average=0.4",), 1, 5, 0),
         ((), 0, 7, 3),
         (("train.average=0", "data.max_metadata=3"), 1, 4, 4),
+        (("train.average=0.5", "train.average_after=1", "train.schedule=constant"), 2, 5, 5),
     ],
 )
 def test_a_killed_training_equals_an_uninterrupted_one(
@@ -107,6 +108,23 @@ def test_a_killed_training_equals_an_uninterrupted_one(
     left, right = (read_tensors(run.folder / MODEL) for run in (whole, again))
     assert all(torch.equal(left[name], right[name]) for name in left)
     assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
+
+
+def test_weights_are_validated_by_themselves_until_the_average_starts(make_run) -> None:
+    """One that never starts equals none; from its first epoch on it changes what is validated."""
+    rows = []
+    for name, settings in (
+        ("none", ("train.average=0",)),
+        ("never", ("train.average=0.5", "train.average_after=9")),
+        ("late", ("train.average=0.5", "train.average_after=2")),
+    ):
+        run = make_run(name, *settings)
+        run.train()
+        rows.append(pd.read_csv(run.folder / HISTORY)["NDCG@5"].tolist())
+    none, never, late = rows
+    assert never == none
+    assert late[:2] == none[:2]
+    assert late[2] != none[2]
 
 
 def test_training_stops_when_validation_no_longer_improves(

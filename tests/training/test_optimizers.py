@@ -23,13 +23,18 @@ def test_schedule_warms_up_then_falls_to_zero() -> None:
     assert schedule(0.0, 0.0) == 1.0
 
 
+def test_schedule_constant_stays_after_the_warm_up() -> None:
+    """Adam at a constant rate, as in the paper; also at the last step."""
+    found = [schedule(p, 0.2, "constant") for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
+    assert found == pytest.approx([0, 0.5, 1, 1, 1])
+
+
 def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
     """Half of the way down, each group has half of its rate; the wide term's is per document."""
-    optimizers = make_optimizers(
-        make_model(), TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=64)
-    )
+    config = TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=64, warmup=0.2)
+    optimizers = make_optimizers(make_model(), config)
     for optimizer, rate in zip(optimizers, (0.002, 0.4), strict=True):
-        set_progress(optimizer, 0.6, 0.2, num_documents=8)
+        set_progress(optimizer, 0.6, config, num_documents=8)
         assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
             [rate / 2] * len(optimizer.param_groups)
         )
