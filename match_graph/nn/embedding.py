@@ -13,18 +13,19 @@ from match_graph.nn.dropout import ByteDropout
 
 
 class TokenEmbedding(nn.Module):
-    """Vectors of a token space, multiplied by the root of their size.
+    """Vectors of a token space, multiplied by the root of their size unless asked otherwise.
 
     Rows start uniform on the unit sphere, or from pre-trained unit vectors by `load_vectors`;
     the factor (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) brings either to unit
-    variance per channel. [UNK] rows are trained by token dropout: in training a share of the
-    tokens is shown as the [UNK] of its type.
+    variance per channel. MATCH does not name it; its settings leave it out. [UNK] rows are trained
+    by token dropout: in training a share of the tokens is shown as the [UNK] of its type.
 
     Args:
         space: The token space.
         channels: The paper's delta.
         dropout: On the channels of embedded tokens.
         token_dropout: Share of tokens shown as [UNK] in training.
+        scaled: Whether vectors are multiplied by the root of ``channels``.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class TokenEmbedding(nn.Module):
         channels: int = 100,
         dropout: float = 0.0,
         token_dropout: float = 0.0,
+        scaled: bool = True,
     ) -> None:
         super().__init__()
+        self.scale = channels**0.5 if scaled else 1.0
         self.space, self.channels, self.token_dropout = space, channels, token_dropout
         self.weight = nn.Parameter(torch.empty(space.num_tokens, channels))
         self.dropout = ByteDropout(dropout)
@@ -87,7 +90,7 @@ class TokenEmbedding(nn.Module):
             field: Number of each token's type, [N], int64.
         """
         embedded = nn.functional.embedding(self._hide(token_id, field), self.weight)
-        return self.dropout(embedded * self.channels**0.5)
+        return self.dropout(embedded * self.scale)
 
     def mean(self, token_id: Tensor, field: Tensor, ptr: Tensor) -> Tensor:
         """Means of packed lists of tokens, zero for empty ones, [B, C]; channels dropped after.
@@ -100,7 +103,7 @@ class TokenEmbedding(nn.Module):
         means = nn.functional.embedding_bag(
             self._hide(token_id, field), self.weight, ptr, mode="mean", include_last_offset=True
         )
-        return self.dropout(means * self.channels**0.5)
+        return self.dropout(means * self.scale)
 
     def _hide(self, token_id: Tensor, field: Tensor) -> Tensor:
         """In training, shows a share of the tokens as the [UNK] of their type."""

@@ -44,7 +44,11 @@ class MatchModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenEmbedding(
-            space, config.channels, config.embedding_dropout, config.token_dropout
+            space,
+            config.channels,
+            config.embedding_dropout,
+            config.token_dropout,
+            config.scale_embedding,
         )
         encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
         check_encoder_class(encoder_cls, config.encoder)

@@ -286,7 +286,8 @@ class Run:
         if level.above is None:
             self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
-        level.set_prior(model, train_documents)
+        if settings.label_prior:
+            level.set_prior(model, train_documents)
         if is_last:
             self.record.note("parameters", count_parameters(model))
         if model.wide is not None:

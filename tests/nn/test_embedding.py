@@ -121,6 +121,16 @@ def test_embedded_tokens_are_rows_times_the_root_of_the_width() -> None:
 
 
 @torch.no_grad()
+def test_embedded_tokens_are_the_rows_themselves_unless_scaled() -> None:
+    """What the paper puts into its Transformer: unit vectors, alone and as means."""
+    embedding = TokenEmbedding(SPACE, CHANNELS, scaled=False)
+    token_id, field = torch.tensor([4, 10, 1]), torch.tensor([0, 2, 0])
+    assert torch.equal(embedding(token_id, field), embedding.weight[token_id])
+    mean = embedding.mean(token_id, field, torch.tensor([0, 3]))
+    torch.testing.assert_close(mean[0], embedding.weight[token_id].mean(dim=0))
+
+
+@torch.no_grad()
 def test_random_rows_have_unit_variance_per_channel() -> None:
     """What the factor is for."""
     torch.manual_seed(0)

@@ -296,6 +296,23 @@ def test_no_gold_label_reaches_the_encoder(
     assert learned > learned_prior + 0.15  # the same training finds what is there
 
 
+@pytest.mark.parametrize("label_prior", [True, False])
+def test_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool) -> None:
+    """As training is handed the model; the paper's settings start them at 0."""
+    handed: list[torch.Tensor] = []
+
+    def stop(model, *_):
+        handed.append(model.head.bias.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("match_graph.training.run.train_model", stop)
+    run = start("a", "model.init=random", f"model.label_prior={str(label_prior).lower()}")
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    assert bool((handed[0] < -0.5).any()) == label_prior
+    assert bool((handed[0] == 0).all()) != label_prior
+
+
 def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
     """A run with an encoder of one's own is opened by whoever names that encoder, and no other."""
     name = "match_graph.nn.encoders.match:MatchEncoder"

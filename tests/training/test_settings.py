@@ -8,7 +8,7 @@ from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
-from match_graph.nn import ENCODERS, MatchEncoder, MatchModel, TextEncoder, XmlCnnEncoder
+from match_graph.nn import ENCODERS, MatchModel, TextEncoder, XmlCnnEncoder
 from match_graph.training.defaults import resolve_config
 from match_graph.training.settings import complete_settings, find_settings, load_named_config
 
@@ -51,17 +51,6 @@ def test_encoders_of_text_offer_both_without_metadata(encoder: str) -> None:
     )  # fmt: skip
 
 
-def test_settings_of_match_are_the_papers() -> None:
-    """Section 4.1: 8 [CLS] tokens, 3 layers, 2 heads, dropout .1, batches of 256, Adam."""
-    config = load_named_config(None, None, "paper")
-    encoder = MatchEncoder.Config(**config.model.encoder_config)
-    assert (encoder.num_cls, encoder.num_layers, encoder.num_heads) == (8, 3, 2)
-    assert (encoder.dropout, config.model.embedding_dropout) == (0.1, 0.1)
-    assert (config.train.batch_size, config.train.optimizer) == (256, "adam")
-    assert (config.train.edge_weight, config.train.average) == ("none", 0)
-    assert (config.pretrain.margin, config.model.init) == (0.3, "spherical")
-
-
 def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path) -> None:
     """Default < named < file < --set, key by key, within the encoder's settings too."""
     path = tmp_path / "c.yaml"
@@ -74,7 +63,8 @@ def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path)
     assert config.train.epochs == 3
     assert config.model.channels == config.pretrain.channels == 300
     assert config.model.encoder_config == {
-        "widths": [2, 4, 8], "num_filters": 7, "num_chunks": 2, "bottleneck": 512, "dropout": 0.3,
+        "metadata": False, "widths": [2, 4, 8], "num_filters": 7, "num_chunks": 2,
+        "bottleneck": 512, "dropout": 0.3,
     }  # fmt: skip
     assert XmlCnnEncoder.settings["own"]["model.encoder_config"]["num_chunks"] == 32
 

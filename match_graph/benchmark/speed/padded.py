@@ -32,12 +32,14 @@ class PaddedModel(nn.Module):
         assert isinstance(head, LinearHead)
         self.length, self.num_cls = length, encoder.num_cls
         self.word_field, self.position_channels = encoder.word_field, encoder.position_channels
-        self.scale = model.embedding.channels**0.5
+        self.scale = model.embedding.scale
         self.embedding = nn.Embedding.from_pretrained(
             model.embedding.weight.detach().clone(), freeze=False, padding_idx=0
         )
         self.cls = nn.Parameter(encoder.cls.detach().clone())
-        self.field = nn.Parameter(encoder.field.detach().clone())
+        self.field = None
+        if encoder.field is not None:
+            self.field = nn.Parameter(encoder.field.detach().clone())
         self.dropout = nn.Dropout(model.embedding.dropout.p)
         self.encoder = _make_encoder(encoder)
         self.head = nn.Linear(head.in_channels, head.num_labels)
@@ -56,7 +58,8 @@ class PaddedModel(nn.Module):
         code = sinusoids(position.view(-1), self.position_channels).view(*shape, -1)
         code = code * (field == self.word_field).unsqueeze(-1)
         content = torch.cat([self.dropout(self.embedding(token_id) * self.scale), code], dim=-1)
-        content = content + self.field[field]  # [B, T, C]
+        if self.field is not None:
+            content = content + self.field[field]  # [B, T, C]
         cls = self.cls.expand(batch.num_documents, -1, -1)
         tokens = torch.cat([cls, content], dim=1)
         mask = torch.cat([padding.new_zeros(len(padding), self.num_cls), padding], dim=1)

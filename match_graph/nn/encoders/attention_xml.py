@@ -10,8 +10,11 @@ from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.recurrent import run_recurrent
+
+_FLAT = {"flat_labels": 499_999, "cluster_size": 64, "beam": 15}
 
 
 class AttentionXmlEncoder(TextEncoder):
@@ -36,24 +39,36 @@ class AttentionXmlEncoder(TextEncoder):
     gives: ClassVar[Literal["document", "tokens"]] = "tokens"
     paper: ClassVar[str] = "You et al., NeurIPS 2019, https://arxiv.org/abs/1811.01727"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # the release's for AmazonCat-13K (https://github.com/yourh/AttentionXML), whose labels are
-        # as many as those of MAG-CS; the moving average stands for its averaged weights
+        # CorNet's, which has no label tree
         "paper": {
             **COMPARED,
             "model.embedding_dropout": 0.2,
-            "model.encoder_config": {"hidden_channels": 512, "num_layers": 1, "dropout": 0.5},
-            "model.head_config": {"hidden_channels": [512, 256]},
+            "model.encoder_config": {
+                "metadata": False,
+                "hidden_channels": 200,
+                "num_layers": 1,
+                "dropout": 0.5,
+            },
+            "model.head_config": {"hidden_channels": [100], **_FLAT},
         },
-        # the same for EUR-Lex
+        # its authors' for EUR-Lex (https://github.com/yourh/AttentionXML), but that words learn;
+        # they train a label tree from 500,000 labels on
         "own": {
             **COMPARED,
             "pretrain.channels": 300,
             "model.channels": 300,
             "model.embedding_dropout": 0.2,
-            "model.encoder_config": {"hidden_channels": 256, "num_layers": 1, "dropout": 0.5},
-            "model.head_config": {"hidden_channels": [256]},
+            "model.encoder_config": {
+                "metadata": False,
+                "hidden_channels": 256,
+                "num_layers": 1,
+                "dropout": 0.5,
+            },
+            "model.head_config": {"hidden_channels": [256], **_FLAT},
             "train.batch_size": 40,
             "train.epochs": 30,
+            "train.average_after": 10,
+            "train.patience": 30,
         },
     }
 

@@ -11,7 +11,8 @@ from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.transformer import TransformerStack, check_heads, prepend
 
 
@@ -42,29 +43,33 @@ class BertXmlEncoder(TextEncoder):
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's (https://github.com/XunGuangxu/CorNet); averaging stands for its averaged weights
+        # CorNet's, whose 2 layers are followed by one of [CLS] tokens alone
         "paper": {
             **COMPARED,
             "model.embedding_dropout": 0.1,
             "model.encoder_config": {
+                "metadata": False,
                 "num_cls": 5,
                 "num_layers": 3,
                 "num_heads": 2,
                 "hidden_channels": 600,
+                "max_positions": 500,
                 "dropout": 0.1,
             },
         },
-        # the same with its word vectors of 300 channels and its batches
+        # the same with its vectors of words of 300 channels and its batches
         "own": {
             **COMPARED,
             "pretrain.channels": 300,
             "model.channels": 300,
             "model.embedding_dropout": 0.1,
             "model.encoder_config": {
+                "metadata": False,
                 "num_cls": 5,
                 "num_layers": 3,
                 "num_heads": 2,
                 "hidden_channels": 600,
+                "max_positions": 500,
                 "dropout": 0.1,
             },
             "train.batch_size": 200,
@@ -87,7 +92,7 @@ class BertXmlEncoder(TextEncoder):
 
     def reset_parameters(self) -> None:
         """Draws the parameters anew."""
-        nn.init.normal_(self.cls)
+        nn.init.normal_(self.cls, std=self.embedding.scale / self.embedding.channels**0.5)
         nn.init.normal_(self.position, std=0.1)
         self.layers.reset_parameters()
         nn.init.xavier_uniform_(self.pooler.weight)

@@ -21,7 +21,8 @@ class MatchHeteroEncoder(MatchEncoder):
     The documents that a document cites, that cite it, and that share metadata with it are drawn
     with their own metadata and encoded by `HeteroSageEncoder`; their states, and the document's
     own, are mapped to the width of the Transformer and follow its other tokens, with a learned
-    vector that tells them apart. Not of the paper, whose encoder sees no other document.
+    vector that tells them apart. Not of the paper, whose encoder sees no other document; its preset
+    "paper" is that of MATCH, for what the two share.
 
     Args:
         embedding: Embeds tokens.

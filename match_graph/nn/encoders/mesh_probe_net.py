@@ -12,7 +12,8 @@ from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.recurrent import run_recurrent
 
 _NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -44,11 +45,12 @@ class MeshProbeNetEncoder(TextEncoder):
         "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"
     )
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's (https://github.com/XunGuangxu/CorNet); averaging stands for its averaged weights
+        # CorNet's
         "paper": {
             **COMPARED,
             "model.embedding_dropout": 0.2,
             "model.encoder_config": {
+                "metadata": False,
                 "rnn": "lstm",
                 "hidden_channels": 300,
                 "num_layers": 2,
@@ -56,12 +58,14 @@ class MeshProbeNetEncoder(TextEncoder):
                 "dropout": 0.5,
             },
         },
-        # its authors' release (https://github.com/XunGuangxu/MeSHProbeNet)
+        # its authors' release (https://github.com/XunGuangxu/MeSHProbeNet), which also bounds
+        # gradients by a fifth of CorNet's
         "own": {
             **COMPARED,
             "pretrain.channels": 355,
             "model.channels": 355,
             "model.encoder_config": {
+                "metadata": False,
                 "rnn": "lstm",
                 "hidden_channels": 355,
                 "num_layers": 2,
@@ -71,9 +75,13 @@ class MeshProbeNetEncoder(TextEncoder):
             "train.batch_size": 340,
             "train.learning_rate": 0.0025,
             "train.epochs": 5,
+            "train.weight_decay": 1e-10,
             "train.warmup": 0.2,
-            "train.clip_norm": 1.0,
+            "train.schedule": "linear",
+            "train.clip_norm": COMPARED["train.clip_norm"] / 5,
             "train.average": 0.0,
+            "train.average_after": 0,
+            "train.patience": 5,
         },
     }
 

@@ -14,7 +14,8 @@ from match_graph.nn.attention import RaggedAttention, RaggedLayout
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED, NEURAL_CLASSIFIER
+from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.transformer import add_positions, check_heads, prepend
 
 
@@ -42,13 +43,15 @@ class StarTransformerEncoder(TextEncoder):
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # NeuralClassifier's (https://github.com/Tencent/NeuralNLP-NeuralClassifier), but heads of
-        # 25 channels, where it has 32, and no dropout on the scores of labels
+        # NeuralClassifier's, but heads of 25 channels, where it has 32, and no dropout on logits
         "paper": {
-            **COMPARED,
-            "model.encoder_config": {"num_cycles": 1, "num_heads": 4, "dropout": 0.1},
-            "train.learning_rate": 0.008,
-            "train.average": 0.0,
+            **NEURAL_CLASSIFIER,
+            "model.encoder_config": {
+                "metadata": False,
+                "num_cycles": 1,
+                "num_heads": 4,
+                "dropout": 0.1,
+            },
         },
         # its authors' for classifying sentences (https://github.com/fastnlp/fastNLP)
         "own": {
@@ -56,11 +59,17 @@ class StarTransformerEncoder(TextEncoder):
             "pretrain.channels": 300,
             "model.channels": 300,
             "model.embedding_dropout": 0.5,
-            "model.encoder_config": {"num_cycles": 2, "num_heads": 6, "dropout": 0.5},
+            "model.encoder_config": {
+                "metadata": False,
+                "num_cycles": 2,
+                "num_heads": 6,
+                "dropout": 0.5,
+            },
             "train.batch_size": 128,
             "train.learning_rate": 0.0001,
             "train.weight_decay": 1e-5,
             "train.average": 0.0,
+            "train.average_after": 0,
         },
     }
 

@@ -1,7 +1,6 @@
 """What encoders of the words alone share: metadata are left out unless asked for."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -11,27 +10,6 @@ from match_graph.graph import EgoBatch
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder
 from match_graph.typing import WORD
-
-#: How MATCH compared other encoders (section 4.1): delta = 100, Adam, batches of 256, neither
-#: metadata nor hierarchy. It started words from GloVe; without that file they start from vectors
-#: pre-trained on the training texts and their labels, never on metadata. ``--word-vectors FILE``
-#: takes GloVe.
-COMPARED: Mapping[str, Any] = {
-    "pretrain.channels": 100,
-    "model.channels": 100,
-    "model.init": "spherical_text",
-    "model.embedding_dropout": 0.0,
-    "model.token_dropout": 0.0,
-    "model.wide": False,
-    "train.batch_size": 256,
-    "train.optimizer": "adam",
-    "train.learning_rate": 0.001,
-    "train.weight_decay": 0.0,
-    "train.warmup": 0.0,
-    "train.calibrate": False,
-    "train.lambda_parameter": 0.0,
-    "train.lambda_output": 0.0,
-}
 
 
 class TextEncoder(Encoder):

@@ -10,7 +10,8 @@ from match_graph.graph import EgoBatch
 from match_graph.nn.attention import unreached
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED, NEURAL_CLASSIFIER
+from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.transformer import TransformerStack, add_positions, check_heads
 
 
@@ -37,26 +38,27 @@ class TransformerEncoder(TextEncoder):
 
     paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # NeuralClassifier's (https://github.com/Tencent/NeuralNLP-NeuralClassifier), but heads of
-        # 25 channels, where it has 32, and no dropout on the scores of labels
+        # NeuralClassifier's, but heads of 25 channels, where it has 32, and no dropout on logits
         "paper": {
-            **COMPARED,
+            **NEURAL_CLASSIFIER,
             "model.encoder_config": {
+                "metadata": False,
                 "num_layers": 1,
                 "num_heads": 4,
                 "hidden_channels": 128,
                 "dropout": 0.1,
             },
-            "train.learning_rate": 0.008,
-            "train.average": 0.0,
         },
-        # the base model of Vaswani et al.; the peak of their learning rates
+        # the base model of Vaswani et al.; the peak of their learning rates after 4,000 of 100,000
+        # steps, and a fall to 0 in place of their inverse root
         "own": {
             **COMPARED,
             "pretrain.channels": 512,
             "model.channels": 512,
+            "model.scale_embedding": True,
             "model.embedding_dropout": 0.1,
             "model.encoder_config": {
+                "metadata": False,
                 "num_layers": 6,
                 "num_heads": 8,
                 "hidden_channels": 2048,
@@ -64,7 +66,9 @@ class TransformerEncoder(TextEncoder):
             },
             "train.learning_rate": 0.0007,
             "train.warmup": 0.04,
+            "train.schedule": "linear",
             "train.average": 0.0,
+            "train.average_after": 0,
         },
     }
 

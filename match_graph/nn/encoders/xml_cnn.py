@@ -13,7 +13,8 @@ from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.text import COMPARED, TextEncoder
+from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.text import TextEncoder
 
 
 class XmlCnnEncoder(TextEncoder):
@@ -48,10 +49,11 @@ class XmlCnnEncoder(TextEncoder):
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's (https://github.com/XunGuangxu/CorNet); averaging stands for its averaged weights
+        # CorNet's
         "paper": {
             **COMPARED,
             "model.encoder_config": {
+                "metadata": False,
                 "widths": [2, 4, 8],
                 "num_filters": 128,
                 "num_chunks": 8,
@@ -59,12 +61,14 @@ class XmlCnnEncoder(TextEncoder):
                 "dropout": 0.5,
             },
         },
-        # those of a public port of its code (https://github.com/siddsax/XML-CNN)
+        # those of a public port of its code (https://github.com/siddsax/XML-CNN), which cuts
+        # gradients of a loss summed over 20 documents to 1,000 and knows no validation
         "own": {
             **COMPARED,
             "pretrain.channels": 300,
             "model.channels": 300,
             "model.encoder_config": {
+                "metadata": False,
                 "widths": [2, 4, 8],
                 "num_filters": 32,
                 "num_chunks": 32,
@@ -72,7 +76,11 @@ class XmlCnnEncoder(TextEncoder):
                 "dropout": 0.3,
             },
             "train.batch_size": 20,
+            "train.epochs": 100,
+            "train.clip_norm": 50.0,
             "train.average": 0.0,
+            "train.average_after": 0,
+            "train.patience": 100,
         },
     }
 

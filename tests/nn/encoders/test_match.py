@@ -104,7 +104,8 @@ def naive_input(encoder: MatchEncoder, batch: EgoBatch, document: int) -> list[T
         if space.types[field] == "word":
             code = naive_code(int(batch.position[place]), CODE)
         row = embedding.weight[batch.token_id[place]] * math.sqrt(CHANNELS)
-        tokens.append(torch.cat([row, torch.tensor(code)]) + encoder.field[field])
+        token = torch.cat([row, torch.tensor(code)])
+        tokens.append(token if encoder.field is None else token + encoder.field[field])
     return tokens
 
 
@@ -115,6 +116,7 @@ def naive_input(encoder: MatchEncoder, batch: EgoBatch, document: int) -> list[T
         {"num_layers": 1},
         {"num_cls": 1, "num_layers": 3, "num_heads": 5, "feed_forward": 1},
         {"num_cls": 3, "num_heads": 1},
+        {"field_vectors": False},
     ],
 )
 @torch.no_grad()
@@ -205,12 +207,18 @@ def test_defaults_are_the_papers() -> None:
     """8 [CLS] tokens, 2 heads, width 128 with delta = 100; layers and dropout as said."""
     config = MatchEncoder.Config()
     assert (config.num_cls, config.num_layers, config.num_heads) == (8, 1, 2)
-    paper = MatchEncoder.settings["paper"]["model.encoder_config"]
-    assert paper == {"num_cls": 8, "num_layers": 3, "num_heads": 2, "dropout": 0.1}
     assert (config.position_channels, config.feed_forward, config.dropout) == (28, 4, 0.2)
     encoder = MatchEncoder(TokenEmbedding(TokenSpace(("word",), (5,)), 100), config)
     assert (encoder.channels, encoder.out_channels) == (128, 1024)
     assert encoder.layers[0].linear1.weight.shape == (512, 128)
+
+
+@pytest.mark.parametrize(("scaled", "std"), [(True, 1.0), (False, 0.1)])
+def test_cls_tokens_start_at_the_scale_of_the_others(scaled: bool, std: float) -> None:
+    """Unit variance beside scaled vectors, that of a unit vector's channels beside unit vectors."""
+    embedding = TokenEmbedding(TokenSpace(("word",), (5,)), 100, scaled=scaled)
+    encoder = MatchEncoder(embedding, MatchEncoder.Config(num_cls=100))
+    assert float(encoder.cls.detach().std()) == pytest.approx(std, rel=0.05)
 
 
 def test_dropout_acts_in_training_by_the_seed(space: TokenSpace, batch: EgoBatch) -> None:
