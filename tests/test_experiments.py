@@ -12,6 +12,7 @@ from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
 from match_graph.testing import write_match_folder, write_release_folder
 from match_graph.training.fitting import find_encoder
+from match_graph.training.settings import load_named_config
 from match_graph.typing import LABEL, MASKS
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
@@ -44,6 +45,19 @@ def test_the_folder_holds_data_only() -> None:
     }  # fmt: skip
     kinds = {path.suffix for path in FOLDER.rglob("*") if path.is_file()}
     assert kinds <= {".yaml", ".md", ".csv", ".png"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_rows_of_a_preset_change_nothing_of_it(path: Path) -> None:
+    """A row that trained otherwise than a paper says would have to be named so."""
+    experiment = load_experiment(path)
+    rows = [row for row in experiment.expand(["venue"]) if row.encoder_settings]
+    for row in rows:
+        preset = load_named_config(None, [f"model.encoder={row.encoder}"], row.encoder_settings)
+        config = experiment.configure(row, seed=0)
+        for section in ("data", "pretrain", "model", "train"):
+            assert getattr(config, section) == getattr(preset, section), (row.name, section)
+    assert not rows or experiment.budget == "own"  # their epochs too
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
