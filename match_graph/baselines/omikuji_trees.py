@@ -96,6 +96,11 @@ class OmikujiTrees(Baseline):
             pairs = zip(rows.indices[place].tolist(), rows.data[place].tolist(), strict=True)
             found = self.trees.predict(list(pairs), self.config.beam_size, self.num_labels)
             for label, value in found:
+                if not (0 <= label < self.num_labels and 0 <= value <= 1):
+                    raise CheckpointError(
+                        f"Fitted trees must give probabilities of {self.num_labels} labels, but "
+                        f"they give {value} for label {label}; fit the baseline again."
+                    )
                 probability[document, label] = value
         return torch.logit(torch.from_numpy(probability), eps=_FLOOR)
 
@@ -105,7 +110,8 @@ class OmikujiTrees(Baseline):
         write_table(folder, {"idf": self.features.idf})
 
     def load(self, folder: Path) -> None:
-        self.features.idf = read_table(folder, {"idf": [self.features.num_features]})["idf"]
+        size = self.features.num_features
+        self.features.idf = read_table(folder, {"idf": [size]})["idf"]
         path = folder / TREES
         try:
             with _hush():
@@ -115,6 +121,13 @@ class OmikujiTrees(Baseline):
                 f"Fitted trees must be a folder that omikuji wrote, but '{path}' cannot be read; "
                 f"fit the baseline again."
             ) from error
+        expected = {"trees": self.config.num_trees, "features": size}
+        found = {"trees": self.trees.n_trees, "features": self.trees.n_features}
+        if found != expected:
+            raise CheckpointError(
+                f"Fitted trees must be those of this run, with {expected}, but '{path}' holds "
+                f"{found}; fit the baseline again."
+            )
 
 
 def write_documents(path: Path, rows: Rows, gold: Rows) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -16,15 +17,34 @@ def write_table(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / TENSORS)
 
 
-def read_table(folder: Path, shapes: Mapping[str, Sequence[int] | None]) -> dict[str, Tensor]:
+def check_table(folder: Path, holds: bool, found: str) -> None:
+    """Raises what is said of the file's content if it does not hold.
+
+    Raises:
+        CheckpointError: ``found`` is what is wrong.
+    """
+    if not holds:
+        raise CheckpointError(
+            f"'{folder / TENSORS}' must hold what fitting the baseline wrote, but {found}; delete "
+            f"the folder '{folder}' and train again."
+        )
+
+
+def read_table(
+    folder: Path,
+    shapes: Mapping[str, Sequence[int | None]],
+    dtypes: Mapping[str, torch.dtype] | None = None,
+) -> dict[str, Tensor]:
     """Reads what `write_table` wrote.
 
     Args:
         folder: Holds the file.
-        shapes: The names that must be there, each with the shape that it must have; None for any.
+        shapes: The names that must be there, each with its shape; None is any number.
+        dtypes: Of those that are not float32.
 
     Raises:
-        CheckpointError: The file is missing, broken, or holds something else.
+        CheckpointError: The file is missing, broken, or holds something else, or a number that is
+            not finite.
     """
     path = folder / TENSORS
     try:
@@ -34,14 +54,19 @@ def read_table(folder: Path, shapes: Mapping[str, Sequence[int] | None]) -> dict
             f"A fitted baseline must be a safetensors file, but '{path}' cannot be read "
             f"({' '.join(str(error).split())}); fit the baseline again."
         ) from error
-    expected = {name: None if shape is None else list(shape) for name, shape in shapes.items()}
-    found = {
-        name: None if expected.get(name) is None else list(value.shape)
-        for name, value in tensors.items()
-    }
+    kinds = {name: (dtypes or {}).get(name, torch.float32) for name in shapes}
+    expected = {name: [*shape, str(kinds[name])] for name, shape in shapes.items()}
+    found = {name: [*value.shape, str(value.dtype)] for name, value in tensors.items()}
+    for name in found.keys() & expected.keys():  # what may be any number is what it is
+        if len(expected[name]) == len(found[name]):
+            pairs = zip(expected[name], found[name], strict=True)
+            expected[name] = [there if here is None else here for here, there in pairs]
     if found != expected:
         raise CheckpointError(
             f"'{path}' must hold the tensors {expected} of this run's tokens and labels, found "
             f"{found}; fit the baseline again."
         )
+    for name, value in tensors.items():
+        is_finite = not value.is_floating_point() or bool(value.isfinite().all())
+        check_table(folder, is_finite, f"'{name}' holds values that are not finite")
     return tensors

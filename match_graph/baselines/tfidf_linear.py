@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from match_graph.baselines.base import Advance, Baseline
-from match_graph.baselines.tensors import read_table, write_table
+from match_graph.baselines.tensors import check_table, read_table, write_table
 from match_graph.baselines.tfidf import Rows, TfidfFeatures, stack_labels
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, TokenSpace
@@ -125,8 +125,24 @@ class TfidfLinear(Baseline):
 
     def load(self, folder: Path) -> None:
         size = self.features.num_features
-        shapes = {"idf": [size], "bias": [self.num_labels], "weight_ptr": [size + 1]}
-        tensors = read_table(folder, {**shapes, "weight_index": None, "weight_value": None})
+        shapes: dict[str, list[int | None]] = {
+            "idf": [size],
+            "bias": [self.num_labels],
+            "weight_ptr": [size + 1],
+            "weight_index": [None],
+            "weight_value": [None],
+        }
+        kinds = {"weight_ptr": torch.int32, "weight_index": torch.int32}
+        tensors = read_table(folder, shapes, kinds)
+        value, index, ptr = (tensors[f"weight_{name}"] for name in ("value", "index", "ptr"))
+        # SciPy reads where these point, without a look
+        counts = [0, len(index), len(value)]
+        is_whole = [int(ptr[0]), int(ptr[-1]), int(ptr[-1])] == counts
+        check_table(folder, is_whole, "its offsets are not of its values")
+        check_table(folder, bool((ptr.diff() >= 0).all()), "its offsets do not ascend")
+        is_label = (index >= 0) & (index < self.num_labels)
+        check_table(folder, bool(is_label.all()), f"a label is not in 0..{self.num_labels - 1}")
+        check_table(folder, bool((tensors["idf"] >= 0).all()), "an idf is negative")
         self.features.idf, self.bias = tensors["idf"], tensors["bias"].numpy()
-        parts = [tensors[f"weight_{name}"].numpy() for name in ("value", "index", "ptr")]
-        self.weight = sparse.csr_matrix(tuple(parts), shape=(size, self.num_labels))
+        parts = value.numpy(), index.numpy(), ptr.numpy()
+        self.weight = sparse.csr_matrix(parts, shape=(size, self.num_labels))

@@ -88,3 +88,32 @@ def test_missing_trees_are_one_sentence(fitted: OmikujiTrees, tmp_path: Path, ca
         f"Fitted trees must be a folder that omikuji wrote, but '{tmp_path / TREES}' cannot be "
         f"read; fit the baseline again."
     )
+
+
+def test_omikuji_load_wants_the_trees_of_the_run(
+    fitted: OmikujiTrees, tmp_path: Path, capfd
+) -> None:
+    """With one tree fewer, probabilities would be others without a word."""
+    fitted.save(tmp_path)
+    (tmp_path / TREES / "tree1.cbor").unlink()
+    with pytest.raises(CheckpointError) as caught:
+        fitted.load(tmp_path)
+    size, trees = fitted.features.num_features, fitted.config.num_trees
+    assert str(caught.value) == (
+        f"Fitted trees must be those of this run, with {{'trees': {trees}, 'features': {size}}}, "
+        f"but '{tmp_path / TREES}' holds {{'trees': {trees - 1}, 'features': {size}}}; fit the "
+        f"baseline again."
+    )
+    assert not any(capfd.readouterr())
+
+
+def test_omikuji_predict_refuses_labels_that_are_none(fitted: OmikujiTrees, batches) -> None:
+    """As crafted trees may give."""
+
+    class Crafted:
+        def predict(self, *_: object) -> list[tuple[int, float]]:
+            return [(fitted.num_labels, 0.5)]
+
+    fitted.trees = Crafted()
+    with pytest.raises(CheckpointError, match="must give probabilities of"):
+        fitted.predict(batches("test")[0])

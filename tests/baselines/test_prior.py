@@ -37,6 +37,7 @@ def test_a_prior_of_other_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         other.load(tmp_path)
     assert str(caught.value) == (
-        f"'{tmp_path / 'tensors.safetensors'}' must hold the tensors {{'logit': [4]}} of this "
-        f"run's tokens and labels, found {{'logit': [3]}}; fit the baseline again."
+        f"'{tmp_path / 'tensors.safetensors'}' must hold the tensors "
+        f"{{'logit': [4, 'torch.float32']}} of this run's tokens and labels, found "
+        f"{{'logit': [3, 'torch.float32']}}; fit the baseline again."
     )

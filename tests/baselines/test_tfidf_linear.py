@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 from match_graph.baselines import TfidfLinear
+from match_graph.baselines.tensors import TENSORS
 from match_graph.baselines.tfidf import stack_labels
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
@@ -93,3 +95,46 @@ def test_a_model_of_other_tokens_is_refused(synthetic: Synthetic, batches, tmp_p
     other = TfidfLinear(space, synthetic.num_labels, TfidfLinear.Config())
     with pytest.raises(CheckpointError, match="of this run's tokens and labels, found"):
         other.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "reason"),
+    [
+        ("weight_ptr", lambda ptr: set_at(ptr, 5, 2**30), "its offsets do not ascend"),
+        ("weight_ptr", lambda ptr: set_at(ptr, 5, -1), "its offsets do not ascend"),
+        ("weight_ptr", lambda ptr: set_at(ptr, -1, 2**30), "its offsets are not of its values"),
+        ("weight_ptr", lambda ptr: set_at(ptr, 0, 1), "its offsets are not of its values"),
+        ("weight_index", lambda index: set_at(index, 3, 2**30), "a label is not in 0..{last}"),
+        ("weight_index", lambda index: set_at(index, 3, -1), "a label is not in 0..{last}"),
+        ("weight_value", lambda value: value[1:], "its offsets are not of its values"),
+        (
+            "weight_value",
+            lambda value: set_at(value, 0, float("nan")),
+            "'weight_value' holds values that are not finite",
+        ),
+        ("idf", lambda idf: set_at(idf, 0, -1), "an idf is negative"),
+    ],
+)
+def test_tfidf_linear_load_refuses_what_would_be_read_beyond_its_end(
+    synthetic: Synthetic, batches, tmp_path: Path, name: str, spoil, reason: str
+) -> None:
+    """SciPy indexes with offsets and labels without a look: a crafted file crashed the process."""
+    baseline = make(synthetic)
+    baseline.fit(batches("train"))
+    baseline.save(tmp_path)
+    tensors = load_file(tmp_path / TENSORS)
+    save_file({**tensors, name: spoil(tensors[name]).contiguous()}, tmp_path / TENSORS)
+    with pytest.raises(CheckpointError) as caught:
+        make(synthetic).load(tmp_path)
+    reason = reason.format(last=synthetic.num_labels - 1)
+    assert str(caught.value) == (
+        f"'{tmp_path / TENSORS}' must hold what fitting the baseline wrote, but {reason}; delete "
+        f"the folder '{tmp_path}' and train again."
+    )
+
+
+def set_at(tensor: torch.Tensor, place: int, value: float) -> torch.Tensor:
+    """The tensor with another value at a place."""
+    tensor = tensor.clone()
+    tensor[place] = value
+    return tensor
