@@ -74,7 +74,25 @@ class PairFeed:
         store = {"anchor": self.anchor, "positive": self.positive, "negative": self.negative}
         return {name: value.clone() for name, value in store.items()}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on from a saved state."""
-        for name in ("anchor", "positive", "negative"):
-            setattr(self, name, state[name].to(getattr(self, name).device))
+    def load_state_dict(self, state: Mapping[str, Tensor], num_anchors: int) -> None:
+        """Goes on from a saved state.
+
+        Args:
+            state: From `state_dict`.
+            num_anchors: Rows of the relation's table of anchors.
+
+        Raises:
+            ValueError: It is of other settings, or a row is out of range.
+        """
+        anchor, positive, negative = (state[name] for name in ("anchor", "positive", "negative"))
+        if anchor.dim() != 1 or anchor.shape != positive.shape or negative.dim() != 2:
+            raise ValueError("pairs in store have other shapes")
+        if negative.size(1) != self.num_negatives:
+            raise ValueError(f"{negative.size(1)} negatives are in store, not {self.num_negatives}")
+        bounds = (num_anchors, self.relation.num_targets, self.relation.num_targets)
+        for rows, number in zip((anchor, positive, negative), bounds, strict=True):
+            if rows.dtype != torch.int64 or bool(((rows < 0) | (rows >= number)).any()):
+                raise ValueError(f"a row in store is not in 0..{number - 1}")
+        device = self.anchor.device
+        self.anchor, self.positive = anchor.to(device), positive.to(device)
+        self.negative = negative.to(device)

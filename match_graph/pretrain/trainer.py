@@ -212,6 +212,7 @@ class SphericalTrainer:
 
         Raises:
             CheckpointError: The state is of another graph or other settings.
+            ValueError: A number in it is out of range.
         """
         here = {name: tuple(table.shape) for name, table in self.tables.items()}
         there = {name: tuple(table.shape) for name, table in state["tables"].items()}
@@ -220,13 +221,18 @@ class SphericalTrainer:
                 f"A pre-training checkpoint must hold the tables {here}, found {there}; delete it "
                 f"to start again."
             )
+        num_seen, num_chunks = state["num_seen"], state["num_chunks"]
+        if not (type(num_seen) is type(num_chunks) is int and 0 <= num_chunks <= num_seen):
+            raise ValueError(f"{num_seen!r} pairs in {num_chunks!r} chunks were not drawn")
         for name, table in self.tables.items():
+            if not bool(state["tables"][name].isfinite().all()):
+                raise ValueError(f"the vectors of '{name}' are not finite")
             table.copy_(state["tables"][name])
         for name, feed in self.feeds.items():
-            feed.load_state_dict(state["feeds"][name])
+            feed.load_state_dict(state["feeds"][name], len(self.tables[feed.relation.anchor]))
         self.generator.set_state(state["generator"].cpu())
         self.chooser.set_state(state["chooser"].cpu())
-        self.num_seen, self.num_chunks = state["num_seen"], state["num_chunks"]
+        self.num_seen, self.num_chunks = num_seen, num_chunks
 
 
 def _choose_edge_types(data: HeteroData, config: PretrainConfig) -> list[EdgeType]:

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from match_graph.training.progress import Reporter
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
+#: No training has as many epochs, or steps in one.
+_MOST = 2**40
 #: Batches after which several processes ask the first whether a checkpoint is due.
 ASK_EVERY = 20
 #: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
@@ -47,6 +49,29 @@ class TrainState:
     best: float = -1.0
     best_epoch: int = 0
     step: int = 0
+
+    @classmethod
+    def from_checkpoint(cls, content: Mapping[str, Any], path: Path) -> "TrainState":
+        """How far the training of a checkpoint was.
+
+        Raises:
+            CheckpointError: The checkpoint does not say so, or no training can be so far.
+        """
+        found = content.get("train")
+        kinds = {each.name: type(each.default) for each in fields(cls)}
+        if isinstance(found, dict) and {name: type(found[name]) for name in found} == kinds:
+            state = cls(**found)
+            counts = (state.epoch, state.best_epoch, state.step)
+            if (
+                all(0 <= count < _MOST for count in counts)
+                and state.best_epoch <= state.epoch
+                and -1 <= state.best <= 1
+            ):
+                return state
+        raise CheckpointError(
+            f"The checkpoint '{path}' must say how far its training was, but it holds {found!r}; "
+            f"delete the folder '{path.parent}' to train again."
+        )
 
     def __str__(self) -> str:
         within = f" and {self.step} steps" if self.step else ""
@@ -105,7 +130,17 @@ class LossMeter:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor], fabric: Fabric) -> None:
-        """Goes on from what each counted; if they were not as many, the first one takes it all."""
+        """Goes on from what each counted; if they were not as many, the first one takes it all.
+
+        Raises:
+            ValueError: It has other shapes, or a number is not finite.
+        """
+        shapes = {name: tuple(state[name].shape) for name in ("sums", "recent", "num_documents")}
+        processes = shapes["num_documents"]
+        if shapes["sums"] != (*processes, 4) or shapes["recent"][:-1] != processes:
+            raise ValueError("losses have other shapes")
+        if not all(bool(state[name].isfinite().all()) for name in shapes):
+            raise ValueError("a loss is not finite")
         rank, number = fabric.global_rank, len(state["sums"])
         if number == fabric.world_size:
             state = {name: values[rank] for name, values in state.items()}
@@ -197,9 +232,17 @@ class Learner:
             for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
                 _spread_moments(optimizer, moments)
             self.losses.load_state_dict(content["losses"], self.fabric)
-            self.state = TrainState(**content["train"])
+            for name, states in content["random"].items():
+                for each in states if name in (self.fabric.device.type, "cpu") else ():
+                    torch.Generator(name).set_state(each.clone())  # refuses what is none
+            self.state = TrainState.from_checkpoint(content, path)
             self.history = pd.DataFrame(content["history"])
-        except (KeyError, TypeError, ValueError, RuntimeError, CheckpointError) as error:
+            if self.history.get("epoch", pd.Series()).tolist() != [*range(1, self.state.epoch + 1)]:
+                raise ValueError("the history is of other epochs")
+        except (
+            AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError,
+            CheckpointError,
+        ) as error:  # fmt: skip
             raise CheckpointError(
                 f"The checkpoint '{path}' must hold the weights, moments and counts of this run's "
                 f"model, but it cannot be used ({type(error).__name__}); delete the folder "
@@ -273,14 +316,14 @@ def close_training(folder: Path, config: TrainConfig) -> None:
     if not has_state(path):
         return
     content = read_state(path)
-    state = TrainState(**content["train"])
+    state = TrainState.from_checkpoint(content, path)
     if not state.is_over(config):
         raise CheckpointError(
             f"A run is evaluated when its training is over, but that in '{folder}' was broken off "
             f"after epoch {state.epoch} of {config.epochs}; finish it with the command that "
             f"started it."
         )
-    kept = {name: content[name] for name in ("origin", "train")}
+    kept = {name: content.get(name) for name in ("origin", "train")}
     write_state(path, kept, keep_previous=False)
 
 
@@ -330,6 +373,9 @@ def _spread(value: Tensor, like: Tensor) -> Tensor:
 
 def _spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     here = model.state_dict()
+    for name, value in weights.items():
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(f"the weights '{name}' are not finite")
     placed = {
         name: _spread(value, here[name]) if name in here else value
         for name, value in weights.items()
@@ -339,6 +385,18 @@ def _spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def _spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]) -> None:
     parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    groups = [
+        [{name: type(value) for name, value in group.items()} for group in state["param_groups"]]
+        for state in (optimizer.state_dict(), content)
+    ]
+    if groups[0] != groups[1]:
+        raise ValueError("the optimizer has other settings")
+    for number, moments in content["state"].items():
+        if not 0 <= number < len(parameters):
+            raise ValueError(f"there is no parameter {number}")
+        for value in moments.values():
+            if value.dim() and value.shape != parameters[number].shape:
+                raise ValueError(f"the moments of parameter {number} have another shape")
     state = {
         number: {
             name: _spread(value, parameters[number]) if value.dim() else value  # or a count

@@ -217,6 +217,37 @@ def test_a_state_of_another_width_is_refused(synthetic: Synthetic) -> None:
         other.load_state_dict(state)
 
 
+@pytest.mark.parametrize(
+    ("part", "spoil", "reason"),
+    [
+        ("num_seen", lambda _: -1, "-1 pairs in 1 chunks were not drawn"),
+        ("num_chunks", lambda _: "1", "64 pairs in '1' chunks were not drawn"),
+        ("num_chunks", lambda _: 2**70, "were not drawn"),
+        ("tables", lambda tables: {k: v * torch.nan for k, v in tables.items()}, "are not finite"),
+        ("feeds", lambda feeds: spoil_feeds(feeds, "anchor", 2**40), "a row in store is not in"),
+        ("feeds", lambda feeds: spoil_feeds(feeds, "positive", -1), "a row in store is not in"),
+        ("feeds", lambda feeds: spoil_feeds(feeds, "negative", 2**40), "a row in store is not in"),
+    ],
+)
+def test_load_state_dict_refuses_what_would_be_read_beyond_its_end(
+    synthetic: Synthetic, part: str, spoil, reason: str
+) -> None:
+    """Counts, rows and vectors of a crafted checkpoint."""
+    trainer = SphericalTrainer(synthetic[0], SMALL)
+    trainer.fit(9_000, stop=64)
+    state = copy.deepcopy(trainer.state_dict())
+    state[part] = spoil(state[part])
+    with pytest.raises(ValueError, match=reason):
+        SphericalTrainer(synthetic[0], SMALL).load_state_dict(state)
+
+
+def spoil_feeds(feeds: dict, name: str, row: int) -> dict:
+    """Every feed with another first row in store, where there is one."""
+    for feed in feeds.values():
+        feed[name].view(-1)[:1] = row
+    return feeds
+
+
 def test_one_edge_type_can_be_chosen(synthetic: Synthetic) -> None:
     kind = ("document", "tagged", "label")
     trainer = SphericalTrainer(synthetic[0], SMALL, edge_types=[kind])
