@@ -15,6 +15,7 @@ import pytest
 from match_graph import Run, load
 from match_graph.cli import main
 from match_graph.errors import MatchGraphError
+from match_graph.io.manifest import write_manifest
 from match_graph.training import predict_lines
 
 #: (arguments, standard input) -> (exit code, standard output, standard error).
@@ -177,6 +178,7 @@ def test_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) 
     other = Path(shutil.copytree(trained_run.folder, tmp_path / "other"))
     config = (other / "config.yaml").read_text()
     (other / "config.yaml").write_text(config.replace("format: 1", "format: 7"))
+    write_manifest(other)
     assert call(folder=other, stdin=LINES) == (
         1,
         "",

@@ -25,7 +25,7 @@ from match_graph.benchmark.page_parts import (
     ABOUT_SLICES,
     draw_reliability,
     list_record,
-    read_bins,
+    select_bins,
     study_cases,
 )
 from match_graph.benchmark.page_tables import (
@@ -42,7 +42,7 @@ from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_res
 from match_graph.benchmark.summary import LOWER_IS_BETTER, collect_notes, summarize
 from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.training import Reporter, open_run
-from match_graph.training.files import CALIBRATION, HISTORY
+from match_graph.training.files import HISTORY
 from match_graph.training.scores import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
@@ -207,9 +207,9 @@ class DatasetPart:
         found = []
         for row in self.rows:
             for cell in self._finished(row.name)[:1]:
-                path = self.folder / cell.folder / CALIBRATION
-                if path.is_file():
-                    found.append(read_bins(path, self.split, {"ranked": row.name}))
+                bins = select_bins(self.folder / cell.folder, self.split, {"ranked": row.name})
+                if bins is not None:
+                    found.append(bins)
         charts = [draw_reliability(pd.concat(part)) for part in cut(found)]
         about = (
             "How often one of the 5 best labels is gold, by its probability; on the diagonal they "

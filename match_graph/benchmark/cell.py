@@ -15,7 +15,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from filelock import FileLock, Timeout
 
@@ -23,8 +22,9 @@ from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.benchmark.results import Cell, find_measure
 from match_graph.errors import MatchGraphError
-from match_graph.training.files import HISTORY, LEVELS, METRICS, RECORD, read_json
+from match_graph.training.files import LEVELS, METRICS
 from match_graph.training.progress import Reporter
+from match_graph.training.readers import read_history, read_metrics, read_record
 from match_graph.training.start import start_run
 
 #: Seconds that a process of a killed benchmark has to end.
@@ -148,7 +148,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
         CheckpointError: A file is broken, or a measure of the experiment is missing.
     """
     folder = out / planned.folder
-    record = read_json(folder / RECORD)
+    record = read_record(folder)
     epochs = _count_epochs(folder)
     seconds = record["seconds"]
     known = not resumed and epochs > 0
@@ -157,7 +157,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     cell = make_cell(planned).model_copy(
         update={
             "status": "done",
-            "metrics": read_json(folder / METRICS),
+            "metrics": read_metrics(folder),
             "history": _read_history(folder),
             "seconds": seconds,
             "epochs": epochs or None,
@@ -191,19 +191,19 @@ def make_cell(planned: PlannedCell) -> Cell:
 
 
 def _read_history(folder: Path) -> list[dict[str, float]]:
-    if not (folder / HISTORY).is_file():
+    table = read_history(folder)
+    if table is None:
         return []
-    rows = pd.read_csv(folder / HISTORY).to_dict("records")
     return [
         {str(name): float(value) for name, value in row.items() if math.isfinite(value)}
-        for row in rows
+        for row in table.to_dict("records")
     ]
 
 
 def _count_epochs(folder: Path) -> int:
     """Rows of the histories: of the run's, and of the upper levels of a label tree."""
-    paths = [folder / HISTORY, *sorted((folder / LEVELS).glob(f"*/{HISTORY}"))]
-    return sum(len(pd.read_csv(path)) for path in paths if path.is_file())
+    tables = [read_history(place) for place in (folder, *(folder / LEVELS).glob("*"))]
+    return sum(len(table) for table in tables if table is not None)
 
 
 def _relative(path: Path, out: Path) -> str:

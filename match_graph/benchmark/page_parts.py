@@ -17,6 +17,7 @@ from match_graph.benchmark.page import (
 )
 from match_graph.metrics.slices import FREQUENCY_CUTS
 from match_graph.training import Explainer, Run, compare_variants
+from match_graph.training.readers import read_bins
 from match_graph.training.summary import draw_records
 
 #: How labels are parted, as `metrics.slices` does.
@@ -69,24 +70,30 @@ def study_cases(
     return Section("Case studies", about, cases)
 
 
-def read_bins(path: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame:
-    """The bins of some lines of a reliability diagram.
+def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame | None:
+    """The bins of some lines of a reliability diagram; None where a run has none.
 
     Args:
-        path: A ``calibration.csv``.
+        folder: Of the run.
         split: Of the documents.
         names: "ranked" or "all" -> the line's name.
 
     Returns:
         Its rows that hold a pair, with a column ``name``.
+
+    Raises:
+        CheckpointError: The file is broken.
     """
-    table = pd.read_csv(path).dropna()
+    table = read_bins(folder)
+    if table is None:
+        return None
+    table = table.dropna()
     table = table[(table["split"] == split) & table["labels"].isin([*names])]
     return table.assign(name=table["labels"].map(names))
 
 
 def draw_reliability(bins: pd.DataFrame) -> LineChart:
-    """The diagram of what `read_bins` gave, a line for each name in their order."""
+    """The diagram of what `select_bins` gave, a line for each name in their order."""
     series = [
         Series(str(name), rows["probability"].tolist(), rows["gold"].tolist())
         for name, rows in bins.groupby("name", sort=False)

@@ -23,7 +23,7 @@ from match_graph.benchmark.page_parts import (
     ABOUT_SLICES,
     draw_reliability,
     list_record,
-    read_bins,
+    select_bins,
     study_cases,
 )
 from match_graph.errors import CheckpointError, MatchGraphError
@@ -31,12 +31,11 @@ from match_graph.training import Reporter, open_run
 from match_graph.training.files import (
     CALIBRATION,
     CONFIG,
-    HISTORY,
     METRICS,
-    open_run_folder,
-    read_json,
+    has_file,
 )
-from match_graph.training.record import read_record
+from match_graph.training.folder import open_run_folder
+from match_graph.training.readers import read_history, read_metrics, read_record
 
 #: Columns of the table of measures, as far as a split has them.
 _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")
@@ -60,12 +59,12 @@ class RunFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.config = folder, open_run_folder(folder)
-        if not (folder / METRICS).is_file():
+        if not has_file(folder / METRICS):
             raise CheckpointError(
                 f"A report needs the measures of an evaluated run, but '{folder}' has no "
                 f"{METRICS}; run `match-graph evaluate {folder}`."
             )
-        self.metrics: dict[str, dict[str, float]] = read_json(folder / METRICS)
+        self.metrics = read_metrics(folder)
         self.record = read_record(folder)
 
     @property
@@ -113,12 +112,11 @@ class RunFolder:
 
     def curves(self) -> Section:
         """Losses and validation measures over epochs."""
-        path = self.folder / HISTORY
-        if not path.is_file():
+        table = read_history(self.folder)
+        if table is None:
             return Section(
                 "Training", "", [Note(["There is no history: nothing was trained by epochs."])]
             )
-        table = pd.read_csv(path)
         charts = [
             LineChart(title, "epoch", unit, draw_columns(table, names))
             for title, unit, names in _CURVES
@@ -149,12 +147,11 @@ class RunFolder:
 
     def calibration(self) -> Section:
         """The reliability diagram of the five best labels."""
-        path = self.folder / CALIBRATION
-        if not path.is_file():
+        names = {"ranked": "5 best labels", "all": "all labels"}
+        bins = select_bins(self.folder, self.split, names)
+        if bins is None:
             text = f"There is no {CALIBRATION}; `match-graph evaluate {self.folder}` writes it."
             return Section("Calibration", "", [Note([text])])
-        names = {"ranked": "5 best labels", "all": "all labels"}
-        bins = read_bins(path, self.split, names)
         values = self.metrics[self.split]
         about = (
             f"How often a label of some probability is gold; on the diagonal they agree. Expected "

@@ -64,6 +64,9 @@ StrategyOption = Annotated[
 DeterministicOption = Annotated[
     bool, typer.Option("--deterministic", help="The same to the bit on CUDA too, but slower.")
 ]
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Check the SHA-256 of every file, also of large ones.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 

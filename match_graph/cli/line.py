@@ -25,6 +25,7 @@ from match_graph.cli.app import (
     SeedOption,
     SetOption,
     StrategyOption,
+    VerifyOption,
     WordVectorsOption,
     app,
     share,
@@ -43,6 +44,7 @@ from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.training import Reporter, load, open_run
 from match_graph.training.classifier import DEFAULT_TOP_K
+from match_graph.training.folder import verify_run_folder
 from match_graph.training.predictions import STREAM, predict_lines
 from match_graph.training.variants import study_document
 
@@ -189,10 +191,11 @@ def evaluate(
     devices: DevicesOption = None,
     num_nodes: NodesOption = None,
     strategy: StrategyOption = None,
+    verify: VerifyOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
     sharing = dict(share(devices, num_nodes, strategy))
-    run = open_run(folder, root, Reporter(quiet), encoder, head, sharing)
+    run = open_run(folder, root, Reporter(quiet), encoder, head, sharing, verify)
     run.evaluate()
     if run.leads:
         print_metrics(run)
@@ -233,9 +236,12 @@ def predict(
     encoder: ConfirmEncoder = None,
     head: ConfirmHead = None,
     quiet: QuietOption = False,
+    verify: VerifyOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
     _check_explain(explain, document, bool(against) or json_lines)
+    if verify:
+        verify_run_folder(folder)
     if document is not None:
         folders, reporter = [folder, *(against or [])], Reporter(quiet)
         study = study_document(

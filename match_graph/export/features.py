@@ -16,9 +16,10 @@ from match_graph.graph.csr import sorted_row_ptr
 from match_graph.pretrain import SphericalTrainer
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device
-from match_graph.training.files import VECTORS, open_run_folder, read_tensors
+from match_graph.training.files import VECTORS, read_tensors
+from match_graph.training.folder import open_run_folder
 from match_graph.training.progress import Reporter
-from match_graph.training.record import read_record
+from match_graph.training.readers import read_record
 from match_graph.typing import CONTAINS, DOCUMENT
 
 _DOCUMENTS = 50_000  # per product of tokens and vectors

@@ -26,8 +26,9 @@ from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.encoder_files import with_encoder_files
-from match_graph.training.files import check_own_code, load_weights, open_run_folder
+from match_graph.training.files import load_weights
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
+from match_graph.training.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.training.known_graph import KnownGraph, find_neighborhood, read_known_graph
 from match_graph.training.scaling import ScaledModel, read_scaling
 from match_graph.training.thresholds import read_thresholds
@@ -262,6 +263,7 @@ def load(
     encoder: str | None = None,
     head: str | None = None,
     precision: str | None = None,
+    verify: bool = False,
 ) -> Classifier:
     """A trained run as a classifier; its data set is not needed.
 
@@ -272,12 +274,16 @@ def load(
             a folder alone cannot make this process import code.
         head: Likewise.
         precision: As for ``train.precision``; None takes the run's.
+        verify: Compares the SHA-256 of every file of the run, also of those that reading leaves out
+            as they are large.
 
     Raises:
         CheckpointError: The folder is no trained run.
         ConfigError: The run is of another format, or there is no such device.
     """
     folder = Path(folder)
+    if verify:
+        verify_run_folder(folder)
     config = open_run_folder(folder)
     check_own_code(folder, config, encoder, head)
     choose_device(device)

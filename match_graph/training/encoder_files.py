@@ -1,12 +1,10 @@
 """What an encoder keeps in a run folder besides its weights: a tokenizer, a configuration."""
 
-import os
-import shutil
 from pathlib import Path
 
 from match_graph.config import ModelConfig
 from match_graph.nn import Encoder
-from match_graph.training.files import ENCODER_FILES
+from match_graph.training.files import ENCODER_FILES, has_folder, write_folder
 from match_graph.training.fitting import find_encoder
 
 
@@ -17,16 +15,8 @@ def write_encoder_files(encoder: Encoder, folder: Path) -> None:
         encoder: Of the run.
         folder: Of the run.
     """
-    if (folder / ENCODER_FILES).is_dir():
-        return
-    beside = folder / f".{ENCODER_FILES}.{os.getpid()}.tmp"
-    try:
-        beside.mkdir(parents=True)
-        encoder.save_files(beside)
-        if any(beside.iterdir()):
-            beside.rename(folder / ENCODER_FILES)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    if not has_folder(folder / ENCODER_FILES):
+        write_folder(folder / ENCODER_FILES, encoder.save_files)
 
 
 def with_encoder_files(config: ModelConfig, folder: Path) -> ModelConfig:
@@ -35,9 +25,12 @@ def with_encoder_files(config: ModelConfig, folder: Path) -> ModelConfig:
     Args:
         config: Of the run.
         folder: Of the run.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
     """
     kept = folder / ENCODER_FILES
-    if not kept.is_dir():
+    if not has_folder(kept):
         return config
     cls = find_encoder(config.encoder)
     assert issubclass(cls, Encoder)

@@ -1,38 +1,39 @@
-"""The files of a run folder: written beside and renamed, read without unpickling."""
+"""The files of a run folder: written beside, listed with checksums, read without unpickling."""
 
-import glob
 import json
 import os
-import re
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
+from match_graph.io.beside import beside, finish
+from match_graph.io.manifest import (
+    MANIFEST,
+    States,
+    changing,
+    check_regular,
+    compute_digest,
+    describe_fault,
+    find_damage,
+    list_digests,
+    parse_json,
+    read_bytes,
+    read_manifest,
+)
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
 #: The bins of reliability diagrams, and the page of `match-graph report`.
 CALIBRATION, REPORT = "calibration.csv", "report.html"
 #: The folder of a label tree's upper levels, each with the files of a training.
 LEVELS = "levels"
-#: Everything that match-graph writes at the top of a run folder.
-RUN_FILES = frozenset(
-    {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, REPORT}
-    | {"model.safetensors", "vectors.safetensors", "scaling.safetensors"}
-    | {"thresholds.parquet", "scores.parquet"}
-    | {"pretrain.json", "vectors.txt", "tokens", "checkpoint", "events"}
-    | {"baseline", "encoder", "graph", LEVELS}
-)
-#: Settings of ``train`` in which a resumed run may differ from what it was.
-SHARING = ("devices", "num_nodes", "strategy")
+#: Held by the process that changes the folder.
+LOCK = ".lock"
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
 #: How label scores are scaled; says nothing of the weights.
 SCALING = "scaling.safetensors"
@@ -40,84 +41,183 @@ SCALING = "scaling.safetensors"
 FITTED = "baseline"
 #: The folder of what an encoder keeps besides its weights.
 ENCODER_FILES = "encoder"
+#: What stages read again, at the top of a run folder: the manifest lists it.
+LISTED = frozenset(
+    {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, MODEL, VECTORS, SCALING, FITTED, ENCODER_FILES}
+    | {LEVELS, "thresholds.parquet", "scores.parquet", "tokens", "graph", "checkpoint"}
+)
+#: Everything that match-graph writes at the top of a run folder. What is made for people alone is
+#: in no manifest: it may be written while another process trains.
+RUN_FILES = LISTED | {MANIFEST, LOCK, REPORT, "pretrain.json", "vectors.txt", "events"}
+
+
+class DamagedError(ValueError):
+    """A file is not what it must be; the text is a clause that says why."""
+
+
+def find_run(path: Path) -> tuple[Path, str] | None:
+    """The run folder whose manifest lists a path, and the path in it; None outside of any."""
+    for folder in list(path.parents)[:4]:
+        if os.path.lexists(folder / MANIFEST):
+            name = path.relative_to(folder)
+            return (folder, name.as_posix()) if name.parts[0] in LISTED else None
+    return None
 
 
 def write_beside(path: Path, write: Callable[[Path], object], previous: Path | None = None) -> None:
     """Lets ``write`` fill a file beside ``path`` and renames it: no reader sees half of it.
 
-    It is on the disk before it has its name, so that this also holds when the machine fails.
+    It is on the disk before it has its name, so that this also holds when the machine fails. In a
+    run folder it is listed in the manifest.
 
     Args:
         path: Where the file goes; what is there stays until the new one is whole.
-        write: Called with another path.
+        write: Called with another path, where nothing is.
         previous: Where to keep what was at ``path``.
 
     Raises:
         OSError: The file cannot be written; names ``path``, whatever wrote.
+        CheckpointError: The manifest of the run folder is damaged.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_dead(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(beside)
-        with beside.open("r+b") as file:
-            os.fsync(file.fileno())
-        if previous is not None and path.is_file():
-            path.replace(previous)
-        beside.replace(path)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        number = _find_errno(error)
-        if number is None:
-            raise
-        raise OSError(number, os.strerror(number), str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with beside(path) as place:
+        write(place)
+        finish(place)
+        becomes: dict[Path, States] = {path: [compute_digest(place)]}
+        keeps = previous is not None and path.is_file()
+        with _listing(becomes, path if keeps else None, previous):
+            if keeps and previous is not None:
+                path.replace(previous)
+            place.replace(path)
 
 
-def _find_errno(error: BaseException | None) -> int | None:
-    """The number of the fault of the disk; torch hides it in the context, safetensors in text."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno is not None:
-            return error.errno
-        if found := re.search(r"\bos error (\d+)", str(error)):
-            return int(found[1])
-        error = error.__cause__ or error.__context__
-    return None
+def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
+    """As `write_beside` of a folder, where there is none yet; none is made if it stays empty."""
+    with beside(path) as place:
+        place.mkdir()
+        fill(place)
+        if not any(place.iterdir()):
+            return
+        finish(place)
+        digests = list_digests(place)
+        with _listing({path / name: [digest] for name, digest in digests.items()}):
+            place.rename(path)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Deletes what processes of this machine left half-written in a run folder when killed."""
-    _remove_all_dead(folder.rglob(".*.tmp"))
-
-
-def remove_dead(path: Path, ending: str = "tmp") -> None:
-    """Deletes what killed processes of this machine left beside a path, on the way to its name."""
-    _remove_all_dead(path.parent.glob(f".{glob.escape(path.name)}.*.{ending}"))
-
-
-def _remove_all_dead(paths: Iterable[Path]) -> None:
-    for path in list(paths):
-        process = path.name.split(".")[-2]
-        if not process.isdecimal() or _is_alive(int(process)):
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+def remove_files(*paths: Path) -> None:
+    """Deletes files that are there, and takes them from the manifest of their run folder."""
+    listed = [path for path in paths if os.path.lexists(path) or _states(path)]
+    with _listing({path: [None] for path in listed}):
+        for path in listed:
             path.unlink(missing_ok=True)
 
 
-def _is_alive(process: int) -> bool:
+@contextmanager
+def _listing(
+    becomes: Mapping[Path, States], kept: Path | None = None, previous: Path | None = None
+) -> Iterator[None]:
+    """Around changes of files of one run folder: lists what they become; nothing outside of one.
+
+    Args:
+        becomes: By path.
+        kept: Is renamed to ``previous`` within the block.
+        previous: See ``kept``.
+    """
+    found = {path: run for path in becomes if (run := find_run(path)) is not None}
+    if not found:
+        yield
+        return
+    folder = next(iter(found.values()))[0]
+    states: dict[str, States] = {found[path][1]: [*becomes[path]] for path in found}
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    try:  # one that has ended and that nobody has asked about is still listed
-        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        if kept is not None and previous is not None:  # for a moment nothing has its name
+            states[found[kept][1]].insert(0, None)
+            states[previous.relative_to(folder).as_posix()] = _states(kept)
+        with changing(folder, states):
+            yield
+    except ValueError as error:
+        raise _damaged_manifest(folder, str(error)) from error
+
+
+def _states(path: Path) -> States:
+    """What the manifest says that a file may be; empty if it does not list it."""
+    run = find_run(path)
+    if run is None:
+        return []
+    try:
+        return read_manifest(run[0]).get(run[1], [])
+    except ValueError as error:
+        raise _damaged_manifest(run[0], str(error)) from error
+
+
+def _damaged_manifest(folder: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"'{folder / MANIFEST}' must list the files of the run, but it cannot be used ({reason}); "
+        f"restore it, or start the run again with --overwrite."
+    )
+
+
+def has_file(path: Path) -> bool:
+    """Whether a file of a run was written.
+
+    Raises:
+        CheckpointError: It was, but is missing now; or something else has its name.
+    """
+    if path.is_file():
         return True
-    return state.rpartition(")")[2].split()[0] != "Z"
+    if not os.path.lexists(path) and None in (_states(path) or [None]):
+        return False
+    try:
+        check_whole(path)
+    except (OSError, DamagedError) as error:
+        raise CheckpointError(
+            f"A run must have all of its files, but '{path}' cannot be used "
+            f"({describe_failure(error)}); restore it, or start the run again with --overwrite."
+        ) from error
+    return True
+
+
+def has_folder(path: Path) -> bool:
+    """As `has_file` of a folder with all files in it, each of them whole.
+
+    Raises:
+        CheckpointError: A file is missing, damaged or one too many.
+    """
+    run = find_run(path)
+    if run is None:
+        return path.is_dir()
+    try:
+        listed = {name for name in read_manifest(run[0]) if name.startswith(f"{run[1]}/")}
+    except ValueError as error:
+        raise _damaged_manifest(run[0], str(error)) from error
+    there = {file.relative_to(run[0]).as_posix() for file in path.rglob("*") if not file.is_dir()}
+    for name in sorted(listed | there):
+        if damage := find_damage(run[0], name):
+            raise CheckpointError(
+                f"A run must have all of its files, but '{run[0] / name}' cannot be used "
+                f"({damage}); delete the folder '{path}' and train again."
+            )
+    return bool(there)
+
+
+def check_whole(path: Path) -> None:
+    """Checks that a file is a regular one and, in a run folder, what was written.
+
+    Raises:
+        OSError: It cannot be read.
+        DamagedError: It is not what the manifest lists.
+    """
+    run = find_run(path)
+    if run is None:
+        check_regular(path)
+    elif damage := find_damage(*run):
+        raise DamagedError(damage)
+
+
+def describe_failure(error: BaseException | None) -> str:
+    """Why a file cannot be read, as a clause for a message."""
+    if type(error) in (DamagedError, ValueError, json.JSONDecodeError, UnicodeDecodeError):
+        return " ".join(str(error).split())
+    return describe_fault(error) if isinstance(error, OSError) else type(error).__name__
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -133,11 +233,14 @@ def read_json(path: Path) -> dict[str, Any]:
         CheckpointError: The file is broken.
     """
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        check_whole(path)
+        content = parse_json(read_bytes(path))
+        if not isinstance(content, dict):
+            raise DamagedError(f"it holds no object but {type(content).__name__}")
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"'{path}' must be a JSON file that match-graph wrote, but it cannot be read; "
-            f"delete it, or start the run again with --overwrite."
+            f"'{path}' must be a JSON file that match-graph wrote, but it cannot be read "
+            f"({describe_failure(error)}); delete it, or start the run again with --overwrite."
         ) from error
     return content
 
@@ -146,31 +249,27 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes tensors as safetensors."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
-    def write(beside: Path) -> None:
-        folder = beside.with_name(f".folder{beside.name}")  # safetensors names a file by chance
-        folder.mkdir(exist_ok=True)
-        try:
-            save_file(whole, str(folder / MODEL))
-            (folder / MODEL).replace(beside)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    write_beside(path, write)
+    write_beside(path, lambda place: save_file(whole, str(place)))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Reads safetensors.
 
     Raises:
-        CheckpointError: The file is missing or broken.
+        CheckpointError: The file is missing or broken, or a number is not finite.
     """
     try:
-        return load_file(path)
+        check_whole(path)
+        tensors = load_file(path)
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise DamagedError(f"'{name}' holds values that are not finite")
     except Exception as error:
         raise CheckpointError(
-            f"'{path}' must be a safetensors file, but it cannot be read ({error}); "
-            f"run the stage that writes it again."
+            f"'{path}' must be a safetensors file of finite numbers, but it cannot be used "
+            f"({describe_failure(error)}); run the stage that writes it again."
         ) from error
+    return tensors
 
 
 def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
@@ -185,11 +284,20 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
         CheckpointError: There are no weights, or they are of another configuration.
     """
     path = folder / MODEL
-    if not path.is_file():
+    if not has_file(path):
         raise CheckpointError(
             f"A trained run holds {MODEL}, but '{folder}' has none; "
             f"train it with `match-graph train {dataset} --out {folder}`."
         )
+    read_weights(model, path)
+
+
+def read_weights(model: nn.Module, path: Path) -> None:
+    """Puts the weights of a file into a model.
+
+    Raises:
+        CheckpointError: It is missing or broken, or of another configuration.
+    """
     weights = read_tensors(path)
     try:
         model.load_state_dict(weights)
@@ -203,13 +311,13 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
 def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True) -> None:
     """Writes a checkpoint of tensors and plain values; the one before stays beside it if wanted."""
 
-    def write(beside: Path) -> None:
-        with beside.open("wb") as file:  # a file of Python's: its errors say what the disk said
+    def write(place: Path) -> None:
+        with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
             torch.save(dict(state), file)
 
     write_beside(path, write, previous=_previous(path) if keep_previous else None)
     if not keep_previous:
-        _previous(path).unlink(missing_ok=True)
+        remove_files(_previous(path))
 
 
 def has_state(path: Path) -> bool:
@@ -219,8 +327,7 @@ def has_state(path: Path) -> bool:
 
 def remove_state(path: Path) -> None:
     """Deletes a checkpoint and the one before."""
-    _previous(path).unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    remove_files(_previous(path), path)
 
 
 def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -240,122 +347,24 @@ def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[st
         if not place.is_file():
             continue
         try:
-            state: dict[str, Any] = torch.load(place, map_location="cpu", weights_only=True)
+            check_whole(place)
+            state: Any = torch.load(place, map_location="cpu", weights_only=True)
+            if not isinstance(state, dict):
+                raise DamagedError(f"it holds no mapping but {type(state).__name__}")
         except Exception as error:
             failure = failure or error
             continue
         if failure is not None and warn is not None:
             warn(
-                f"the checkpoint '{path}' cannot be read ({type(failure).__name__}); going on from "
-                f"the one before"
+                f"the checkpoint '{path}' cannot be read ({describe_failure(failure)}); going on "
+                f"from the one before"
             )
         return state
     raise CheckpointError(
         f"The checkpoint '{path}' must be readable to resume, but it is not "
-        f"({type(failure).__name__}); delete the folder '{path.parent}' to train again."
+        f"({describe_failure(failure)}); delete the folder '{path.parent}' to train again."
     ) from failure
 
 
 def _previous(path: Path) -> Path:
     return path.with_name(f"{path.name}.previous")
-
-
-def open_run_folder(folder: Path) -> Config:
-    """The configuration of an existing run.
-
-    Raises:
-        CheckpointError: The folder is missing or not a run folder.
-    """
-    if not folder.is_dir():
-        raise CheckpointError(
-            f"A run must be a folder that match-graph wrote, but there is none at '{folder}'; "
-            f"check the path."
-        )
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(
-            f"A run folder holds {CONFIG}, but '{folder}' has none; check the path, or start a "
-            f"run with `match-graph run DATASET --out {folder}`."
-        )
-    return load_config(folder / CONFIG)
-
-
-def check_own_code(
-    folder: Path, config: Config, encoder: str | None = None, head: str | None = None
-) -> None:
-    """Checks that a run's ``package.module:Class`` is named by the caller too.
-
-    A folder alone cannot make this process import code.
-
-    Raises:
-        CheckpointError: The encoder or head is code of its own that the caller did not name.
-    """
-    for kind, name, given in (
-        ("encoder", config.model.encoder, encoder),
-        ("head", config.model.head, head),
-    ):
-        if (given is not None or ":" in (name or "")) and given != name:
-            raise CheckpointError(
-                f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
-                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
-            )
-
-
-def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
-    """Makes a run folder, or checks that an existing one is of the same run, to be resumed.
-
-    Args:
-        folder: New, empty, or a run folder.
-        config: Resolved.
-        overwrite: Deletes a run folder that is there; never one with other files in it.
-
-    Raises:
-        CheckpointError: The folder holds something else, or a run with other settings.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"A run must be a folder, but '{folder}' is a file; choose another.")
-    remove_leftovers(folder)
-    others = sorted({path.name for path in folder.glob("*")} - RUN_FILES)
-    is_run = (folder / CONFIG).is_file()
-    if others or (folder.is_dir() and any(folder.iterdir()) and not is_run):
-        raise CheckpointError(
-            f"A run must start in a new or empty folder, but '{folder}' holds other files"
-            f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another with --out."
-        )
-    if is_run and overwrite:
-        shutil.rmtree(folder)
-    elif is_run:
-        there = open_run_folder(folder)
-        if difference := find_difference(there, config):
-            raise CheckpointError(
-                f"The run in '{folder}' has other settings ({difference}); "
-                f"choose another folder with --out, or delete it with --overwrite."
-            )
-        return
-    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    write_beside(folder / CONFIG, lambda beside: beside.write_text(text, encoding="utf-8"))
-
-
-def describe_work(config: Config) -> dict[str, Any]:
-    """What is computed: all settings but how many processes share the work."""
-    return config.model_dump(exclude={"train": set(SHARING)})
-
-
-def find_difference(there: Config, here: Config) -> str:
-    """The first setting in which the work of two runs differs, as a clause; empty if none does."""
-    if describe_work(there) == describe_work(here):
-        return ""
-    pairs = zip(_flatten(describe_work(there)), _flatten(describe_work(here)), strict=False)
-    for (key, old), (other, new) in pairs:
-        if (key, old) != (other, new):
-            return f"{key} is {old!r} there" + (f" and {new!r} here" if key == other else "")
-    return "some settings are missing"
-
-
-def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    flat: list[tuple[str, Any]] = []
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            flat += _flatten(value, f"{prefix}{key}.")
-        else:
-            flat.append((f"{prefix}{key}", value))
-    return flat

@@ -1,7 +1,5 @@
 """Baselines in a run folder: fitted, written, and read as a model that scores batches."""
 
-import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.nn import ENCODERS, Encoder
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.model import find_class
-from match_graph.training.files import FITTED
+from match_graph.training.files import FITTED, has_folder, write_folder
 from match_graph.training.progress import Reporter
 
 
@@ -83,13 +81,7 @@ def fit_baseline(
     """
     with reporter.track("fit", baseline.num_labels, "labels") as advance:
         baseline.fit(batches, lambda done: advance(done, ""))
-    beside = folder / f".{FITTED}.{os.getpid()}.tmp"
-    try:
-        beside.mkdir(parents=True)
-        baseline.save(beside)
-        beside.rename(folder / FITTED)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    write_folder(folder / FITTED, baseline.save)
 
 
 def load_baseline(space: TokenSpace, num_labels: int, config: Config, folder: Path) -> FittedModel:
@@ -99,7 +91,7 @@ def load_baseline(space: TokenSpace, num_labels: int, config: Config, folder: Pa
         CheckpointError: There is none, or it cannot be read.
     """
     baseline = make_baseline(space, num_labels, config)
-    if not (folder / FITTED).is_dir():
+    if not has_folder(folder / FITTED):
         raise CheckpointError(
             f"A trained run of a baseline holds a folder '{FITTED}', but '{folder}' has none; "
             f"train it with `match-graph train {config.dataset} --out {folder}`."

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import pandas as pd
 import torch
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import Config, ModelConfig, parse_settings
@@ -14,12 +14,18 @@ from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.graph.adjacency import Adjacency
-from match_graph.graph.build import CITATION_FIELD
+from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn import Encoder
-from match_graph.training.files import read_tensors, write_beside, write_tensors
+from match_graph.training.files import (
+    DamagedError,
+    describe_failure,
+    read_tensors,
+    write_beside,
+    write_tensors,
+)
 from match_graph.training.fitting import find_encoder
-from match_graph.training.vocabulary import Record, Vocabulary
+from match_graph.training.vocabulary import Record, Vocabulary, read_names
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -160,38 +166,58 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
     """Reads ``graph/`` of a run folder.
 
     Raises:
-        CheckpointError: A file is missing or broken.
+        CheckpointError: A file is missing or broken, or an edge leads to a node that is none.
     """
     tensors = read_tensors(folder / GRAPH / EDGES)
-    tables = {name: _read_names(folder, name) for name in (DOCUMENT, *vocabulary.space.types)}
+    tables = {
+        name: read_names(folder / GRAPH / f"{name}.parquet")
+        for name in (DOCUMENT, *vocabulary.space.types)
+    }
     rows = {
         name: {value: row for row, value in enumerate(tables[name]["id"])}
         for name in vocabulary.space.types
     }
-    documents = dict(zip(tables[DOCUMENT]["id"], tables[DOCUMENT]["row"], strict=True))
     data = HeteroData()
-    data[DOCUMENT].num_nodes = int(tensors["num_documents"])
-    for name, known in rows.items():
-        data[name].num_nodes = len(known)
-    for kind in _edge_types(vocabulary.space.types):
-        data[kind].edge_index = tensors[" ".join(kind)]
-    data[CONTAINS].position = tensors[_POSITION]
+    try:
+        table = tables[DOCUMENT]
+        documents = dict(zip(table["id"].tolist(), table["row"].tolist(), strict=True))
+        data[DOCUMENT].num_nodes = number = int(tensors["num_documents"])
+        _check_rows(torch.tensor(list(documents.values()), dtype=torch.int64), number)
+        for name, known in rows.items():
+            data[name].num_nodes = len(known)
+        for kind in _edge_types(vocabulary.space.types):
+            edge_index = tensors[" ".join(kind)]
+            if edge_index.dim() != 2 or len(edge_index) != 2:
+                raise DamagedError(f"'{' '.join(kind)}' is no edge index")
+            for rows_of_type, node_type in zip(edge_index, (kind[0], kind[2]), strict=True):
+                _check_rows(rows_of_type, int(data[node_type].num_nodes))
+            data[kind].edge_index = edge_index
+        position = tensors[_POSITION]
+        if position.shape != tensors[" ".join(CONTAINS)][0].shape or position.is_floating_point():
+            raise DamagedError(f"'{_POSITION}' is not of the words")
+        _check_rows(position.to(torch.int64), MAX_POSITIONS)
+        data[CONTAINS].position = position
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"A run of a graph encoder keeps the graph that it was trained on, but "
+            f"'{folder / GRAPH}' cannot be used ({describe_failure(error)}); delete it and go on "
+            f"with the run by `match-graph train`, which writes it again."
+        ) from error
     known_names = Vocabulary(vocabulary.settings, rows, vocabulary.labels)
     return KnownGraph(data, known_names, documents)
+
+
+def _check_rows(row: Tensor, number: int) -> None:
+    """Checks that rows are of a table, so that nothing is read beyond its end.
+
+    Raises:
+        DamagedError: They are not.
+    """
+    is_row = row.dtype in (torch.int32, torch.int64)
+    if not is_row or bool(((row < 0) | (row >= number)).any()):
+        raise DamagedError(f"a row is not in 0..{number - 1}")
 
 
 def _edge_types(types: Sequence[str]) -> list[EdgeType]:
     kinds = [CONTAINS if name == WORD else has_edge(name) for name in types]
     return [*kinds, CITES] if CITATION_FIELD in types else kinds
-
-
-def _read_names(folder: Path, name: str) -> pd.DataFrame:
-    path = folder / GRAPH / f"{name}.parquet"
-    try:
-        return pd.read_parquet(path)
-    except Exception as error:
-        raise CheckpointError(
-            f"A run of a graph encoder keeps the graph that it was trained on, but '{path}' cannot "
-            f"be read ({type(error).__name__}); go on with the run by `match-graph train`, which "
-            f"writes it again."
-        ) from error

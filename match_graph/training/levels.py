@@ -12,7 +12,7 @@ from match_graph.graph import LabelDAG, Targets, TokenSpace
 from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import TreeModel, make_levels
-from match_graph.training.files import LEVELS, MODEL, read_tensors
+from match_graph.training.files import LEVELS, MODEL, read_weights
 from match_graph.typing import MASKS
 
 
@@ -48,14 +48,14 @@ class Level:
         """The level's model, warm-started from that above, which must have been trained.
 
         Raises:
-            CheckpointError: The weights of the level above are missing or broken.
+            CheckpointError: The weights of the level above are missing, broken or of another model.
         """
         torch.manual_seed(seed)
         model = make_levels(space, self.sizes, config, label_dag)
         if isinstance(model, TreeModel):
             assert self.above is not None
             assert self.parent is not None
-            model.above.load_state_dict(read_tensors(self.above.folder / MODEL))
+            read_weights(model.above, self.above.folder / MODEL)
             model.set_parents(self.parent)
             model.start_from_above()
         return model

@@ -1,8 +1,10 @@
 """The training loop, on Lightning Fabric: it reads from top to bottom."""
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
-from match_graph.errors import ConfigError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.hypernymy import LabelMatrices
@@ -117,14 +119,22 @@ def train_model(
     """
     fabric = fabric or make_fabric(config)
     content = read_checkpoint(folder, origin, reporter)
-    check_same(fabric, content, folder / STATE)
-    if content is not None and TrainState(**content["train"]).is_over(config):
-        return TrainState(**content["train"])
+    path = folder / STATE
+    before = None if content is None else TrainState.from_checkpoint(content, path)
+    check_same(fabric, content, path)
+    if before is not None and before.is_over(config):
+        return before
     learner = make_learner(fabric, model, config, origin)
     random = None
     if content is not None:
-        learner.load(content, folder / STATE)
-        random = content["random"] if learner.state.step else None
+        learner.load(content, path)
+        if learner.state.step > len(train_loader.batch_sampler):
+            raise CheckpointError(
+                f"The checkpoint '{path}' must be of at most {len(train_loader.batch_sampler):,} "
+                f"steps within an epoch, but it is of {learner.state.step:,}; delete the folder "
+                f"'{path.parent}' to train again."
+            )
+        random = content.get("random") if learner.state.step else None
         content = None  # as large as weights, average and moments together
         reporter.line(f"train: resumed after {learner.state}")
     edges, state, timer = hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
@@ -335,13 +345,29 @@ def _write_history(learner: Learner, folder: Path, writer: SummaryWriter | None)
     lead(learner.fabric, write)
 
 
-def _open_events(
-    fabric: Fabric, folder: Path, epoch: int
-) -> AbstractContextManager[SummaryWriter | None]:
-    """TensorBoard events from an epoch on; None on all processes but the first."""
+@contextmanager
+def _open_events(fabric: Fabric, folder: Path, epoch: int) -> Iterator[SummaryWriter | None]:
+    """TensorBoard events from an epoch on; None on all processes but the first.
+
+    Raises:
+        OSError: They cannot be written; names their folder.
+    """
     if not fabric.is_global_zero:
-        return nullcontext()
-    writer: AbstractContextManager[SummaryWriter] = SummaryWriter(
-        str(folder / "events"), purge_step=epoch
-    )
-    return writer
+        yield None
+        return
+    before, path = threading.excepthook, folder / "events"
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not isinstance(arguments.exc_value, OSError):  # raised once more where events are added
+            before(arguments)
+
+    threading.excepthook = hook
+    try:
+        with SummaryWriter(str(path), purge_step=epoch) as writer:
+            yield writer
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+    finally:
+        threading.excepthook = before

@@ -29,8 +29,8 @@ from match_graph.pretrain import (
 from match_graph.training.device import choose_device
 from match_graph.training.files import (
     VECTORS,
+    has_file,
     has_state,
-    open_run_folder,
     read_state,
     read_tensors,
     remove_state,
@@ -39,8 +39,9 @@ from match_graph.training.files import (
     write_state,
     write_tensors,
 )
+from match_graph.training.folder import open_run_folder
 from match_graph.training.progress import Reporter
-from match_graph.training.record import read_record
+from match_graph.training.readers import read_record
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 
 STATE = "checkpoint/pretrain.pt"
@@ -87,7 +88,7 @@ class Pretraining:
 
     def is_done(self) -> bool:
         """Whether the vectors are written."""
-        return (self.folder / VECTORS).is_file()
+        return has_file(self.folder / VECTORS)
 
     def train(self) -> dict[str, Tensor]:
         """Unit vectors per node type: those of the folder, or trained, resumed if need be.
@@ -97,7 +98,6 @@ class Pretraining:
         """
         path = self.folder / STATE
         if self.is_done():
-            remove_state(path)
             return read_tensors(self.folder / VECTORS)
         trainer = self._make_trainer()
         if has_state(path):
@@ -108,6 +108,10 @@ class Pretraining:
         write_tensors(self.folder / VECTORS, trainer.tables)  # last: it says that all is there
         remove_state(path)
         return {name: table.cpu() for name, table in trainer.tables.items()}
+
+    def close(self) -> None:
+        """Deletes the checkpoint that a process killed after its last step left."""
+        remove_state(self.folder / STATE)
 
     def adopt(self, source: Path) -> None:
         """Takes the vectors of another run's folder, by a link where the disk has them.
@@ -126,7 +130,7 @@ class Pretraining:
                 f"pre-training, but the run in '{source}' has others; pre-train anew."
             )
         for name in (DOCUMENT_NAMES, VECTORS):  # vectors last: they say that all is there
-            if not (source / name).is_file():
+            if not has_file(source / name):
                 raise CheckpointError(
                     f"A pre-trained run holds {name}, but '{source}' has none; pre-train it first."
                 )
@@ -159,10 +163,10 @@ class Pretraining:
             )
         try:
             trainer.load_state_dict(state)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise CheckpointError(
-                f"A pre-training checkpoint must hold tables, draws and counters, but '{path}' "
-                f"lacks {error}; delete it to start again."
+                f"A pre-training checkpoint must hold tables, draws and counters of this run, but "
+                f"'{path}' does not ({' '.join(str(error).split())}); delete it to start again."
             ) from error
         self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
 

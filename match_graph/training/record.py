@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 
 from match_graph.config import TrainConfig
-from match_graph.errors import CheckpointError
 from match_graph.training.device import choose_device
-from match_graph.training.files import RECORD, read_json, write_json
+from match_graph.training.files import RECORD, has_file, write_json
+from match_graph.training.readers import read_record
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")
 #: What only some runs have to say.
@@ -34,7 +34,7 @@ class RunRecord:
     def __init__(
         self, folder: Path, config: TrainConfig, content: Mapping[str, Any], writes: bool
     ) -> None:
-        before = read_record(folder) if (folder / RECORD).is_file() else {}
+        before = read_record(folder) if has_file(folder / RECORD) else {}
         self.folder, self.config, self.content, self.writes = folder, config, content, writes
         #: By stage. Of a process that was killed in a stage, the stage's are lost.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
@@ -85,21 +85,6 @@ def describe_software() -> dict[str, Any]:
         "python": platform.python_version(),
         "git": find_git_hash(),
     }
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a run folder.
-
-    Raises:
-        CheckpointError: It is broken, or of another kind.
-    """
-    record = read_json(folder / RECORD)
-    if not isinstance(record, dict) or not {"data_checksum", "seconds"} <= record.keys():
-        raise CheckpointError(
-            f"'{folder / RECORD}' must hold data_checksum and seconds, but it does not; start the "
-            f"run again with --overwrite."
-        )
-    return record
 
 
 def measure_peak_memory() -> dict[str, float]:

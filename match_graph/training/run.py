@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from match_graph.graph import (
     Targets,
     TokenSpace,
 )
+from match_graph.io.beside import remove_leftovers
 from match_graph.metrics import PlattScaling, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.nn.label_tree import level_sizes, make_levels
@@ -37,10 +40,10 @@ from match_graph.training.files import (
     REPORT,
     SCALING,
     STATE,
-    describe_work,
+    has_folder,
     has_state,
     load_weights,
-    read_json,
+    remove_files,
     write_json,
 )
 from match_graph.training.fitting import (
@@ -50,6 +53,7 @@ from match_graph.training.fitting import (
     load_baseline,
     make_baseline,
 )
+from match_graph.training.folder import describe_work, in_use
 from match_graph.training.heartbeat import shared
 from match_graph.training.known_graph import make_graphs
 from match_graph.training.levels import Level, plan_levels
@@ -58,6 +62,7 @@ from match_graph.training.measures import SplitMeasures, write_bins
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
 from match_graph.training.progress import Reporter
+from match_graph.training.readers import read_metrics
 from match_graph.training.record import RunRecord
 from match_graph.training.scaling import (
     ScaledModel,
@@ -228,18 +233,21 @@ class Run:
         Raises:
             CheckpointError: They are not, or it has no vectors.
         """
-        self.pretraining.adopt(source)
-        self.record.note("vectors_from", os.path.relpath(source, self.folder))
+        with in_use(self.folder):
+            self.pretraining.adopt(source)
+            self.record.note("vectors_from", os.path.relpath(source, self.folder))
 
     @shared
     def pretrain(self) -> dict[str, Tensor]:
         """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
-        vectors = lead(self.fabric, self._pretrain_once)
+        with self._alone():
+            vectors = lead(self.fabric, self._pretrain_once)
         return self.pretraining.train() if vectors is None else vectors
 
     def _pretrain_once(self) -> dict[str, Tensor] | None:
         """Trains the vectors; None if they are there."""
         if self.pretraining.is_done():
+            self.pretraining.close()
             return None
         if self.fabric.world_size > 1:
             self.reporter.line(
@@ -258,13 +266,26 @@ class Run:
         A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
         scaled on validation, if `is_calibrated`: ``scaling.safetensors``.
         """
-        if is_baseline(self.config.model):
-            lead(self.fabric, self._fit_baseline)
-        else:
-            self._train_levels()
-        if self.is_calibrated:
-            with self.record.timed("calibrate"):
-                self._calibrate(self._set_up_model())
+        with self._alone():
+            if is_baseline(self.config.model):
+                lead(self.fabric, self._fit_baseline)
+            else:
+                self._train_levels()
+            if self.is_calibrated:
+                with self.record.timed("calibrate"):
+                    self._calibrate(self._set_up_model())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within the block no other run changes the folder; what a killed one left is removed.
+
+        Raises:
+            CheckpointError: Another process changes it.
+        """
+        with ExitStack() as stack:
+            lead(self.fabric, lambda: stack.enter_context(in_use(self.folder)))
+            lead(self.fabric, lambda: remove_leftovers(self.folder))
+            yield
 
     def _train_levels(self) -> None:
         config = self.config
@@ -312,12 +333,12 @@ class Run:
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            for name in (METRICS, SCALING, THRESHOLDS, CALIBRATION, SCORES, REPORT):
-                (self.folder / name).unlink(missing_ok=True)
+            names = (METRICS, SCALING, THRESHOLDS, CALIBRATION, SCORES, REPORT)
+            remove_files(*(self.folder / name for name in names))
         write_encoder_files(encoder, self.folder)
 
     def _fit_baseline(self) -> None:
-        if (self.folder / FITTED).is_dir():
+        if has_folder(self.folder / FITTED):
             return
         baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
         with self.record.timed("train"):
@@ -373,7 +394,14 @@ class Run:
         thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``. The
         bins of reliability diagrams are ``calibration.csv``, P@k and NDCG@k of every document
         ``scores.parquet``.
+
+        Raises:
+            CheckpointError: The run is not trained, or another process changes it.
         """
+        with self._alone():
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, dict[str, float]]:
         fabric = self.fabric
         model = self._set_up_model()
         models: dict[Split, nn.Module] = {
@@ -446,7 +474,7 @@ class Run:
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
         """What `evaluate` wrote."""
-        return read_json(self.folder / METRICS)
+        return read_metrics(self.folder)
 
     def prior(self, split: Split) -> dict[str, float]:
         """Measures of the ranking by training frequency, for comparison."""

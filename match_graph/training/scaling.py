@@ -12,7 +12,7 @@ from match_graph.graph import EgoBatch, LabelDAG
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.training.evaluate import WatchedBatches, evaluate_model
-from match_graph.training.files import SCALING, read_tensors, write_tensors
+from match_graph.training.files import SCALING, has_file, read_tensors, write_tensors
 
 #: One-number tensors of the file, and those of all labels.
 _NUMBERS, _TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")
@@ -143,15 +143,25 @@ def read_scaling(folder: Path, num_labels: int) -> PlattScaling | None:
         CheckpointError: The file is broken, or of other labels.
     """
     path = folder / SCALING
-    if not path.is_file():
+    if not has_file(path):
         return None
     tensors = read_tensors(path)
     if tensors.keys() != {*_NUMBERS, *_TABLES}:
         raise _broken(path, f"it holds {sorted(tensors)}")
     if any(tensors[name].shape[-1:] != (num_labels,) for name in _TABLES):
         raise _broken(path, f"it is of {tensors['scale'].numel()} labels, not {num_labels}")
-    width, before, after = (float(tensors[name]) for name in _NUMBERS)
     scale, shift, fold_scale, fold_shift = (tensors[name] for name in _TABLES)
+    if not (
+        all(tensors[name].dim() == 0 for name in _NUMBERS)
+        and scale.dim() == shift.dim() == 1
+        and fold_scale.dim() == 2
+        and fold_scale.shape == fold_shift.shape
+        and all(tensors[name].dtype == torch.float32 for name in _TABLES)
+    ):
+        raise _broken(path, "its tensors have other shapes or types")
+    if not bool((scale > 0).all() & (fold_scale > 0).all() & (tensors["width"] >= 0)):
+        raise _broken(path, "a scale or the width is not positive")
+    width, before, after = (float(tensors[name]) for name in _NUMBERS)
     return PlattScaling(scale, shift, fold_scale, fold_shift, width, before, after)
 
 

@@ -11,7 +11,7 @@ from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
 from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
 from match_graph.training.evaluate import WatchedBatches
-from match_graph.training.files import write_beside
+from match_graph.training.files import DamagedError, check_whole, describe_failure, write_beside
 from match_graph.typing import Split
 
 SCORES = "scores.parquet"
@@ -77,11 +77,14 @@ def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
     """
     path = folder / SCORES
     try:
+        check_whole(path)
         table = pd.read_parquet(path, columns=["document", "split", measure])
+        if not table[measure].between(0, 1).all():
+            raise DamagedError("a measure is not in 0..1")
     except Exception as error:
         raise CheckpointError(
             f"'{path}' must hold the measure '{measure}' of every document, but it cannot be read "
-            f"({type(error).__name__}); write it again with `match-graph evaluate`."
+            f"({describe_failure(error)}); write it again with `match-graph evaluate`."
         ) from error
     table = table[table["split"] == split].sort_values("document")
     if table.empty:

@@ -15,22 +15,22 @@ from match_graph.training.ablations import resolve_ablations
 from match_graph.training.checks import check_model
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import make_fabric
-from match_graph.training.files import (
-    CONFIG,
-    RECORD,
+from match_graph.training.files import CONFIG, RECORD, has_file
+from match_graph.training.fitting import find_encoder
+from match_graph.training.folder import (
     SHARING,
     check_own_code,
     claim_run_folder,
+    in_use,
     open_run_folder,
-    remove_leftovers,
+    verify_run_folder,
 )
-from match_graph.training.fitting import find_encoder
 from match_graph.training.heartbeat import shared
 from match_graph.training.known_graph import write_known_graph
 from match_graph.training.launch import count_processes
 from match_graph.training.processes import lead
 from match_graph.training.progress import Reporter
-from match_graph.training.record import read_record
+from match_graph.training.readers import read_record
 from match_graph.training.run import Run
 from match_graph.training.vocabulary import write_vocabulary
 from match_graph.typing import DOCUMENT, MASKS
@@ -139,12 +139,13 @@ def _check_splits(dataset: CorpusDataset, dataset_name: str) -> None:
 
 def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
     claim_run_folder(run.folder, run.config, overwrite)
-    _check_data(run)
-    run.record.seconds.setdefault("build", build_seconds)
-    run.record.write()
-    write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
-    if run.graphs is not None:
-        write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
+    with in_use(run.folder):
+        _check_data(run)
+        run.record.seconds.setdefault("build", build_seconds)
+        run.record.write()
+        write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
+        if run.graphs is not None:
+            write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
 
 
 def _check_is_seen(run: Run) -> None:
@@ -164,6 +165,7 @@ def open_run(
     encoder: str | None = None,
     head: str | None = None,
     sharing: Mapping[str, Any] | None = None,
+    verify: bool = False,
 ) -> Run:
     """An existing run with its data set.
 
@@ -175,12 +177,15 @@ def open_run(
         head: Likewise.
         sharing: ``devices``, ``num_nodes`` and ``strategy`` as in ``train``; None takes one
             process, however many trained the run.
+        verify: As for `load`.
 
     Raises:
         CheckpointError: The folder is not a run, its data set has changed, or its encoder or head
             is code that was not named.
     """
     folder = Path(folder)
+    if verify:
+        verify_run_folder(folder)
     config = open_run_folder(folder)
     check_own_code(folder, config, encoder, head)
     content = {**config.train.model_dump(), **TrainConfig().model_dump(include={*SHARING})}
@@ -191,14 +196,13 @@ def open_run(
     dataset = _open_together(fabric, config.dataset, config, root, reporter)
     dataset.transform = DropFields(config.data.drop_fields)
     run = Run(folder, config, dataset, reporter, fabric)
-    lead(fabric, lambda: remove_leftovers(folder))
     _check_data(run)
     return run
 
 
 def _check_data(run: Run) -> None:
     path = run.folder / RECORD
-    if path.is_file() and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
+    if has_file(path) and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."

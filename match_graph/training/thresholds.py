@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Thresholds
-from match_graph.training.files import write_beside
+from match_graph.training.files import check_whole, describe_failure, has_file, write_beside
 
 THRESHOLDS = "thresholds.parquet"
 
@@ -34,15 +34,19 @@ def read_thresholds(folder: Path, labels: Sequence[str]) -> Tensor | None:
         CheckpointError: The file is broken, or of other labels.
     """
     path = folder / THRESHOLDS
-    if not path.is_file():
+    if not has_file(path):
         return None
     try:
+        check_whole(path)
         table = pd.read_parquet(path, columns=["label", "threshold"])
+        threshold = torch.from_numpy(table["threshold"].to_numpy(dtype="float32", copy=True))
     except Exception as error:
-        raise _broken(path, type(error).__name__) from error
+        raise _broken(path, describe_failure(error)) from error
     if table["label"].tolist() != list(labels):
         raise _broken(path, "it has other labels")
-    return torch.from_numpy(table["threshold"].to_numpy(dtype="float32", copy=True))
+    if not bool(((threshold >= 0) & (threshold <= 1)).all()):
+        raise _broken(path, "a threshold is no probability")
+    return threshold
 
 
 def _broken(path: Path, reason: str) -> CheckpointError:

@@ -1,6 +1,5 @@
 """What a run folder keeps of its data set: names of tokens and labels, and how texts are read."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,14 @@ from match_graph.errors import CheckpointError
 from match_graph.graph import LabelDAG, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
-from match_graph.training.files import read_json, write_beside, write_json
+from match_graph.training.files import (
+    DamagedError,
+    check_whole,
+    describe_failure,
+    read_json,
+    write_beside,
+    write_json,
+)
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, WORD, has_edge
 
 TOKENS, TEXT = "tokens", "text.json"
@@ -145,18 +151,14 @@ def read_vocabulary(folder: Path) -> Vocabulary:
         ConfigError: ``text.json`` holds something else.
     """
     path = folder / TOKENS / TEXT
-    if not path.is_file():
-        raise _incomplete(path, "it is missing")
     settings = parse_settings(TextSettings, read_json(path), f"'{path}' must be valid")
-    try:
-        re.compile(settings.word_pattern)
-    except re.error as error:
-        raise _incomplete(path, f"word_pattern is no regular expression: {error}") from error
+    if settings.word_pattern != WORD_PATTERN:  # any other could match for ever
+        raise _incomplete(path, f"word_pattern must be {WORD_PATTERN!r}")
     rows = {}
     for name in (*settings.fields, WORD):
-        names = _read_table(folder / TOKENS / f"{name}.parquet")["id"].tolist()
+        names = read_names(folder / TOKENS / f"{name}.parquet")["id"].tolist()
         rows[name] = {value: row for row, value in enumerate(names)}
-    return Vocabulary(settings, rows, _read_table(folder / TOKENS / f"{LABEL}.parquet"))
+    return Vocabulary(settings, rows, read_names(folder / TOKENS / f"{LABEL}.parquet"))
 
 
 def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
@@ -167,20 +169,35 @@ def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
     """
     path = folder / TOKENS / f"{HIERARCHY}.parquet"
     try:
+        check_whole(path)
         edges = pd.read_parquet(path, columns=["child", "parent"]).to_numpy(dtype="int64")
         return LabelDAG(torch.from_numpy(edges.T.copy()), num_labels)
     except Exception as error:
-        raise _incomplete(path, type(error).__name__) from error
+        raise _incomplete(path, describe_failure(error)) from error
 
 
-def _read_table(path: Path) -> pd.DataFrame:
+def read_names(path: Path) -> pd.DataFrame:
+    """A table of nodes: ``id``, distinct strings; ``name``, if there is one, strings or nothing.
+
+    Raises:
+        CheckpointError: The file is missing or broken, or holds something else.
+    """
     try:
+        check_whole(path)
         table = pd.read_parquet(path)
+        if "id" not in table or not _holds_strings(table["id"]):
+            raise DamagedError("its column 'id' does not hold strings")
+        if not table["id"].is_unique:
+            raise DamagedError("an id stands there twice")
+        if "name" in table and not _holds_strings(table["name"].dropna()):
+            raise DamagedError("its column 'name' does not hold strings")
     except Exception as error:
-        raise _incomplete(path, type(error).__name__) from error
-    if "id" not in table:
-        raise _incomplete(path, "it has no column 'id'")
+        raise _incomplete(path, describe_failure(error)) from error
     return table
+
+
+def _holds_strings(values: pd.Series) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _incomplete(path: Path, reason: str) -> CheckpointError:

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from match_graph.benchmark.page_parts import ABOUT_SLICES, draw_reliability, list_record, read_bins
+from match_graph.benchmark.page_parts import (
+    ABOUT_SLICES,
+    draw_reliability,
+    list_record,
+    select_bins,
+)
+from match_graph.training.files import CALIBRATION
 
 
 def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
@@ -18,8 +24,8 @@ def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
         ],
         columns=["split", "labels", "bin", "pairs", "probability", "gold"],
     )
-    table.to_csv(tmp_path / "bins.csv", index=False)
-    bins = read_bins(tmp_path / "bins.csv", "test", {"ranked": "best", "all": "every"})
+    table.to_csv(tmp_path / CALIBRATION, index=False)
+    bins = select_bins(tmp_path, "test", {"ranked": "best", "all": "every"})
     chart = draw_reliability(bins)
     assert [(one.name, one.x, one.y) for one in chart.series] == [
         ("best", [0.1], [0.25]), ("every", [0.05], [0.0625]),
@@ -28,7 +34,7 @@ def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
         ["best", "1", "1,000", "0.1000", "0.2500"], ["every", "1", "4,000", "0.0500", "0.0625"],
     ]  # fmt: skip
     assert chart.is_square
-    only = draw_reliability(read_bins(tmp_path / "bins.csv", "test", {"all": "every"}))
+    only = draw_reliability(select_bins(tmp_path, "test", {"all": "every"}))
     assert [one.name for one in only.series] == ["every"]
 
 

@@ -11,7 +11,8 @@ from match_graph import Run
 from match_graph.benchmark.page import BarChart, Case, LineChart, Note, Page, Table, render_page
 from match_graph.benchmark.run_page import draw_columns, make_run_page
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.training.files import CALIBRATION, HISTORY, METRICS
+from match_graph.io.manifest import write_manifest
+from match_graph.training.files import CALIBRATION, HISTORY, METRICS, remove_files, write_json
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +111,12 @@ def test_named_documents_take_the_place_of_drawn_ones(trained_run: Run) -> None:
 
 def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     """A run without history, bins and slices, as of an older version or a baseline."""
-    (copied / HISTORY).unlink()
-    (copied / CALIBRATION).unlink()
+    remove_files(copied / HISTORY, copied / CALIBRATION)
     values = json.loads((copied / METRICS).read_text())
     flat = {
         split: {k: v for k, v in found.items() if "/" not in k} for split, found in values.items()
     }
-    (copied / METRICS).write_text(json.dumps(flat))
+    write_json(copied / METRICS, flat)
     sections = make(copied, trained_run).sections
     notes = [
         line
@@ -136,6 +136,7 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
     """A data set that cannot be opened costs the case studies and the label prior alone."""
     config = (copied / "config.yaml").read_text()
     (copied / "config.yaml").write_text(config.replace("dataset: synthetic", "dataset: /nowhere"))
+    write_manifest(copied)
     warned: list[str] = []
 
     class Listener:
@@ -159,7 +160,7 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
 
 def test_a_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
     """With the command that evaluates it."""
-    (copied / METRICS).unlink()
+    remove_files(copied / METRICS)
     with pytest.raises(CheckpointError) as caught:
         make_run_page(copied)
     assert str(caught.value) == (

@@ -79,3 +79,36 @@ def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> Non
     remove_leftovers(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([alive, tmp_path / "kept"])
     assert (tmp_path / "kept" / "a").exists()
+
+
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """Files and folders of processes that are gone; those of a live one stay."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    (tmp_path / "checkpoint").mkdir()
+    dead = [
+        tmp_path / f".model.safetensors.{gone.pid}.tmp",
+        tmp_path / "checkpoint" / f".state.pt.{gone.pid}.tmp",
+        tmp_path / f".folder.model.safetensors.{gone.pid}.tmp" / "model.safetensors",
+    ]
+    kept = [tmp_path / f".metrics.json.{os.getpid()}.tmp", tmp_path / ".mine.tmp"]
+    for path in [*dead, *kept]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
+    remove_leftovers(tmp_path)
+    assert not any(path.exists() for path in dead)
+    assert not dead[-1].parent.exists()
+    assert all(path.exists() for path in kept)
+
+
+def test_what_a_process_left_is_removed_before_somebody_asks_about_it(tmp_path: Path) -> None:
+    """One that has ended is listed until its parent takes notice; it writes no more."""
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still listed
+    path = tmp_path / f".model.safetensors.{process.pid}.tmp"
+    path.touch()
+    mine = tmp_path / f".model.safetensors.{os.getpid()}.tmp"
+    mine.touch()
+    remove_leftovers(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [mine.name]
+    process.wait()

@@ -1,6 +1,6 @@
 """Checkpoints: of what they are, when they are due, and what a broken one costs."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import torch
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
+from match_graph.io.manifest import write_manifest
 from match_graph.nn.loss import Losses
 from match_graph.training import Run, checkpoint, start_run
 from match_graph.training import loop as loop_module
@@ -80,6 +81,7 @@ def test_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> 
     path = other.folder / STATE
     path.parent.mkdir()
     path.write_bytes((broken_off.folder / STATE).read_bytes())
+    write_manifest(other.folder)
     with pytest.raises(CheckpointError) as caught:
         other.train()
     assert str(caught.value) == (
@@ -173,3 +175,63 @@ def test_a_place_is_told_in_words() -> None:
     """For the line that says what is gone on from."""
     assert str(TrainState(epoch=2)) == "epoch 2"
     assert str(TrainState(epoch=2, step=7)) == "epoch 2 and 7 steps"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": -1}, {"epoch": 2**60}, {"epoch": "1"}, {"epoch": True}, {"step": -3},
+        {"best": float("nan")}, {"best_epoch": 9}, {"other": 1}, None,
+    ],
+)  # fmt: skip
+def test_train_state_from_checkpoint_refuses_what_no_training_is(change) -> None:
+    """Wrong types, wrong ranges, missing and other keys."""
+    right = asdict(TrainState(epoch=2, best=0.5, best_epoch=1))
+    path = Path("run") / STATE
+    assert TrainState.from_checkpoint({"train": right}, path) == TrainState(2, 0.5, 1)
+    found = None if change is None else {**right, **change}
+    with pytest.raises(CheckpointError) as caught:
+        TrainState.from_checkpoint({"train": found}, path)
+    assert str(caught.value) == (
+        f"The checkpoint '{path}' must say how far its training was, but it holds {found!r}; "
+        f"delete the folder '{path.parent}' to train again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "spoil"),
+    [
+        ("model", lambda model: {name: value * torch.nan for name, value in model.items()}),
+        ("model", lambda _: "weights"),
+        ("optimizers", lambda states: [{**state, "state": {99: {}}} for state in states]),
+        ("optimizers", lambda states: [{**state, "param_groups": []} for state in states]),
+        ("optimizers", lambda states: [flatten_moments(state) for state in states]),
+        ("losses", lambda losses: {**losses, "sums": torch.zeros(1, 7)}),
+        ("losses", lambda losses: {**losses, "recent": torch.full((1, 2), torch.inf)}),
+        ("random", lambda _: {"cpu": torch.zeros(1, 3, dtype=torch.uint8)}),
+        ("random", lambda _: None),
+        ("history", lambda _: {"epoch": [1, 2, 3]}),
+        ("history", lambda _: {"epoch": [1], "loss": [1.0, 2.0]}),
+        ("train", lambda train: {**train, "step": 10**6}),
+    ],
+)
+def test_a_crafted_checkpoint_is_one_sentence(broken_off: Run, make_run, part: str, spoil) -> None:
+    """Whatever is wrong in it; what was there stays."""
+    path = broken_off.folder / STATE
+    content = read_state(path)
+    write_state(path, {**content, part: spoil(content[part])}, keep_previous=False)
+    kept = path.read_bytes()
+    with pytest.raises(CheckpointError) as caught:
+        make_run("run").train()
+    assert str(caught.value).startswith(f"The checkpoint '{path}' must ")
+    assert str(caught.value).endswith(f"; delete the folder '{path.parent}' to train again.")
+    assert path.read_bytes() == kept
+
+
+def flatten_moments(state):
+    """The moments of an optimizer in one dimension."""
+    moments = {
+        number: {name: value.view(-1) for name, value in values.items()}
+        for number, values in state["state"].items()
+    }
+    return {**state, "state": moments}

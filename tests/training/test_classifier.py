@@ -1,6 +1,7 @@
 """Prediction of new documents equals evaluation of the same documents, from the folder alone."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from itertools import islice
@@ -14,12 +15,14 @@ import yaml
 
 from match_graph import Run, load, rank_labels, start_run
 from match_graph.datasets import CorpusDataset
+from match_graph.datasets.text import WORD_PATTERN
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.io.manifest import read_manifest, write_manifest
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import Classifier
 from match_graph.training.classifier import choose_labels, read_record
 from match_graph.training.evidence import DocumentEvidence
-from match_graph.training.files import METRICS, MODEL
+from match_graph.training.files import METRICS, MODEL, read_tensors, remove_files, write_tensors
 from match_graph.typing import MASKS
 
 
@@ -259,6 +262,7 @@ def change_config(folder: Path, section: str | None, key: str, value: Any) -> No
     content = yaml.safe_load((folder / "config.yaml").read_text())
     (content if section is None else content[section])[key] = value
     (folder / "config.yaml").write_text(yaml.safe_dump(content))
+    write_manifest(folder)
 
 
 def test_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
         f"A run must be a folder that match-graph wrote, but there is none at "
         f"'{tmp_path / 'nothing'}'; check the path."
     )
-    (copied / MODEL).unlink()
+    remove_files(copied / MODEL)
     with pytest.raises(CheckpointError) as caught:
         load(copied)
     assert str(caught.value) == (
@@ -293,12 +297,21 @@ def test_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None:
     """The file is named, and the command that writes it again."""
     path = copied / "tokens" / name
     path.write_bytes(b"PAR1 broken")
+    with pytest.raises(CheckpointError, match="it has 11 bytes, not"):
+        load(copied)
+    write_manifest(copied)
     with pytest.raises(CheckpointError, match=r"broken|cannot be"):
         load(copied)
     path.unlink()
-    reason = "it is missing" if name == "text.json" else "FileNotFoundError"
+    reason = "it is missing, though manifest.json lists it"
     with pytest.raises(CheckpointError) as caught:
         load(copied)
+    if name == "text.json":
+        assert str(caught.value) == (
+            f"'{path}' must be a JSON file that match-graph wrote, but it cannot be read "
+            f"({reason}); delete it, or start the run again with --overwrite."
+        )
+        return
     assert str(caught.value) == (
         f"A run folder keeps how its documents are read, but '{path}' cannot be used ({reason}); "
         f"delete it and go on with the run by `match-graph train`, which writes it again."
@@ -310,24 +323,33 @@ def test_text_settings_are_checked(copied: Path) -> None:
     path = copied / "tokens" / "text.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "tokenizer": "magic"}))
+    write_manifest(copied)
     with pytest.raises(ConfigError, match=r"text\.json' must be valid: 'tokenizer'"):
         load(copied)
-    path.write_text(json.dumps({**content, "word_pattern": "["}))
-    with pytest.raises(CheckpointError, match="word_pattern is no regular expression"):
-        load(copied)
+    for pattern in ("[", "(a+)+b"):  # the second one matches for ever
+        path.write_text(json.dumps({**content, "word_pattern": pattern}))
+        write_manifest(copied)
+        with pytest.raises(CheckpointError) as caught:
+            load(copied)
+        assert str(caught.value) == (
+            f"A run folder keeps how its documents are read, but '{path}' cannot be used "
+            f"(word_pattern must be {WORD_PATTERN!r}); delete it and go on with the run by "
+            f"`match-graph train`, which writes it again."
+        )
 
 
 def test_thresholds_that_are_missing_or_of_other_labels(copied: Path) -> None:
     """Missing ones matter only by threshold."""
     path = copied / "thresholds.parquet"
     pd.read_parquet(path).head(3).to_parquet(path)
+    write_manifest(copied)
     with pytest.raises(CheckpointError) as caught:
         load(copied)
     assert str(caught.value) == (
         f"'{path}' must hold a threshold for each label of the run, but it cannot be used "
         f"(it has other labels); write it again with `match-graph evaluate`."
     )
-    path.unlink()
+    remove_files(path)
     classifier = load(copied)
     assert len(list(classifier.predict([{"text": "w1"}]))) == 1
     with pytest.raises(CheckpointError) as caught:
@@ -367,3 +389,67 @@ def test_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None
     torch.manual_seed(5)
     load(trained_run.folder)
     assert torch.equal(torch.rand(3), expected)
+
+
+#: What a prediction does not read.
+_OTHERS = (
+    "metrics", "history", "record", "calibration", "scores", "vectors", "checkpoint",
+    "tokens/document", "tokens/label__is_a",
+)  # fmt: skip
+
+
+def test_load_refuses_damage_and_misses_files_aloud(copied: Path) -> None:
+    """Each file that it reads, with one byte flipped, cut off, deleted: all name the file."""
+    names = sorted(read_manifest(copied))
+    needed = [name for name in names if not name.startswith(_OTHERS)]
+    assert {"config.yaml", MODEL, "thresholds.parquet", "tokens/word.parquet"} <= {*needed}
+    for name in needed:
+        path = copied / name
+        kept = path.read_bytes()
+        place = len(kept) // 2
+        flipped = kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :]
+        for content in (flipped, kept[:-1], b"", None):
+            path.unlink() if content is None else path.write_bytes(content)
+            with pytest.raises(CheckpointError) as caught:
+                load(copied, "cpu")
+            assert name in str(caught.value)
+            assert len(str(caught.value).splitlines()) == 1
+        path.write_bytes(kept)
+    for name in {*names} - {*needed}:
+        (copied / name).write_bytes(b"")
+    assert load(copied, "cpu")
+
+
+def test_load_refuses_weights_that_are_not_finite(copied: Path) -> None:
+    """A NaN would be the probability of every document."""
+    tensors = read_tensors(copied / MODEL)
+    name = max(tensors, key=lambda name: tensors[name].numel())
+    tensors[name].view(-1)[5] = torch.nan
+    write_tensors(copied / MODEL, tensors)
+    with pytest.raises(CheckpointError) as caught:
+        load(copied, "cpu")
+    assert str(caught.value) == (
+        f"'{copied / MODEL}' must be a safetensors file of finite numbers, but it cannot be used "
+        f"('{name}' holds values that are not finite); run the stage that writes it again."
+    )
+
+
+def test_load_refuses_a_pipe_in_place_of_a_file(copied: Path) -> None:
+    """Reading it would wait for ever."""
+    for name in (MODEL, "thresholds.parquet", "tokens/word.parquet", "tokens/text.json"):
+        kept = (copied / name).read_bytes()
+        (copied / name).unlink()
+        os.mkfifo(copied / name)
+        with pytest.raises(CheckpointError, match="not a regular file"):
+            load(copied, "cpu")
+        (copied / name).unlink()
+        (copied / name).write_bytes(kept)
+
+
+def test_load_says_who_may_not_read(copied: Path) -> None:
+    """Not that there is no such file."""
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    (copied / MODEL).chmod(0)
+    with pytest.raises(CheckpointError, match=r"\(permission denied\)"):
+        load(copied, "cpu")

@@ -16,6 +16,7 @@ from match_graph import (
 )
 from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError
+from match_graph.io.manifest import write_manifest
 from match_graph.training.explain import Explainer
 from match_graph.training.files import CONFIG
 from match_graph.typing import MASKS
@@ -90,6 +91,7 @@ def test_scores_are_computed_in_float32(trained_run: Run, tmp_path: Path) -> Non
     other = settings.replace("precision: 32-true", "precision: bf16-mixed")
     assert other != settings
     (folder / CONFIG).write_text(other, encoding="utf-8")
+    write_manifest(folder)
     record = make_records(trained_run.dataset, [395])[0]
     found = Explainer(replace(trained_run, folder=folder), "cpu").explain(record)
     expected = Explainer(trained_run, "cpu").explain(record)

@@ -1,10 +1,8 @@
 """Files of a run folder: written beside, read without unpickling, claimed once."""
 
 import errno
-import os
 import resource
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from match_graph.config import load_config
 from match_graph.errors import CheckpointError
+from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
 from match_graph.training import files
 
 
@@ -101,41 +99,6 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> 
     assert not files.has_state(path)
 
 
-def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """Files and folders of processes that are gone; those of a live one stay."""
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    (tmp_path / "checkpoint").mkdir()
-    dead = [
-        tmp_path / f".model.safetensors.{gone.pid}.tmp",
-        tmp_path / "checkpoint" / f".state.pt.{gone.pid}.tmp",
-        tmp_path / f".folder.model.safetensors.{gone.pid}.tmp" / "model.safetensors",
-    ]
-    kept = [tmp_path / f".metrics.json.{os.getpid()}.tmp", tmp_path / ".mine.tmp"]
-    for path in [*dead, *kept]:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("half")
-    files.remove_leftovers(tmp_path)
-    assert not any(path.exists() for path in dead)
-    assert not dead[-1].parent.exists()
-    assert all(path.exists() for path in kept)
-
-
-def test_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
-    """A run goes on with other devices; any other setting is refused, and it alone is named."""
-    folder = tmp_path / "run"
-    config = load_config(None, ["train.devices=4", "train.strategy=fsdp"])
-    files.claim_run_folder(folder, config, overwrite=False)
-    files.claim_run_folder(folder, load_config(None, ["train.num_nodes=2"]), overwrite=False)
-    other = load_config(None, ["train.num_nodes=2", "train.deterministic=true"])
-    with pytest.raises(CheckpointError) as caught:
-        files.claim_run_folder(folder, other, overwrite=False)
-    assert str(caught.value) == (
-        f"The run in '{folder}' has other settings (train.deterministic is False there and True "
-        f"here); choose another folder with --out, or delete it with --overwrite."
-    )
-
-
 def test_tensors_and_states_read_back(tmp_path: Path) -> None:
     """Safetensors and checkpoints give back what was written."""
     tensors = {"a": torch.randn(3, 2), "b": torch.arange(4)}
@@ -172,63 +135,113 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path, name: str) -> None:
         read(path)
 
 
-def test_a_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
-    """New and equal settings pass; other settings, other files and a plain file do not."""
-    config, folder = load_config(None, ["seed=1"]), tmp_path / "run"
-    files.claim_run_folder(folder, config, overwrite=False)
-    files.claim_run_folder(folder, config, overwrite=False)
-    assert files.open_run_folder(folder) == config
-    with pytest.raises(CheckpointError) as caught:
-        files.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=False)
-    assert str(caught.value) == (
-        f"The run in '{folder}' has other settings (seed is 1 there and 2 here); "
-        f"choose another folder with --out, or delete it with --overwrite."
-    )
-    files.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=True)
-    assert files.open_run_folder(folder).seed == 2
+def test_write_tensors_is_readable_to_whom_the_folder_is(tmp_path: Path) -> None:
+    """By umask, not by safetensors, which keeps files to their owner."""
+    (tmp_path / "probe").touch()
+    write_tables(tmp_path)["m.safetensors"]()
+    assert (tmp_path / "m.safetensors").stat().st_mode == (tmp_path / "probe").stat().st_mode
 
 
-def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
-    """A folder with other files is refused even with overwrite, and stays."""
-    (tmp_path / "thesis.tex").write_text("x")
+def test_read_tensors_refuses_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    """The tensor is named; integers pass."""
+    path = tmp_path / "t.safetensors"
+    files.write_tensors(path, {"n": torch.arange(3), "a": torch.tensor([1.0, torch.inf])})
     with pytest.raises(CheckpointError) as caught:
-        files.claim_run_folder(tmp_path, load_config(), overwrite=True)
+        files.read_tensors(path)
     assert str(caught.value) == (
-        f"A run must start in a new or empty folder, but '{tmp_path}' holds other files "
-        f"(thesis.tex); choose another with --out."
-    )
-    files.write_beside(tmp_path / "config.yaml", lambda path: path.write_text("my: app"))
-    with pytest.raises(CheckpointError, match=r"holds other files \(thesis.tex\)"):
-        files.claim_run_folder(tmp_path, load_config(), overwrite=True)
-    assert (tmp_path / "thesis.tex").exists()
-    with pytest.raises(CheckpointError, match="is a file; choose another"):
-        files.claim_run_folder(tmp_path / "thesis.tex", load_config(), overwrite=True)
-
-
-def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
-    """A missing folder and one without config.yaml."""
-    with pytest.raises(CheckpointError) as caught:
-        files.open_run_folder(tmp_path / "none")
-    assert str(caught.value) == (
-        f"A run must be a folder that match-graph wrote, but there is none at "
-        f"'{tmp_path / 'none'}'; check the path."
-    )
-    with pytest.raises(CheckpointError) as caught:
-        files.open_run_folder(tmp_path)
-    assert str(caught.value) == (
-        f"A run folder holds config.yaml, but '{tmp_path}' has none; check the path, or start a "
-        f"run with `match-graph run DATASET --out {tmp_path}`."
+        f"'{path}' must be a safetensors file of finite numbers, but it cannot be used ('a' holds "
+        f"values that are not finite); run the stage that writes it again."
     )
 
 
-def test_what_a_process_left_is_removed_before_somebody_asks_about_it(tmp_path: Path) -> None:
-    """One that has ended is listed until its parent takes notice; it writes no more."""
-    process = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still listed
-    path = tmp_path / f".model.safetensors.{process.pid}.tmp"
-    path.touch()
-    mine = tmp_path / f".model.safetensors.{os.getpid()}.tmp"
-    mine.touch()
-    files.remove_leftovers(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == [mine.name]
-    process.wait()
+def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
+    """There, never written, deleted, and outside of any run."""
+    path = tmp_path / files.METRICS
+    assert not files.has_file(path)
+    write_manifest(tmp_path, {})
+    assert not files.has_file(path)
+    files.write_json(path, {"a": 1})
+    assert files.has_file(path)
+    path.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        files.has_file(path)
+    assert str(caught.value) == (
+        f"A run must have all of its files, but '{path}' cannot be used (it is missing, though "
+        f"manifest.json lists it); restore it, or start the run again with --overwrite."
+    )
+    files.remove_files(path)
+    assert not files.has_file(path)
+
+
+def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
+    """One deleted, one changed, one too many."""
+    write_manifest(tmp_path, {})
+    path = tmp_path / files.FITTED
+
+    def fill(place: Path) -> None:
+        (place / "trees").mkdir()
+        for name in "ab":
+            (place / "trees" / name).write_text(name)
+
+    assert not files.has_folder(path)
+    files.write_folder(path, fill)
+    assert files.has_folder(path)
+    for name, content, reason in (
+        ("a", None, "it is missing, though manifest.json lists it"),
+        ("b", "c", "its content is not what was written, as its SHA-256 in manifest.json shows"),
+        ("c", "", "manifest.json does not list it"),
+    ):
+        file = path / "trees" / name
+        kept = file.read_text() if file.exists() else None
+        file.unlink() if content is None else file.write_text(content)
+        with pytest.raises(CheckpointError) as caught:
+            files.has_folder(path)
+        assert str(caught.value) == (
+            f"A run must have all of its files, but '{file}' cannot be used ({reason}); delete the "
+            f"folder '{path}' and train again."
+        )
+        file.unlink() if kept is None else file.write_text(kept)
+    assert files.has_folder(path)
+
+
+def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) -> None:
+    """torch reads such a file without a word."""
+    write_manifest(tmp_path, {})
+    path = tmp_path / files.STATE
+    for epoch in (1, 2):
+        files.write_state(path, {"epoch": epoch, "a": torch.ones(100)})
+    content = path.read_bytes()
+    place = content.index(torch.ones(4).numpy().tobytes())
+    path.write_bytes(content[:place] + b"\x01" + content[place + 1 :])
+    warned: list[str] = []
+    assert files.read_state(path, warned.append)["epoch"] == 1
+    assert warned == [
+        f"the checkpoint '{path}' cannot be read (its content is not what was written, as its "
+        f"SHA-256 in manifest.json shows); going on from the one before"
+    ]
+
+
+def test_write_beside_lists_run_files_alone(tmp_path: Path) -> None:
+    """What is made for people may be written while another process changes the run."""
+    write_manifest(tmp_path, {})
+    for name in ("levels/0/history.csv", "report.html", "mine.txt"):
+        files.write_beside(tmp_path / name, lambda path: path.write_text("x"))
+    assert [*read_manifest(tmp_path)] == ["levels/0/history.csv"]
+
+
+def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
+    """Of whoever writes or looks."""
+    path = tmp_path / MANIFEST
+    path.write_text('{"format": 1, "files": []}')
+    sentence = (
+        f"'{path}' must list the files of the run, but it cannot be used (it holds no list of "
+        f"files); restore it, or start the run again with --overwrite."
+    )
+    metrics = tmp_path / files.METRICS
+    for work in (files.has_file, files.remove_files, lambda path: files.write_json(path, {})):
+        with pytest.raises(CheckpointError) as caught:
+            work(metrics)
+        assert str(caught.value) == sentence
+    with pytest.raises(CheckpointError) as caught:
+        files.has_folder(tmp_path / files.FITTED)
+    assert str(caught.value) == sentence

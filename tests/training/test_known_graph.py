@@ -13,7 +13,8 @@ from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import NeighborhoodConfig
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.classifier import read_record
-from match_graph.training.known_graph import GRAPH, read_known_graph, write_known_graph
+from match_graph.training.files import read_tensors, write_tensors
+from match_graph.training.known_graph import EDGES, GRAPH, read_known_graph, write_known_graph
 from match_graph.training.vocabulary import read_vocabulary
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge
 
@@ -177,9 +178,9 @@ def test_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         load(folder)
     assert str(caught.value) == (
-        f"A run of a graph encoder keeps the graph that it was trained on, but '{path}' cannot be "
-        f"read (FileNotFoundError); go on with the run by `match-graph train`, which writes it "
-        f"again."
+        f"A run folder keeps how its documents are read, but '{path}' cannot be used (it is "
+        f"missing, though manifest.json lists it); delete it and go on with the run by "
+        f"`match-graph train`, which writes it again."
     )
     start_run("synthetic", graph_run.config, folder, graph_run.dataset.root)
     assert len(pd.read_parquet(path)) > 0
@@ -237,3 +238,38 @@ def test_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> None:
         for seed in (0, 0, 1)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "reason"),
+    [
+        ("document contains word", (1, 0), 2**30, "a row is not in 0.."),
+        ("document contains word", (1, 0), -1, "a row is not in 0.."),
+        ("document has author", (0, 0), 2**30, "a row is not in 0.."),
+        ("position", (0,), -1, "a row is not in 0.."),
+        ("num_documents", (), 3, "a row is not in 0..2"),
+    ],
+)
+def test_read_known_graph_refuses_rows_that_are_none(
+    graph_run: Run, tmp_path: Path, name: str, place: tuple[int, ...], value: int, reason: str
+) -> None:
+    """Samplers would read beyond the end of a table."""
+    folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
+    path = folder / GRAPH / EDGES
+    tensors = read_tensors(path)
+    tensors[name][place] = value
+    write_tensors(path, tensors)
+    with pytest.raises(CheckpointError) as caught:
+        load(folder)
+    text = str(caught.value)
+    assert text.startswith(
+        f"A run of a graph encoder keeps the graph that it was trained on, but '{folder / GRAPH}' "
+        f"cannot be used ({reason}"
+    )
+    assert text.endswith(
+        "); delete it and go on with the run by `match-graph train`, which writes it again."
+    )
+    del tensors["position"]
+    write_tensors(path, tensors)
+    with pytest.raises(CheckpointError, match=r"cannot be used \("):
+        load(folder)

@@ -1,8 +1,11 @@
 """The loop: resuming, stopping, choosing the best."""
 
+import errno
 import math
+import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -282,3 +285,26 @@ def test_train_model_places_labels_withheld_from_training_by_their_parents(
     without = area_under_curve(torch.where(is_withheld, 0.0, given), tmp_path / "without")
     found = area_under_curve(given, tmp_path / "with")
     assert found > without + 0.1
+
+
+def test_a_full_disk_names_the_folder_of_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """TensorBoard writes in a thread, whose error has no file and would print a traceback."""
+
+    def fail(*_: object, **__: object) -> None:
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        thread.join()
+        refuse()
+
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(loop_module, "SummaryWriter", fail)
+    fabric = SimpleNamespace(is_global_zero=True)
+    opened = loop_module._open_events(fabric, tmp_path, 1)
+    with pytest.raises(OSError, match="No space") as caught, opened:
+        pass
+    assert caught.value.filename == str(tmp_path / "events")
+    assert capsys.readouterr().err == ""

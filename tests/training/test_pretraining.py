@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.training import Run, start_run
 from match_graph.training import pretraining as module
-from match_graph.training.files import VECTORS, read_json
+from match_graph.training.files import VECTORS, read_json, write_state
 
 CODE = """
 import sys
@@ -117,16 +117,15 @@ def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
 def test_a_checkpoint_of_something_else_is_named(start) -> None:
     run = start()
     path = run.folder / module.STATE
-    path.parent.mkdir()
-    torch.save({"epoch": 3}, path)
+    write_state(path, {"epoch": 3})
     with pytest.raises(CheckpointError) as caught:
         run.pretrain()
     assert str(caught.value) == (
         f"The checkpoint '{path}' must be of the data and settings of this run, but it was made "
         f"with others; delete the folder '{path.parent}' to start again."
     )
-    torch.save({"epoch": 3, "origin": run.origin}, path)
-    with pytest.raises(CheckpointError, match="lacks 'tables'; delete it to start again"):
+    write_state(path, {"epoch": 3, "origin": run.origin})
+    with pytest.raises(CheckpointError, match=r"does not \('tables'\); delete it to start again"):
         run.pretrain()
 
 

@@ -16,7 +16,7 @@ from match_graph.training import run as run_module
 from match_graph.training.classifier import read_record
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.evidence import DocumentEvidence
-from match_graph.training.files import METRICS, SCALING, write_tensors
+from match_graph.training.files import METRICS, SCALING, read_tensors, remove_files, write_tensors
 from match_graph.training.scaling import (
     ScaledModel,
     Validation,
@@ -204,7 +204,7 @@ def load_without(folder: Path):
     """The classifier of a copy without scaling."""
     other = folder.with_name("without")
     shutil.copytree(folder, other)
-    (other / SCALING).unlink()
+    remove_files(other / SCALING)
     return load(other, "cpu")
 
 
@@ -298,4 +298,39 @@ def test_other_files_are_one_sentence(tmp_path: Path) -> None:
         read_scaling(tmp_path, 4)
     path.write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="must be a safetensors file"):
+        read_scaling(tmp_path, 4)
+
+
+def test_a_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: Path) -> None:
+    """Without it they would be worse without a word."""
+    folder = Path(shutil.copytree(scaled_run.folder, tmp_path / "run"))
+    (folder / SCALING).unlink()
+    with pytest.raises(CheckpointError) as caught:
+        load(folder, "cpu")
+    assert str(caught.value) == (
+        f"A run must have all of its files, but '{folder / SCALING}' cannot be used (it is "
+        f"missing, though manifest.json lists it); restore it, or start the run again with "
+        f"--overwrite."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("scale", torch.zeros(4), "a scale or the width is not positive"),
+        ("width", torch.tensor(-1.0), "a scale or the width is not positive"),
+        ("shift", torch.zeros(1, 4), "its tensors have other shapes or types"),
+        ("fold_shift", torch.zeros(3, 4), "its tensors have other shapes or types"),
+        ("before", torch.zeros(2), "its tensors have other shapes or types"),
+        ("scale", torch.ones(4, dtype=torch.int64), "its tensors have other shapes or types"),
+    ],
+)
+def test_read_scaling_refuses_other_tensors(
+    tmp_path: Path, name: str, value: torch.Tensor, reason: str
+) -> None:
+    """Shapes, types and signs."""
+    write_scaling(tmp_path, make_scaling(4))
+    tensors = read_tensors(tmp_path / SCALING)
+    write_tensors(tmp_path / SCALING, {**tensors, name: value})
+    with pytest.raises(CheckpointError, match=reason):
         read_scaling(tmp_path, 4)

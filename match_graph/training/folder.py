@@ -1,0 +1,215 @@
+"""Run folders: opened, claimed for one run, and held by one process while they change."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+from match_graph.config import Config, load_config
+from match_graph.errors import CheckpointError, list_faults
+from match_graph.io.beside import remove_leftovers
+from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from match_graph.training.files import (
+    CONFIG,
+    LOCK,
+    RUN_FILES,
+    DamagedError,
+    check_whole,
+    describe_failure,
+    write_beside,
+)
+
+#: Settings of ``train`` in which a resumed run may differ from what it was.
+SHARING = ("devices", "num_nodes", "strategy")
+
+
+def open_run_folder(folder: Path) -> Config:
+    """The configuration of an existing run.
+
+    Raises:
+        CheckpointError: The folder is missing or not a run folder.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"A run must be a folder that match-graph wrote, but there is none at '{folder}'; "
+            f"check the path."
+        )
+    for name in (CONFIG, MANIFEST):
+        if not (folder / name).is_file():
+            raise CheckpointError(
+                f"A run folder holds {name}, but '{folder}' has none; check the path, or start a "
+                f"run with `match-graph run DATASET --out {folder}`."
+            )
+    try:
+        check_whole(folder / CONFIG)
+    except (OSError, DamagedError) as error:
+        raise CheckpointError(
+            f"The settings of a run must stay as they were written, but '{folder / CONFIG}' cannot "
+            f"be used ({describe_failure(error)}); restore it, or start the run again with "
+            f"--overwrite."
+        ) from error
+    return load_config(folder / CONFIG)
+
+
+def verify_run_folder(folder: Path) -> None:
+    """Compares the SHA-256 of every file of a run, however large.
+
+    Raises:
+        CheckpointError: It is no run folder, or files are damaged or missing; names them all.
+    """
+    open_run_folder(folder)
+    names = [name for name in read_manifest(folder) if _is_wanted(folder / name)]
+    found = {name: find_damage(folder, name, whole=True) for name in names}
+    faults = [f"'{folder / name}': {damage}." for name, damage in found.items() if damage]
+    if faults:
+        raise CheckpointError(list_faults("The files of a run must be what was written", faults))
+
+
+def _is_wanted(path: Path) -> bool:
+    """Whether a file must be there; who has no use for a checkpoint may delete it."""
+    return path.parent.name != "checkpoint" or os.path.lexists(path)
+
+
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Keeps other processes from changing a run folder; ends with this process at the latest.
+
+    Reading needs no lock.
+
+    Raises:
+        CheckpointError: Another process changes it.
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        process = (folder / LOCK).read_text(encoding="utf-8", errors="replace")[:20].strip()
+        raise CheckpointError(
+            f"One process at a time may change a run, but '{folder}' is in use by process "
+            f"{process if process.isdecimal() else 'unknown'}; wait until it ends, or choose "
+            f"another folder with --out."
+        ) from error
+    try:
+        (folder / LOCK).write_text(f"{os.getpid()}\n", encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def check_own_code(
+    folder: Path, config: Config, encoder: str | None = None, head: str | None = None
+) -> None:
+    """Checks that a run's ``package.module:Class`` is named by the caller too.
+
+    A folder alone cannot make this process import code.
+
+    Raises:
+        CheckpointError: The encoder or head is code of its own that the caller did not name.
+    """
+    for kind, name, given in (
+        ("encoder", config.model.encoder, encoder),
+        ("head", config.model.head, head),
+    ):
+        if (given is not None or ":" in (name or "")) and given != name:
+            raise CheckpointError(
+                f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
+                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
+            )
+
+
+def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
+    """Makes a run folder, or checks that an existing one is of the same run, to be resumed.
+
+    Args:
+        folder: New, empty, or a run folder.
+        config: Resolved.
+        overwrite: Deletes a run folder that is there; never one with other files in it.
+
+    Raises:
+        CheckpointError: The folder holds something else, a run with other settings, or one that
+            another process changes.
+    """
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise CheckpointError(f"A run must be a folder, but '{folder}' is a file; choose another.")
+    _check_ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with in_use(folder):
+        _check_ours(folder)
+        remove_leftovers(folder)
+        if (folder / CONFIG).is_file() and not overwrite:
+            if difference := find_difference(open_run_folder(folder), config):
+                raise CheckpointError(
+                    f"The run in '{folder}' has other settings ({difference}); "
+                    f"choose another folder with --out, or delete it with --overwrite."
+                )
+            return
+        _clear(folder)
+        write_manifest(folder, {})
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+        write_beside(folder / CONFIG, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def _check_ours(folder: Path) -> None:
+    """Checks that a folder is none, empty, a run folder, or the beginning of one.
+
+    Raises:
+        CheckpointError: It holds other files.
+    """
+    there = {path.name for path in folder.glob("*") if not _is_temporary(path)}
+    others = sorted(there - RUN_FILES)
+    if not others and (folder / CONFIG).is_file():
+        return
+    if not others and there <= {MANIFEST, LOCK} and MANIFEST in there:  # killed before CONFIG
+        with suppress(OSError, ValueError):
+            others = sorted(read_manifest(folder).keys() - {CONFIG})
+            there = set(others)
+    if there - {LOCK}:
+        raise CheckpointError(
+            f"A run must start in a new or empty folder, but '{folder}' holds other files"
+            f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another with --out."
+        )
+
+
+def _is_temporary(path: Path) -> bool:
+    return path.name.startswith(".") and path.suffix == ".tmp"
+
+
+def _clear(folder: Path) -> None:
+    """Deletes a run; the settings last, so that it counts as a run until nothing else is left."""
+    there = [path for path in folder.iterdir() if path.name not in (LOCK, MANIFEST, CONFIG)]
+    for path in [*there, folder / MANIFEST, folder / CONFIG]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def describe_work(config: Config) -> dict[str, Any]:
+    """What is computed: all settings but how many processes share the work."""
+    return config.model_dump(exclude={"train": set(SHARING)})
+
+
+def find_difference(there: Config, here: Config) -> str:
+    """The first setting in which the work of two runs differs, as a clause; empty if none does."""
+    if describe_work(there) == describe_work(here):
+        return ""
+    pairs = zip(_flatten(describe_work(there)), _flatten(describe_work(here)), strict=False)
+    for (key, old), (other, new) in pairs:
+        if (key, old) != (other, new):
+            return f"{key} is {old!r} there" + (f" and {new!r} here" if key == other else "")
+    return "some settings are missing"
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            flat += _flatten(value, f"{prefix}{key}.")
+        else:
+            flat.append((f"{prefix}{key}", value))
+    return flat
