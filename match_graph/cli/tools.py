@@ -47,6 +47,9 @@ def speed(
         str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")
     ] = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Per stage.")] = 30.0,
+    busy: Annotated[
+        int, typer.Option("--busy", min=0, help="Beside so many busy processes too, in turns.")
+    ] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     curve: Annotated[
         Path | None,
@@ -69,9 +72,11 @@ def speed(
     built = open_dataset(name, root=root, **{**options, **resolved.data.dataset_options()})
     device = choose_device(resolved.train.accelerator)
     if curve is not None:
+        if busy:
+            raise typer.BadParameter("a curve is measured without --busy", param_hint="--curve")
         write_time_to_quality(curve, stage, built, resolved, seconds, device, typer.echo)
         return
-    for found in measure_speed(stage, built, resolved, seconds, device):
+    for found in measure_speed(stage, built, resolved, seconds, device, busy):
         if json_lines:
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:

@@ -46,10 +46,17 @@ SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
 _ALONE = frozenset({"scaling", "read", "export"})
+#: Measured once at each size, by processor time.
+_SINGLE = frozenset({"scaling"})
 
 
 def measure_speed(
-    stage: str, dataset: CorpusDataset, config: Config, seconds: float, device: torch.device
+    stage: str,
+    dataset: CorpusDataset,
+    config: Config,
+    seconds: float,
+    device: torch.device,
+    busy: int = 0,
 ) -> Iterator[Speed]:
     """Measures one stage, or ``all`` of this data set.
 
@@ -59,15 +66,21 @@ def measure_speed(
         config: Settings; those of the stage count.
         seconds: About how long each stage is measured.
         device: Where it runs.
+        busy: Processes beside which each stage is measured too.
 
     Raises:
-        ConfigError: There is no such stage.
+        ConfigError: There is no such stage, or it is not measured beside busy processes.
     """
     if stage != "all" and stage not in SPEED_STAGES:
         raise ConfigError(
             f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
         )
-    bench = Bench(dataset, resolve_config(config, dataset), seconds, device)
+    if busy and stage in _SINGLE:
+        raise ConfigError(
+            f"A stage that is measured beside busy processes must take turns with a baseline, but "
+            f"'{stage}' does not; leave out --busy."
+        )
+    bench = Bench(dataset, resolve_config(config, dataset), seconds, device, busy)
     for name in SPEED_STAGES if stage == "all" else [stage]:
         if stage == name or name not in _ALONE:
             yield from SPEED_STAGES[name](bench)

@@ -53,10 +53,14 @@ def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def measure_both(
-    names: tuple[str, str], ours: Callable[[], float], baseline: Callable[[], float], seconds: float
+    names: tuple[str, str],
+    ours: Callable[[], float],
+    baseline: Callable[[], float],
+    seconds: float,
+    busy: int = 0,
 ) -> Measured:
     """The peak of memory of ours, then the rates of both by `take_turns`."""
     with MemoryPeak(CPU).watch() as memory:
         ours()
-    rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU)
+    rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU, busy)
     return Measured(rates, memory.mib, {})

@@ -74,7 +74,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
             ours()
         names = ("ours", "a row for each token")
         work = dict(zip(names, (ours, rows), strict=True))
-        rates = take_turns(work, bench.seconds, torch.device("cpu"))
+        rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
     yield make_speed(
         bench, "build", f"{number:,} documents", "documents/s", rates, names, memory.mib
     )

@@ -63,7 +63,8 @@ def measure_export(bench: Bench) -> Iterator[Speed]:
     built = (dataset.name, str(dataset.root), dataset.tokenizer, dataset.checksum)
     for to in EXPORTS if number <= MAX_DOCUMENTS else _LARGE:
         try:
-            measured = run_alone(_measure_target, to, built, bench.seconds / len(EXPORTS))
+            seconds = bench.seconds / len(EXPORTS)
+            measured = run_alone(_measure_target, to, built, seconds, bench.busy)
         except ExportError as error:
             yield _refuse(bench, to, error)
             continue
@@ -79,7 +80,9 @@ def _refuse(bench: Bench, to: str, error: ExportError) -> Speed:
     return Speed(f"export: {to}", size, describe(CPU), 0.0, "documents/s", _BASELINE, 0.0, None)
 
 
-def _measure_target(to: str, built: tuple[str, str, Tokenizer, str], seconds: float) -> Measured:
+def _measure_target(
+    to: str, built: tuple[str, str, Tokenizer, str], seconds: float, busy: int
+) -> Measured:
     dataset, clock = _Built(*built), _Clock(quiet=True)
     number, shares = int(dataset[0][DOCUMENT].num_nodes), []
     with tempfile.TemporaryDirectory() as place:
@@ -94,5 +97,5 @@ def _measure_target(to: str, built: tuple[str, str, Tokenizer, str], seconds: fl
             torch.save(dataset[0].to_dict(), Path(place, "data.pt"))
             return number
 
-        measured = measure_both(("ours", _BASELINE), ours, save, seconds)
+        measured = measure_both(("ours", _BASELINE), ours, save, seconds, busy)
     return replace(measured, more={"share_writing": sorted(shares)[len(shares) // 2]})

@@ -87,7 +87,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     with MemoryPeak(bench.device).watch() as memory:
         ours()
     work = {"ours": ours, "a loop over the edges": loop, "step": repeat(trainer.step, batches)}
-    rates = take_turns(work, bench.seconds, bench.device)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
     seconds = num_edges / rates.per_second["ours"]
     step = batches[0].num_documents / rates.per_second["step"]
     yield make_speed(

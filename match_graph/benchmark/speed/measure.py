@@ -3,10 +3,12 @@
 import ctypes
 import os
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,18 @@ from match_graph.datasets import CorpusDataset
 #: Between two looks at the memory.
 _MEMORY_SECONDS = 0.002
 _TURNS = 3
+#: A process that computes for ever, and ends when the one that started it does: then nobody holds
+#: the other end of its input.
+_SPIN = """
+import os, sys, threading
+def follow():
+    sys.stdin.buffer.read()
+    os._exit(0)
+threading.Thread(target=follow, daemon=True).start()
+os.write(1, b".")
+while True:
+    pass
+"""
 
 
 @dataclass(frozen=True)
@@ -30,12 +44,14 @@ class Bench:
         config: Resolved settings; those of the stage count.
         seconds: About how long each stage is measured.
         device: Where it runs.
+        busy: Processes beside which the stage is measured too; 0 for none.
     """
 
     dataset: CorpusDataset
     config: Config
     seconds: float
     device: torch.device
+    busy: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,39 +95,81 @@ class Rates:
         per_second: Units per second of each piece of work, the median over its turns.
         cpu_share: Processor time of this process over the time that its threads could have had, in
             0..1: far below 1 on a machine that does other work beside, or in stages of one thread.
+        loaded: As ``per_second``, beside busy processes; empty without any.
+        busy: How many those were.
     """
 
     per_second: dict[str, float]
     cpu_share: float
+    loaded: dict[str, float] = field(default_factory=dict)
+    busy: int = 0
 
 
 def take_turns(
-    work: Mapping[str, Callable[[], float]], seconds: float, device: torch.device
+    work: Mapping[str, Callable[[], float]], seconds: float, device: torch.device, busy: int = 0
 ) -> Rates:
     """Runs pieces of work in turns, so that a machine that slows down slows all of them.
 
     Args:
         work: Each does a piece and returns how many units that was; called at least three times,
-            and once before without being timed.
+            and once before without being timed. The first one is ours.
         seconds: For all of them together; longer where a single piece is longer.
         device: Waited for at the end of each turn.
+        busy: Processes beside which ours is measured again at the end of each round of turns.
     """
     for run in work.values():
         run()
     synchronize(device)
-    rates: dict[str, list[float]] = {name: [] for name in work}
-    start, cpu_start = time.perf_counter(), time.process_time()
+    quiet: dict[str, list[float]] = {name: [] for name in work}
+    ours = next(iter(work))
+    loaded: dict[str, list[float]] = {ours: []} if busy else {}
+    each = seconds / (_TURNS * (len(work) + len(loaded)))
+    used = possible = 0.0
     for _ in range(_TURNS):
+        start, cpu_start = time.perf_counter(), time.process_time()
         for name, run in work.items():
-            begin = time.perf_counter()
-            count = run()
-            while time.perf_counter() - begin < seconds / (_TURNS * len(work)):
-                count += run()
-            synchronize(device)
-            rates[name].append(count / (time.perf_counter() - begin))
-    possible = (time.perf_counter() - start) * torch.get_num_threads()
-    share = (time.process_time() - cpu_start) / possible
-    return Rates({name: statistics.median(values) for name, values in rates.items()}, share)
+            quiet[name].append(_measure_rate(run, each, device))
+        possible += (time.perf_counter() - start) * torch.get_num_threads()
+        used += time.process_time() - cpu_start
+        for name, rates in loaded.items():
+            with busy_processes(busy):
+                rates.append(_measure_rate(work[name], each, device))
+    return Rates(
+        {name: statistics.median(rates) for name, rates in quiet.items()},
+        used / possible,
+        {name: statistics.median(rates) for name, rates in loaded.items()},
+        busy,
+    )
+
+
+def _measure_rate(run: Callable[[], float], seconds: float, device: torch.device) -> float:
+    """Units per second of a piece of work that is repeated for so long, at least once."""
+    begin = time.perf_counter()
+    count = run()
+    while time.perf_counter() - begin < seconds:
+        count += run()
+    synchronize(device)
+    return count / (time.perf_counter() - begin)
+
+
+@contextmanager
+def busy_processes(number: int) -> Iterator[list[int]]:
+    """Processes that compute as long as the block runs, or as this process lives; their ids."""
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(number):
+            process = subprocess.Popen(  # noqa: S603 - a command of ours
+                [sys.executable, "-I", "-S", "-c", _SPIN],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            stack.enter_context(process)  # closes its pipes and waits for it
+            stack.callback(process.kill)
+            processes.append(process)
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.read(1)  # it is at work
+        yield [process.pid for process in processes]
 
 
 class MemoryPeak:
@@ -219,6 +277,7 @@ def make_speed(
         **more: Further numbers.
     """
     ours, baseline = (rates.per_second[name] for name in names)
+    loaded = {"busy": rates.busy, "loaded_rate": rates.loaded[names[0]]} if rates.busy else {}
     return Speed(
         stage,
         f"{bench.dataset.name}: {size}",
@@ -229,7 +288,7 @@ def make_speed(
         float(f"{ours / baseline:.4g}"),
         None if peak_mib is None else round(peak_mib, 1),
         {
-            **{name: float(f"{value:.6g}") for name, value in more.items()},
+            **{name: float(f"{value:.6g}") for name, value in {**more, **loaded}.items()},
             "cpu_share": round(rates.cpu_share, 3),
         },
     )

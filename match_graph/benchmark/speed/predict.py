@@ -11,8 +11,11 @@ from match_graph.benchmark.speed.batches import open_bench
 from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.datasets.records import make_records
+from match_graph.errors import ConfigError
+from match_graph.nn import MatchEncoder
 from match_graph.training.classifier import Classifier
 from match_graph.training.device import make_fabric
+from match_graph.training.fitting import find_encoder
 from match_graph.training.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.typing import MASKS
 
@@ -21,7 +24,16 @@ _DOCUMENTS, _FEWER = 2048, 256
 
 
 def measure_predict(bench: Bench) -> Iterator[Speed]:
-    """Both read the same records, look tokens up, score, and name the best five labels."""
+    """Both read the same records, look tokens up, score, and name the best five labels.
+
+    Raises:
+        ConfigError: The encoder is not MATCH's, whose network the baseline is.
+    """
+    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+        raise ConfigError(
+            f"The speed of prediction is measured against the network of MATCH over padded "
+            f"documents, found model.encoder={bench.config.model.encoder}; leave it out."
+        )
     run = open_bench(bench)
     documents = run.dataset.documents(MASKS["test"])
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
@@ -47,7 +59,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
         names[0]: lambda: predict(names[0], _DOCUMENTS),
         names[1]: lambda: predict(names[1], _FEWER),
     }
-    rates = take_turns(work, bench.seconds, bench.device)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
     yield make_speed(
         bench, "predict",
         f"{len(records):,} documents, {bench.dataset.num_labels:,} labels, {settings.precision}",

@@ -28,7 +28,9 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
     tables = sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
     _, alone = _make_work(bench, shared_negatives=False)
     names = ("shared", "independent negatives")
-    rates = take_turns(dict(zip(names, (ours, alone), strict=True)), bench.seconds, bench.device)
+    rates = take_turns(
+        dict(zip(names, (ours, alone), strict=True)), bench.seconds, bench.device, bench.busy
+    )
     data = bench.dataset[0]
     edges = sum(data[kind].edge_index.size(1) for kind in data.edge_types)
     yield make_speed(

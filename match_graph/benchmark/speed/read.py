@@ -127,7 +127,7 @@ def measure_read(bench: Bench) -> Iterator[Speed]:
             size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
             measured = run_alone(
                 _measure_reader, name, folder, number, fields, bench.dataset.tokenizer,
-                bench.seconds / len(WRITERS),
+                bench.seconds / len(WRITERS), bench.busy,
             )  # fmt: skip
         yield make_speed(
             replace(bench, device=CPU), f"read: {name}", f"{number:,} documents, {size:,.0f} MB",
@@ -137,7 +137,13 @@ def measure_read(bench: Bench) -> Iterator[Speed]:
 
 
 def _measure_reader(
-    name: str, folder: Path, number: int, fields: list[str], tokenizer: Tokenizer, seconds: float
+    name: str,
+    folder: Path,
+    number: int,
+    fields: list[str],
+    tokenizer: Tokenizer,
+    seconds: float,
+    busy: int,
 ) -> Measured:
     reader = READERS[name]
 
@@ -148,4 +154,4 @@ def _measure_reader(
         reader.parse(folder)
         return number
 
-    return measure_both(("ours", reader.parser), ours, parse, seconds)
+    return measure_both(("ours", reader.parser), ours, parse, seconds, busy)

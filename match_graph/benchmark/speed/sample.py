@@ -85,7 +85,7 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
         "ours": repeat(lambda batch: batch.num_documents, loader),
         "a loop over documents": repeat(loop, batches),
     }
-    rates = take_turns(work, bench.seconds, torch.device("cpu"))
+    rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
     yield make_speed(
         bench, "sample",
         f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document",

@@ -1,6 +1,7 @@
-"""Documents per second of a training step, against torch's own encoder over padded documents."""
+"""Documents per second of a step: MATCH against padded documents, other encoders against MATCH."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,11 @@ from match_graph.benchmark.speed.batches import (
 )
 from match_graph.benchmark.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
-from match_graph.graph import EgoBatch
+from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.graph.csr import row_index
-from match_graph.nn import MatchModel
+from match_graph.nn import MatchEncoder, MatchModel
 from match_graph.training.device import make_fabric
+from match_graph.training.fitting import find_encoder
 from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
@@ -87,10 +89,14 @@ def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 def measure_step(bench: Bench) -> Iterator[Speed]:
     """Ours in batches of similar length; the baselines in batches as they come.
 
-    ``share_loading`` is the share of an epoch's time that draws its batches.
+    ``share_loading`` is the share of an epoch's time that draws its batches. An encoder that is not
+    MATCH's is compared with that, over the same documents and words: ``epochs_of_match`` is how
+    many epochs of MATCH fit into one of it.
     """
-    loader = open_bench(bench).loader("train", training=True)
-    loader.batch_sampler.set_epoch(0)
+    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+        yield from _measure_beside_match(bench)
+        return
+    loader = _open_loader(bench)
     batches = draw_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
@@ -104,15 +110,13 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
     work = {"ours": repeat(trainer.step, batches)}
     work |= {name: repeat(other.step, shuffled) for name, other in padded.items()}
     work["load"] = repeat(lambda batch: batch.num_documents, loader)
-    rates = take_turns(work, bench.seconds, bench.device)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
     load, step = (1 / rates.per_second[name] for name in ("load", "ours"))
     for name in padded:
         yield make_speed(
             bench,
             "step",
-            f"batches of {batches[0].num_documents}, "
-            f"{count_tokens(batches):.1f} tokens per document, "
-            f"{bench.dataset.num_labels:,} labels, {trainer.config.precision}",
+            _describe(bench, batches),
             "documents/s",
             rates,
             ("ours", name),
@@ -120,3 +124,51 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
             share_loading=load / (load + step),
             epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
         )
+
+
+def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
+    model = bench.config.model.model_copy(
+        update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
+    )
+    match = replace(bench, config=bench.config.model_copy(update={"model": model}))
+    loader, other_loader = _open_loader(bench), _open_loader(match)
+    batches = draw_batches(loader, NUM_BATCHES)
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer = Trainer(bench)
+        for batch in batches[:3]:
+            trainer.step(batch)
+    work = {
+        "ours": repeat(trainer.step, batches),
+        "MATCH": repeat(Trainer(match).step, batches),
+        "load": repeat(lambda batch: batch.num_documents, loader),
+        "load of MATCH": repeat(lambda batch: batch.num_documents, other_loader),
+    }
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    load, step, other_load, other_step = (
+        1 / rates.per_second[name] for name in ("load", "ours", "load of MATCH", "MATCH")
+    )
+    yield make_speed(
+        bench,
+        "step",
+        _describe(bench, batches),
+        "documents/s",
+        rates,
+        ("ours", "MATCH"),
+        memory.mib,
+        share_loading=load / (load + step),
+        epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
+        epochs_of_match=(load + step) / (other_load + other_step),
+    )
+
+
+def _open_loader(bench: Bench) -> EgoLoader:
+    loader = open_bench(bench).loader("train", training=True)
+    loader.batch_sampler.set_epoch(0)
+    return loader
+
+
+def _describe(bench: Bench, batches: Sequence[EgoBatch]) -> str:
+    return (
+        f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document, "
+        f"{bench.dataset.num_labels:,} labels, {bench.config.train.precision}"
+    )

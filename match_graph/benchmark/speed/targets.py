@@ -37,7 +37,7 @@ def measure_targets(bench: Bench) -> Iterator[Speed]:
         ours(batches[0])
     names = ("ours", "dense targets")
     work = {names[0]: repeat(ours, batches), names[1]: repeat(dense, batches)}
-    rates = take_turns(work, bench.seconds, bench.device)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
     yield make_speed(
         bench, "targets", f"batches of {size[1]}, {size[0]:,} labels", "documents/s", rates, names,
         memory.mib,

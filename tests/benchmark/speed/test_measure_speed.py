@@ -2,7 +2,13 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
 import time
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +16,8 @@ import torch
 from typer.testing import CliRunner
 
 from match_graph.benchmark import SPEED_SIZES, SPEED_STAGES, Bench, measure_speed
-from match_graph.benchmark.speed import scaling
-from match_graph.benchmark.speed.measure import MemoryPeak, take_turns
+from match_graph.benchmark.speed import measure, scaling
+from match_graph.benchmark.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.benchmark.speed.pretrain import measure_pretrain
 from match_graph.cli import app
 from match_graph.datasets import DATASETS, Synthetic
@@ -121,6 +127,110 @@ def test_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 100 < rates.per_second["a"] <= 500
     assert 50 < rates.per_second["b"] <= 250
     assert 0 <= rates.cpu_share < 0.9
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat")
+        return not state.is_file() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def wait_for_end(processes: list[int]) -> bool:
+    """Whether none of them is left within ten seconds."""
+    for _ in range(100):
+        if not any(map(is_alive, processes)):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_busy_processes_end_with_the_block() -> None:
+    """Also where it fails."""
+    with pytest.raises(ValueError, match="no"), busy_processes(2) as processes:
+        assert len(set(processes)) == 2
+        assert all(map(is_alive, processes))
+        raise ValueError("no")
+    assert not any(map(is_alive, processes))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
+def test_busy_processes_end_with_a_killed_parent() -> None:
+    """It can no longer end them: they see that it is gone."""
+    code = (
+        "from match_graph.benchmark.speed.measure import busy_processes as busy\n"
+        "with busy(2) as found: print(*found, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        processes = [int(number) for number in parent.stdout.readline().split()]
+        assert len(processes) == 2
+        parent.kill()
+    assert wait_for_end(processes)
+
+
+def test_take_turns_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is measured after each quiet round, beside as many as asked for, the baseline is not."""
+    calls: list[str] = []
+
+    def enter(number: int):
+        calls.append(f"busy {number}")
+        return nullcontext()
+
+    def work(name: str):
+        return lambda: calls.append(name) or 10
+
+    monkeypatch.setattr(measure, "busy_processes", enter)
+    rates = take_turns({"a": work("a"), "b": work("b")}, 1e-9, CPU, 2)
+    assert calls == ["a", "b", *["a", "b", "busy 2", "a"] * 3]
+    assert set(rates.loaded) == {"a"}
+    assert rates.busy == 2
+
+
+def test_measure_speed_beside_busy_processes(synthetic: Synthetic, small_settings) -> None:
+    """How many and what rate was left stand behind the numbers of the stage."""
+    (found,) = measure_speed("targets", synthetic, small_settings(), 0.1, CPU, busy=1)
+    content = found.to_dict()
+    assert list(content) == [*KEYS, "busy", "loaded_rate", "cpu_share"]
+    assert content["busy"] == 1
+    assert content["loaded_rate"] > 0
+
+
+def test_measure_speed_refuses_busy_processes_beside_scaling(
+    synthetic: Synthetic, small_settings
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(measure_speed("scaling", synthetic, small_settings(), 0.1, CPU, busy=1))
+    assert str(caught.value) == (
+        "A stage that is measured beside busy processes must take turns with a baseline, but "
+        "'scaling' does not; leave out --busy."
+    )
+
+
+def test_step_of_another_encoder_is_measured_against_match(bench: Bench) -> None:
+    """In steps, and in epochs, which draw the batches too."""
+    model = bench.config.model.model_copy(update={"encoder": "rgcn", "encoder_config": {}})
+    config = bench.config.model_copy(update={"model": model})
+    (found,) = SPEED_STAGES["step"](replace(bench, config=config))
+    assert found.baseline.startswith("MATCH: ")
+    assert list(found.more) == ["share_loading", "epoch_seconds", "epochs_of_match", "cpu_share"]
+    assert found.more["epochs_of_match"] > 0
+
+
+def test_predict_of_another_encoder_is_refused(bench: Bench) -> None:
+    model = bench.config.model.model_copy(update={"encoder": "rgcn"})
+    config = bench.config.model_copy(update={"model": model})
+    with pytest.raises(ConfigError) as caught:
+        list(SPEED_STAGES["predict"](replace(bench, config=config)))
+    assert str(caught.value) == (
+        "The speed of prediction is measured against the network of MATCH over padded documents, "
+        "found model.encoder=rgcn; leave it out."
+    )
 
 
 def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None:
