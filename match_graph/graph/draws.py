@@ -10,6 +10,8 @@ _GOLDEN, _FIRST, _SECOND = (
     factor - 2**64 for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 
+_MASK = 2**64 - 1
+
 
 def hash_keys(*parts: Tensor | int) -> Tensor:
     """A well mixed number of any sign for each row of parts, int64.
@@ -20,8 +22,13 @@ def hash_keys(*parts: Tensor | int) -> Tensor:
     Args:
         parts: Int64, of shapes that go together, or numbers.
     """
-    state = torch.zeros((), dtype=torch.int64)
-    for part in parts:
+    number, count = 0, 0
+    for part in parts:  # those before the first tensor, without a tensor's overhead
+        if isinstance(part, Tensor):
+            break
+        number, count = _mix_number(number + _GOLDEN + part), count + 1
+    state = torch.tensor(number)
+    for part in parts[count:]:
         state = _mix(state + _GOLDEN + part)
     return state
 
@@ -69,6 +76,15 @@ def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
     is_read = step < count_of_rows.unsqueeze(1)
     drawn[ragged_arange(make_ptr(count)[rows], count_of_rows)] = chosen[is_read]
     return drawn
+
+
+def _mix_number(state: int) -> int:
+    """As `_mix`, of one number, signed as int64 is."""
+    state &= _MASK
+    state = (state ^ state >> 30) * _FIRST & _MASK
+    state = (state ^ state >> 27) * _SECOND & _MASK
+    state ^= state >> 31
+    return state - 2**64 if state >> 63 else state
 
 
 def _mix(state: Tensor) -> Tensor:

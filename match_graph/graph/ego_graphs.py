@@ -10,6 +10,7 @@ from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError
+from match_graph.graph.csr import make_ptr, ragged_arange
 from match_graph.graph.loader import make_batch
 from match_graph.graph.neighborhood import NeighborhoodSampler
 from match_graph.graph.sampler import EgoSampler
@@ -79,7 +80,8 @@ class EgoGraphs:
     nodes what an encoder may know of them::
 
         graph["document"]   n_id, batch [D]; the first B are the batch's documents; the tokens
-                            that each starts from: token_id, field [M] and token_ptr [D + 1]
+                            that they start from: token_id, field [M] and token_ptr [U + 1]; lists
+                            of each: token_row [D], one for all copies of a reached document
         graph[TYPE]         n_id, batch, token_id [n] for metadata and words
         graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is drawn
 
@@ -109,8 +111,8 @@ class EgoGraphs:
         self.sampler = NeighborhoodSampler(
             data, config.resolve(data.edge_types), reachable, seed=seed
         )
-        self._tokens = self._make_token_sampler(data)
-        self._seed_tokens = self._tokens
+        sampler = self._make_token_sampler(data)
+        self._tokens, self._seed_tokens = _FirstTokens(sampler, space), sampler
 
     def with_random(self, random: bool) -> "EgoGraphs":
         """The same with draws that change with the epoch, or without; both share the graph."""
@@ -141,14 +143,51 @@ class EgoGraphs:
         for kind in self.sampler.edge_types:
             graph[kind].edge_index = torch.stack([draw.row[kind], draw.col[kind]])
             graph[kind].e_id = draw.edge[kind]
-        reached = draw.node[DOCUMENT][document.numel() :]
+        reached, copy_of = torch.unique(
+            draw.node[DOCUMENT][document.numel() :], return_inverse=True
+        )
         seeds = make_batch(self._seed_tokens.draw(document), self.space)
-        others = make_batch(self._tokens.draw(reached), self.space)
+        token_id, field, ptr = self._tokens.select(reached)
         store = graph[DOCUMENT]
-        store.token_id = torch.cat([seeds.token_id, others.token_id])
-        store.field = torch.cat([seeds.field, others.field])
-        store.token_ptr = torch.cat([seeds.ptr, seeds.ptr[-1] + others.ptr[1:]])
+        store.token_id = torch.cat([seeds.token_id, token_id])
+        store.field = torch.cat([seeds.field, field])
+        store.token_ptr = torch.cat([seeds.ptr, seeds.ptr[-1] + ptr[1:]])
+        own = torch.arange(document.numel())
+        store.token_row = torch.cat([own, document.numel() + copy_of])
         return graph
 
     def _make_token_sampler(self, data: HeteroData) -> EgoSampler:
         return EgoSampler(data, self.config.document_metadata, self.config.document_words)
+
+
+class _FirstTokens:
+    """The tokens that documents of the graph start from.
+
+    Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token.
+
+    Args:
+        sampler: Draws the first neighbours of documents.
+        space: Gives token ids.
+    """
+
+    def __init__(self, sampler: EgoSampler, space: TokenSpace) -> None:
+        self.sampler, self.space = sampler, space
+        self._num_asked = 0
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def select(self, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Token ids [M] and fields [M] of documents [U], and their offsets [U + 1], int64."""
+        if self._kept is None:
+            self._num_asked += documents.numel()
+            if self._num_asked <= self.sampler.num_seeds:
+                return self._draw(documents)
+            token_id, field, ptr = self._draw(torch.arange(self.sampler.num_seeds))
+            self._kept = token_id.to(torch.int32), field.to(torch.int16), ptr
+        token_id, field, ptr = self._kept
+        start, lengths = ptr[documents], ptr.diff()[documents]
+        place = ragged_arange(start, lengths)
+        return token_id[place].long(), field[place].long(), make_ptr(lengths)
+
+    def _draw(self, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        batch = make_batch(self.sampler.draw(documents), self.space)
+        return batch.token_id, batch.field, batch.ptr

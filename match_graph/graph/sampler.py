@@ -84,7 +84,7 @@ class EgoSampler(BaseSampler):
             )
         self.max_metadata, self.max_words = max_metadata, max_words
         self.random, self.seed, self.seed_type = random, seed, seed_type
-        self.epoch = 0
+        self.epoch, self.num_seeds = 0, int(data[seed_type].num_nodes)
         if edge_types is None:
             edge_types = _drawable(data, seed_type)
         _check_edge_types(data, edge_types, seed_type)
@@ -102,7 +102,7 @@ class EgoSampler(BaseSampler):
                 permutation = torch.argsort(row, stable=True)
                 row, col = row[permutation], col[permutation]
             self._permutation[kind] = permutation
-            self._ptr.append(sorted_row_ptr(row, int(data[seed_type].num_nodes)))
+            self._ptr.append(sorted_row_ptr(row, self.num_seeds))
             self._col.append(col)
 
     @property

@@ -10,6 +10,7 @@ from match_graph.graph import TokenSpace
 from match_graph.graph.csr import check_not_nan
 from match_graph.graph.tokens import PAD_ID
 from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.neighbors import mean_rows
 
 
 class TokenEmbedding(nn.Module):
@@ -100,9 +101,7 @@ class TokenEmbedding(nn.Module):
             field: Number of each token's type, [N], int64.
             ptr: Offsets of the lists, [B + 1], int64.
         """
-        means = nn.functional.embedding_bag(
-            self._hide(token_id, field), self.weight, ptr, mode="mean", include_last_offset=True
-        )
+        means = mean_rows(self.weight, self._hide(token_id, field), ptr)
         return self.dropout(means * self.scale)
 
     def _hide(self, token_id: Tensor, field: Tensor) -> Tensor:

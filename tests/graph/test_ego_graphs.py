@@ -95,11 +95,25 @@ def test_documents_carry_the_tokens_they_start_from(
     )
     store = graph[DOCUMENT]
     assert store.num_nodes > 12
+    lists = store.token_row[12:].unique()  # a reached document's copies share one
+    assert len(lists) == len(store.n_id[12:].unique()) == store.token_ptr.numel() - 13
     for place, document in enumerate(store.n_id.tolist()):
-        mine = slice(*store.token_ptr[place : place + 2].tolist())
+        row = int(store.token_row[place])
+        mine = slice(*store.token_ptr[row : row + 2].tolist())
         expected = slice(*whole.ptr[document : document + 2].tolist())
         assert store.token_id[mine].tolist() == whole.token_id[expected].tolist()
         assert store.field[mine].tolist() == whole.field[expected].tolist()
+
+
+def test_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
+    """After as many documents as there are in the graph; copies of the sampler share them."""
+    graphs = make(toy_graph)
+    draws = [graphs.with_random(False).draw(torch.arange(12)) for _ in range(3)]
+    assert graphs._tokens._kept is not None
+    for name in ("token_id", "field", "token_ptr", "token_row"):
+        first, *others = (draw[DOCUMENT][name] for draw in draws)
+        assert all(torch.equal(first, other) for other in others), name
+        assert {other.dtype for other in others} == {torch.int64}
 
 
 def test_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
@@ -155,6 +169,7 @@ def test_adopted_documents_start_from_their_own_tokens(toy_graph: BuiltGraph) ->
     reached = store.n_id[1:]
     assert toy_graph.data[DOCUMENT].train_mask[reached].all()
     again = graphs.draw(reached[:1])[DOCUMENT]
-    assert store.token_id[slice(*store.token_ptr[1:3].tolist())].tolist() == (
+    row = int(store.token_row[1])
+    assert store.token_id[slice(*store.token_ptr[row : row + 2].tolist())].tolist() == (
         again.token_id[: again.token_ptr[1]].tolist()
     )

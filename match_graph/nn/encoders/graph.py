@@ -6,7 +6,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
-from torch_geometric.transforms import ToUndirected
 
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
@@ -14,19 +13,20 @@ from match_graph.graph.build import CITATION_FIELD
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
+from match_graph.nn.neighbors import Neighbors, take_rows
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, WORD, EdgeType, has_edge, reverse_edge
 
 
 class GraphEncoder(Encoder):
-    """Messages over the neighbourhoods of documents, by a layer of PyG that a subclass makes.
+    """Messages over the neighbourhoods of documents, by a layer that a subclass makes.
 
     Words and metadata start from their embedded tokens, documents from the mean of theirs, so
     that a document that lies at the rim, or is isolated, says what it is about; one linear map
     and a learned vector for each node type follow. Reverse edges are added to the sampled graph.
-    Each layer is PyG's, then GELU, dropout, residual and LayerNorm; the last one computes
-    documents only. A document's state is that of all layers, the start included, joined: jumping
-    knowledge (Xu et al. 2018, https://arxiv.org/abs/1806.03536), so that its own text is not
-    smoothed away.
+    Each layer is followed by GELU, dropout, residual and LayerNorm; the last one computes
+    documents only, and each one only those nodes that a later one reads. A document's state is
+    that of all layers, the start included, joined: jumping knowledge (Xu et al. 2018,
+    https://arxiv.org/abs/1806.03536), so that its own text is not smoothed away.
 
     Args:
         embedding: Embeds tokens.
@@ -43,6 +43,7 @@ class GraphEncoder(Encoder):
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"
+    takes_lists: ClassVar[bool] = False  # whether its layers take `Neighbors`, not edges
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)
@@ -54,6 +55,7 @@ class GraphEncoder(Encoder):
         self.node_type = nn.Parameter(torch.empty(len(self.node_types), config.channels))
         self.dropout = ByteDropout(config.dropout)
         into_documents = [kind for kind in self.edge_types if kind[2] == DOCUMENT]
+        self._forwards = {reverse_edge(kind): kind for kind in self.edge_types}
         self.layer_edge_types = [self.edge_types] * (config.num_layers - 1) + [into_documents]
         self.layers = nn.ModuleList(
             self.make_layer(config, kinds) for kinds in self.layer_edge_types
@@ -69,8 +71,10 @@ class GraphEncoder(Encoder):
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
         """A layer for messages of some edge types.
 
-        It is called with states [n, channels] by node type and edges [2, E] by edge type, and
-        gives new states of the nodes that these edge types lead to.
+        It is called with states [n, channels] by node type and edges [2, E] by edge type, as PyG's
+        layers are, and gives new states of the nodes that these edge types lead to. With
+        ``takes_lists`` it gets `Neighbors` by edge type instead, whose targets are the first nodes
+        of their type, and gives new states of these alone.
         """
         raise NotImplementedError
 
@@ -85,40 +89,84 @@ class GraphEncoder(Encoder):
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, channels * (num_layers + 1)]."""
         assert batch.graph is not None
-        states = self.encode_documents(batch.graph)
-        return EncoderOutput(states[: batch.num_documents], None, batch.ptr)
+        states = self.encode_documents(batch.graph, batch.num_documents)
+        return EncoderOutput(states, None, batch.ptr)
 
-    def encode_documents(self, graph: HeteroData) -> Tensor:
-        """States of all documents of a subgraph, the batch's first, [D, out_channels]."""
-        graph = ToUndirected(merge=False)(graph)
-        none = torch.empty(2, 0, dtype=torch.int64, device=graph[DOCUMENT].n_id.device)
-        edges = dict.fromkeys(self.edge_types, none)  # also where nothing was drawn
-        edges.update({kind: graph[kind].edge_index for kind in edges if kind in graph.edge_types})
+    def encode_documents(self, graph: HeteroData, number: int | None = None) -> Tensor:
+        """States of the first documents of a subgraph, [number, out_channels]; None for all.
+
+        Args:
+            graph: Sampled; nodes in the order of discovery, so that what a layer need not compute
+                lies at the end.
+            number: The batch's documents come first.
+        """
+        number = graph[DOCUMENT].num_nodes if number is None else number
+        lists = self._list_neighbors(graph)
+        steps = self._find_steps(lists, number)
         states = self.start(graph)
-        of_documents = [states[DOCUMENT]]
-        steps = zip(self.layers, self.norms, self.layer_edge_types, strict=True)
-        for layer, norm, kinds in steps:
-            found = layer(states, {kind: edges[kind] for kind in kinds})
-            states |= {
-                name: norm(states[name] + self.dropout(nn.functional.gelu(found[name])))
-                for name in dict.fromkeys(kind[2] for kind in kinds)
-            }
-            of_documents.append(states[DOCUMENT])
+        of_documents = [states[DOCUMENT][:number]]
+        for layer, norm, step in zip(self.layers, self.norms, steps, strict=True):
+            found = layer(states, step if self.takes_lists else _list_edges(step))
+            sizes = {kind[2]: neighbors.num_targets for kind, neighbors in step.items()}
+            for name, size in sizes.items():
+                new = self.dropout(nn.functional.gelu(found[name][:size]))
+                states[name] = norm(states[name][:size] + new)
+            of_documents.append(states[DOCUMENT][:number])
         return torch.cat(of_documents, dim=1)
 
+    def _list_neighbors(self, graph: HeteroData) -> dict[EdgeType, Neighbors]:
+        """The sampled edges and their reverses, empty where nothing was drawn."""
+        lists = {}
+        for kind in self.edge_types:
+            edge_index, forwards = graph[DOCUMENT].n_id.new_empty(2, 0), kind in graph.edge_types
+            if forwards:
+                edge_index = graph[kind].edge_index
+            elif (drawn := self._forwards.get(kind)) in graph.edge_types:
+                edge_index = graph[drawn].edge_index.flip(0)
+            num_targets = graph[kind[2]].num_nodes if kind[2] in graph.node_types else 0
+            lists[kind] = Neighbors.from_edges(edge_index, num_targets)
+        return lists
+
+    def _find_steps(
+        self, lists: dict[EdgeType, Neighbors], number: int
+    ) -> list[dict[EdgeType, Neighbors]]:
+        """Of each layer the lists of those nodes that the first documents depend on by it."""
+        sizes = dict.fromkeys(self.node_types, 0) | {DOCUMENT: number}
+        steps = []
+        for kinds in reversed(self.layer_edge_types):
+            step = {kind: lists[kind].first(sizes[kind[2]]) for kind in kinds}
+            for kind, neighbors in step.items():
+                sizes[kind[0]] = max(sizes[kind[0]], neighbors.num_sources)
+            steps.append(step)
+        return steps[::-1]
+
     def start(self, graph: HeteroData) -> dict[str, Tensor]:
-        """The states of the nodes before any message, [n, channels] by type."""
-        documents = graph[DOCUMENT]
-        none = documents.n_id.new_empty(0)
-        embedded = [self.embedding.mean(documents.token_id, documents.field, documents.token_ptr)]
-        for name in self.node_types[1:]:
-            token_id = graph[name].token_id if name in graph.node_types else none
-            field = torch.full_like(token_id, self.embedding.space.field_index(name))
-            embedded.append(self.embedding(token_id, field))
-        return {
-            name: self.project(vectors) + vector
-            for name, vectors, vector in zip(self.node_types, embedded, self.node_type, strict=True)
+        """The states of the nodes before any message, [n, channels] by type.
+
+        A document that lies in several neighbourhoods is embedded once: its copies start from the
+        same dropped tokens and channels.
+        """
+        documents, space = graph[DOCUMENT], self.embedding.space
+        token_id, field = [documents.token_id], [documents.field]
+        for name in self.node_types[1:]:  # a list of one token for each node
+            tokens = graph[name].token_id if name in graph.node_types else token_id[0][:0]
+            token_id.append(tokens)
+            field.append(torch.full_like(tokens, space.field_index(name)))
+        sizes = [documents.token_ptr.numel() - 1, *map(len, token_id[1:])]
+        ends = torch.arange(1, sum(sizes[1:]) + 1, device=documents.token_ptr.device)
+        ptr = torch.cat([documents.token_ptr, documents.token_ptr[-1] + ends])
+        embedded = self.embedding.mean(torch.cat(token_id), torch.cat(field), ptr)
+        split = self.project(embedded).split(sizes)
+        states = {
+            name: vectors + vector
+            for name, vectors, vector in zip(self.node_types, split, self.node_type, strict=True)
         }
+        states[DOCUMENT] = take_rows(states[DOCUMENT], documents.token_row)
+        return states
+
+
+def _list_edges(lists: dict[EdgeType, Neighbors]) -> dict[EdgeType, Tensor]:
+    return {kind: neighbors.edge_index for kind, neighbors in lists.items()}
 
 
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:

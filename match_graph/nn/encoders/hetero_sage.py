@@ -3,24 +3,62 @@
 import warnings
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 from match_graph.nn.encoders.graph import GraphEncoder
+from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import EdgeType
 
 
 class HeteroSageEncoder(GraphEncoder):
     """The mean of the neighbours by each edge type, mapped, added to the node's own state, mapped.
 
-    Source: Hamilton et al. 2017, https://arxiv.org/abs/1706.02216, by PyG's SAGEConv; HeteroConv
-    averages over the edge types, where the paper knows one.
+    Source: Hamilton et al. 2017, https://arxiv.org/abs/1706.02216; the results are averaged over
+    the edge types, where the paper knows one.
     """
 
     paper: ClassVar[str] = "Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216"
+    takes_lists: ClassVar[bool] = True
 
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
-        convs = {kind: SAGEConv(config.channels, config.channels) for kind in edge_types}
+        return MeanLayer(config.channels, edge_types)
+
+
+class MeanLayer(nn.Module):
+    """What PyG's HeteroConv of SAGEConvs computes, whose weights it has, in a product per type.
+
+    Args:
+        channels: Width of the states.
+        edge_types: What messages go over.
+    """
+
+    def __init__(self, channels: int, edge_types: list[EdgeType]) -> None:
+        super().__init__()
+        convs = {kind: SAGEConv(channels, channels) for kind in edge_types}
         with warnings.catch_warnings():  # metadata and words are not updated by the last layer
             warnings.filterwarnings("ignore", "There exist node types", UserWarning)
-            return HeteroConv(convs, aggr="mean")
+            self.conv = HeteroConv(convs, aggr="mean")
+        self.edge_types = edge_types
+
+    def reset_parameters(self) -> None:
+        """Draws the weights anew."""
+        self.conv.reset_parameters()
+
+    def forward(
+        self, states: dict[str, Tensor], lists: dict[EdgeType, Neighbors]
+    ) -> dict[str, Tensor]:
+        """New states [n, channels] of the targets of ``lists``, by type."""
+        found = {}
+        for name in dict.fromkeys(kind[2] for kind in self.edge_types):
+            into = [kind for kind in self.edge_types if kind[2] == name]
+            convs = [self.conv.convs[kind] for kind in into]
+            size = lists[into[0]].num_targets
+            joined = [states[name][:size], *(lists[kind].mean(states[kind[0]]) for kind in into)]
+            own = torch.stack([conv.lin_r.weight for conv in convs]).sum(0)
+            matrix = torch.cat([own, *(conv.lin_l.weight for conv in convs)], dim=1)
+            bias = torch.stack([conv.lin_l.bias for conv in convs]).mean(0)
+            found[name] = F.linear(torch.cat(joined, dim=1), matrix / len(into), bias)
+        return found

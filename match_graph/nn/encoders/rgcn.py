@@ -8,17 +8,19 @@ from torch import Tensor, nn
 from torch_geometric.nn import RGCNConv
 
 from match_graph.nn.encoders.graph import GraphEncoder
+from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import EdgeType
 
 
 class RgcnEncoder(GraphEncoder):
     """The mean of the neighbours by each edge type, mapped by a sum of shared matrices, added.
 
-    Source: Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103, by PyG's RGCNConv with
-    basis decomposition (equation 3).
+    Source: Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103, with basis
+    decomposition (equation 3).
     """
 
     paper: ClassVar[str] = "Schlichtkrull et al., ESWC 2018, https://arxiv.org/abs/1703.06103"
+    takes_lists: ClassVar[bool] = True
 
     class Config(GraphEncoder.Config):
         """Settings."""
@@ -30,7 +32,7 @@ class RgcnEncoder(GraphEncoder):
 
 
 class RelationalLayer(nn.Module):
-    """RGCNConv, which takes one kind of nodes, over nodes of several types.
+    """The formula of PyG's RGCNConv, whose weights it has, over nodes of several types.
 
     Args:
         channels: Width of the states.
@@ -48,17 +50,20 @@ class RelationalLayer(nn.Module):
         self.conv.reset_parameters()
 
     def forward(
-        self, states: dict[str, Tensor], edges: dict[EdgeType, Tensor]
+        self, states: dict[str, Tensor], lists: dict[EdgeType, Neighbors]
     ) -> dict[str, Tensor]:
-        """New states [n, channels] of all nodes by type, of states and edges [2, E] by type."""
-        sizes = [state.size(0) for state in states.values()]
-        starts = dict(zip(states, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False))
-        kinds = [kind for kind in self.edge_types if kind in edges]
-        moved, numbers = [], []
-        for kind in kinds:
-            row, col = edges[kind]
-            moved.append(torch.stack([row + starts[kind[0]], col + starts[kind[2]]]))
-            numbers.append(torch.full_like(row, self.edge_types.index(kind)))
-        joined = torch.cat(list(states.values()))
-        found = self.conv(joined, torch.cat(moved, dim=1), torch.cat(numbers))
-        return dict(zip(states, found.split(sizes), strict=True))
+        """New states [n, channels] of the targets of ``lists``, by type.
+
+        Means are mapped by all matrices of a node type at once.
+        """
+        conv = self.conv
+        weight = conv.comp @ conv.weight.flatten(1)  # [num_edge_types, C * C]
+        of_kind = dict(zip(self.edge_types, weight.view(-1, *conv.root.shape), strict=True))
+        found = {}
+        for name in dict.fromkeys(kind[2] for kind in self.edge_types):
+            into = [kind for kind in self.edge_types if kind[2] == name]
+            size = lists[into[0]].num_targets
+            joined = [states[name][:size], *(lists[kind].mean(states[kind[0]]) for kind in into)]
+            matrix = torch.cat([conv.root, *(of_kind[kind] for kind in into)])
+            found[name] = torch.cat(joined, dim=1) @ matrix + conv.bias
+        return found

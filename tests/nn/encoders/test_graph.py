@@ -1,6 +1,7 @@
 """What graph encoders share, against a naive version in float64: start, layers, joined states."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,9 +9,13 @@ from torch import Tensor, nn
 
 from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.nn import TokenEmbedding
-from match_graph.nn.encoders import GraphEncoder, HeteroSageEncoder
+from match_graph.nn.encoders import GraphEncoder, HeteroSageEncoder, HgtEncoder, RgcnEncoder
 from match_graph.nn.encoders.graph import list_edge_types
-from match_graph.typing import CITES, CONTAINS, DOCUMENT, has_edge, reverse_edge
+from match_graph.nn.encoders.hetero_sage import MeanLayer
+from match_graph.nn.encoders.hgt import AttentionLayer
+from match_graph.nn.encoders.rgcn import RelationalLayer
+from match_graph.nn.neighbors import Neighbors
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, EdgeType, has_edge, reverse_edge
 
 SPACE = TokenSpace(("venue", "author", "reference", "word"), (3, 2, 0, 4))
 
@@ -47,7 +52,8 @@ def test_states_are_those_of_a_loop_over_nodes(
         store = graph[name]
         for place in range(store.num_nodes):
             if name == DOCUMENT:
-                ids = store.token_id[store.token_ptr[place] : store.token_ptr[place + 1]].tolist()
+                row = int(store.token_row[place])
+                ids = store.token_id[store.token_ptr[row] : store.token_ptr[row + 1]].tolist()
             else:
                 ids = [int(store.token_id[place])]
             mean = sum(weight[token] for token in ids) / max(len(ids), 1) * 2 + torch.zeros(4)
@@ -67,7 +73,7 @@ def test_states_are_those_of_a_loop_over_nodes(
             for kind in kinds:
                 if kind[2] != name:
                     continue
-                conv = layer.convs[kind]
+                conv = layer.conv.convs[kind]
                 near = [states[kind[0], row] for row, col in edges[kind] if col == place]
                 mean = sum(near) / len(near) if near else torch.zeros(5, dtype=torch.float64)
                 found.append(conv.lin_l.weight @ mean + conv.lin_l.bias + conv.lin_r.weight @ state)
@@ -77,6 +83,8 @@ def test_states_are_those_of_a_loop_over_nodes(
         for place, parts in enumerate(joined):
             parts.append(states[DOCUMENT, place])
     expected = torch.stack([torch.cat(parts) for parts in joined])
+    first = encoder.encode_documents(graph, 2)
+    assert torch.allclose(first, expected[:2], atol=1e-10)
     found = encoder.encode_documents(graph)
     assert found.shape == (graph[DOCUMENT].num_nodes, encoder.out_channels)
     assert torch.allclose(found, expected, atol=1e-10)
@@ -111,3 +119,86 @@ def test_a_subclass_gives_a_layer() -> None:
     """The class itself has none."""
     with pytest.raises(NotImplementedError):
         GraphEncoder(TokenEmbedding(SPACE, 4), GraphEncoder.Config())
+
+
+AUTHOR = has_edge("author")
+KINDS = [AUTHOR, CITES, CONTAINS]
+KINDS = [*KINDS, *map(reverse_edge, KINDS)]
+
+
+def call_pyg(layer: nn.Module, states: dict[str, Tensor], edges: dict[EdgeType, Tensor]):
+    """PyG's own layer over all nodes, with the weights of ours."""
+    if not isinstance(layer, RelationalLayer):
+        return layer.conv(states, edges)
+    names, sizes = [*states], [len(state) for state in states.values()]
+    starts = dict(zip(names, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False))
+    moved = [
+        edges[kind] + torch.tensor([[starts[kind[0]]], [starts[kind[2]]]])
+        for kind in layer.edge_types
+    ]
+    numbers = torch.arange(len(moved)).repeat_interleave(torch.tensor([e.size(1) for e in moved]))
+    found = layer.conv(torch.cat([*states.values()]), torch.cat(moved, dim=1), numbers)
+    return dict(zip(names, found.split(sizes), strict=True))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RelationalLayer(8, KINDS, num_bases=2),
+        lambda: MeanLayer(8, KINDS),
+        lambda: AttentionLayer(8, ["document", "author", "word"], KINDS, num_heads=2),
+    ],
+    ids=["RelationalLayer", "MeanLayer", "AttentionLayer"],
+)
+def test_layers_and_their_gradients_are_those_of_pyg(make: Callable[[], nn.Module]) -> None:
+    """For the first nodes of each type; a type may have no node, and a node no neighbour."""
+    torch.manual_seed(0)
+    layer = make().double()
+    for value in layer.parameters():
+        nn.init.normal_(value)
+    sizes, first = {"document": 9, "author": 5, "word": 7}, {"document": 4, "author": 5, "word": 0}
+    states = {
+        name: torch.randn(size, 8, dtype=torch.float64, requires_grad=True)
+        for name, size in sizes.items()
+    }
+    edges = {
+        kind: torch.stack(
+            [torch.randint(sizes[kind[0]], (20,)), torch.randint(sizes[kind[2]] - 1, (20,))]
+        )
+        for kind in KINDS
+    }
+    edges[CITES] = edges[CITES][:, :0]
+    expected = call_pyg(layer, states, edges)
+    lists = {kind: Neighbors.from_edges(edges[kind], sizes[kind[2]]) for kind in KINDS}
+    found = layer(states, {kind: one.first(first[kind[2]]) for kind, one in lists.items()})
+    weights = {name: torch.randn(size, 8, dtype=torch.float64) for name, size in first.items()}
+    inputs = [*states.values(), *layer.parameters()]
+    gradients = []
+    for outputs in (found, expected):
+        for name, size in first.items():
+            assert torch.allclose(outputs[name][:size], expected[name][:size], atol=1e-10)
+        total = sum((weights[name] * outputs[name][:size]).sum() for name, size in first.items())
+        gradients.append(torch.autograd.grad(total, inputs, allow_unused=True))
+    assert {name: len(state) for name, state in found.items()} == first
+    for ours, theirs in zip(*gradients, strict=True):
+        zero = torch.zeros(1, dtype=torch.float64)
+        assert torch.allclose(zero if ours is None else ours, zero if theirs is None else theirs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cls", [HeteroSageEncoder, RgcnEncoder, HgtEncoder])
+def test_the_first_documents_depend_on_no_node_that_is_left_out(
+    toy_graph: BuiltGraph, cls: type[GraphEncoder]
+) -> None:
+    """Three layers over three hops, of all documents and of the batch's alone."""
+    torch.manual_seed(0)
+    neighborhood = NeighborhoodConfig(
+        metadata=[4, 4, 4], metadata_documents=[4, 4, 4], words=[3, 3, 3], word_documents=[0, 1, 1]
+    )
+    config = cls.Config(num_layers=3, channels=8, neighborhood=neighborhood)
+    embedding = TokenEmbedding(TokenSpace.from_data(toy_graph.data), 4)
+    encoder = cls(embedding.double(), config).double().eval()
+    graph = EgoGraphs(toy_graph.data, neighborhood, embedding.space).draw(torch.tensor([0, 3, 11]))
+    every = encoder.encode_documents(graph)
+    assert len(every) > 6
+    assert torch.allclose(encoder.encode_documents(graph, 3), every[:3], atol=1e-12)

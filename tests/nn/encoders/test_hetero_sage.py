@@ -5,6 +5,7 @@ import torch
 from match_graph.graph import TokenSpace
 from match_graph.nn import TokenEmbedding
 from match_graph.nn.encoders import HeteroSageEncoder
+from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import DOCUMENT, has_edge, reverse_edge
 
 
@@ -16,11 +17,12 @@ def test_repeated_neighbours_do_not_shift_the_mean() -> None:
     encoder = HeteroSageEncoder(TokenEmbedding(space, 4), config)
     states = {DOCUMENT: torch.randn(1, 6), "author": torch.randn(2, 6), "word": torch.randn(0, 6)}
     kinds = encoder.layer_edge_types[0]
-    none = dict.fromkeys(kinds, torch.empty(2, 0, dtype=torch.int64))
+    none = Neighbors.from_edges(torch.empty(2, 0, dtype=torch.int64), 1)
     back = reverse_edge(has_edge("author"))
-    found = [
-        encoder.layers[0](states, {**none, back: torch.tensor([rows, [0] * len(rows)])})[DOCUMENT]
-        for rows in ([0, 1], [0, 1, 0, 1], [0])
-    ]
+    found = []
+    for rows in ([0, 1], [0, 1, 0, 1], [0]):
+        authors = Neighbors.from_edges(torch.tensor([rows, [0] * len(rows)]), 1)
+        lists = dict.fromkeys(kinds, none) | {back: authors}
+        found.append(encoder.layers[0](states, lists)[DOCUMENT])
     assert torch.allclose(found[0], found[1])
     assert not torch.allclose(found[0], found[2])

@@ -28,5 +28,5 @@ def test_the_last_layer_learns_nothing_for_nodes_that_it_does_not_compute() -> N
     for number, layer in enumerate(encoder.layers):
         for name in encoder.node_types:
             learned = number == 0 or name == DOCUMENT
-            assert layer.skip[name].requires_grad == learned
-            assert layer.out_lin.lins[name].weight.requires_grad == learned
+            assert layer.conv.skip[name].requires_grad == learned
+            assert layer.conv.out_lin.lins[name].weight.requires_grad == learned

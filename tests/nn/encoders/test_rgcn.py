@@ -3,6 +3,7 @@
 import torch
 
 from match_graph.nn.encoders.rgcn import RelationalLayer
+from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import has_edge, reverse_edge
 
 AUTHOR, VENUE = has_edge("author"), has_edge("venue")
@@ -22,7 +23,8 @@ def test_it_is_the_formula_of_the_paper() -> None:
     edges = {
         kind: torch.tensor(pairs.get(kind, []), dtype=torch.int64).view(-1, 2).t() for kind in kinds
     }
-    found = layer(states, edges)
+    lists = {kind: Neighbors.from_edges(edges[kind], len(states[kind[2]])) for kind in kinds}
+    found = layer(states, lists)
     conv = layer.conv
     for name, state in states.items():
         assert found[name].shape == state.shape
