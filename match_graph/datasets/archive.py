@@ -11,14 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, NamedTuple, TypeAlias
 
+from match_graph.datasets.source import open_regular
 from match_graph.errors import CorpusError
+from match_graph.io.beside import beside
 
 SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 
 #: Maps a file's path in the archive to one below the folder; None leaves the file out.
 Choose: TypeAlias = Callable[[PurePosixPath], PurePosixPath | None]
 
+#: GiB that the chosen files may have together, unless MATCH_GRAPH_MAX_ARCHIVE_GIB says otherwise.
+MAX_ARCHIVE_GIB = 64
+
 _CHUNK = 1 << 20  # bytes
+_MAX_HEADER = 1 << 20  # bytes of a long name or of extended attributes in a tar archive
 #: What the system says when a file cannot grow.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
@@ -52,6 +58,13 @@ def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
         with _open_archive(archive) as members:
             chosen = _choose_members(archive, members, choose)
             need = sum(member.size for member, _ in chosen)
+            most = _max_archive_gib()
+            if need > most << 30:
+                raise CorpusError(
+                    f"The files of '{archive.name}' may have {most:,} GiB together, but they need "
+                    f"{need:,} bytes; if the archive is what it should be, set "
+                    f"MATCH_GRAPH_MAX_ARCHIVE_GIB."
+                )
             folder.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(folder).free
             if need > free:
@@ -72,10 +85,44 @@ def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
         ) from error
 
 
+def _max_archive_gib() -> int:
+    value = os.environ.get("MATCH_GRAPH_MAX_ARCHIVE_GIB") or str(MAX_ARCHIVE_GIB)
+    if not (value.isascii() and value.isdecimal() and len(value) < 7):
+        raise CorpusError(
+            f"MATCH_GRAPH_MAX_ARCHIVE_GIB must be a whole number of GiB, found '{value[:60]}'; set "
+            f"another, or unset it for {MAX_ARCHIVE_GIB}."
+        )
+    return int(value)
+
+
+class _BoundedHeader(tarfile.TarInfo):
+    """A member of which the headers, which tarfile reads into memory, are bounded."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in _PLAIN_TYPES and self.size > _MAX_HEADER:
+            raise CorpusError(
+                f"A name or an attribute in an archive must have at most {_MAX_HEADER:,} bytes, "
+                f"found {self.size:,}; do not use this archive."
+            )
+        found: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        return found
+
+
+_PLAIN_TYPES = (
+    *tarfile.REGULAR_TYPES,
+    tarfile.LNKTYPE,
+    tarfile.SYMTYPE,
+    tarfile.CHRTYPE,
+    tarfile.BLKTYPE,
+    tarfile.FIFOTYPE,
+    tarfile.DIRTYPE,
+)
+
+
 @contextmanager
 def _open_archive(path: Path) -> Iterator[list[_Member]]:
     if path.name.endswith(".zip"):
-        with zipfile.ZipFile(path) as packed:
+        with open_regular(path) as file, zipfile.ZipFile(file) as packed:
             yield [
                 _Member(
                     info.filename,
@@ -87,7 +134,10 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
                 for info in packed.infolist()
             ]
     else:
-        with tarfile.open(path) as packed_tar:
+        with (
+            open_regular(path) as file,
+            tarfile.open(fileobj=file, tarinfo=_BoundedHeader) as packed_tar,
+        ):
             found = packed_tar.getmembers()
             assert packed_tar.fileobj is not None
             while packed_tar.fileobj.read(_CHUNK):
@@ -134,14 +184,10 @@ def _find_danger(member: _Member, path: PurePosixPath) -> str:
 
 
 def _write(member: _Member, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     source = member.open()
     assert source is not None
-    try:
-        with source, beside.open("wb") as file:
+    with source, beside(target) as place:
+        with place.open("wb") as file:
             shutil.copyfileobj(source, file)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+        place.replace(target)
     return target

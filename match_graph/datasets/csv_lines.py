@@ -1,12 +1,11 @@
 """Rows of CSV with a header, each with the line on which it starts."""
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from match_graph.datasets.json_lines import Fail
-
-_MAX_CELL = 1 << 30  # characters; the csv module's own limit is shorter than many texts
+from match_graph.datasets.source import max_record_bytes, too_long
 
 
 def read_csv_rows(
@@ -20,11 +19,14 @@ def read_csv_rows(
         delimiter: Between cells.
         fail: Takes the faults; after one of quoting the rest is not read.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL))
-    reader = csv.reader(_decode(lines, name, fail), delimiter=delimiter, strict=True)
+    csv.field_size_limit(max_record_bytes())  # its own is shorter than many texts
+    row_start = [1]  # the line on which the row starts that is being read
+    decoded = _decode(lines, name, fail, row_start)
+    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
-        place = f"{name}:{reader.line_num + 1}"
+        row_start[0] = reader.line_num + 1
+        place = f"{name}:{row_start[0]}"
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -47,9 +49,15 @@ def read_csv_rows(
             yield place, dict(zip(header, row, strict=True))
 
 
-def _decode(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[str]:
-    """The lines as text, blank ones too, as a cell may hold them."""
+def _decode(
+    lines: Iterable[bytes], name: str, fail: Fail, row_start: Sequence[int]
+) -> Iterator[str]:
+    """The lines as text, blank ones too, as a cell may hold them; a row may not be too long."""
+    size, most = 0, max_record_bytes()
     for number, line in enumerate(lines, start=1):
+        size = len(line) if number == row_start[0] else size + len(line)
+        if size > most:
+            raise too_long(f"{name}:{row_start[0]}", "a row")
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:

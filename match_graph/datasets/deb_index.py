@@ -10,10 +10,12 @@ by nobody here: ``apt-cache dumpavail`` writes the candidate of each package.
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from match_graph.datasets.source import max_record_bytes, too_long
 from match_graph.errors import CorpusError
 
 PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
@@ -76,8 +78,7 @@ def fetch_index(folder: Path) -> None:
             f"The package index is read by apt, but there is no {' and no '.join(missing)} on "
             f"PATH (this may be no Debian system); {_ALTERNATIVE}."
         )
-    beside = folder.resolve() / f"apt.{os.getpid()}.tmp"
-    shutil.rmtree(beside, ignore_errors=True)
+    beside = Path(tempfile.mkdtemp(".tmp", "apt.", folder.resolve()))
     try:
         for name in ("state/lists/partial", "cache/archives/partial"):
             (beside / name).mkdir(parents=True)
@@ -173,7 +174,8 @@ def read_stanzas(
         name: Of the file, for places.
         fail: Takes a fault of a line with its place; the line is left out.
     """
-    start, fields, last = 0, dict[str, str](), ""
+    start, size, most = 0, 0, max_record_bytes()
+    fields, last = dict[str, list[str]](), ""
     for number, raw in enumerate(lines, start=1):
         try:
             line = raw.decode("utf-8").rstrip("\r\n")
@@ -185,20 +187,26 @@ def read_stanzas(
             continue
         if not line.strip():
             if fields:
-                yield f"{name}:{start}", fields
-            fields, last = {}, ""
+                yield f"{name}:{start}", _join_lines(fields)
+            fields, last, size = {}, "", 0
             continue
-        start = start if fields else number
+        start, size = start if fields else number, size + len(raw)
+        if size > most:
+            raise too_long(f"{name}:{start}", "a stanza")
         key, colon, value = line.partition(":")
         if line[0] in " \t" and last:
-            fields[last] += "\n" + line[1:]
+            fields[last].append(line[1:])
         elif line[0] not in " \t" and colon:
             last = key.lower()
-            fields[last] = value.strip()
+            fields[last] = [value.strip()]
         else:
             fail(
                 f"{name}:{number}: a line must be 'Name: value', or go on with the one above after "
                 f"a space, found '{line[:60]}'; fetch the file again."
             )
     if fields:
-        yield f"{name}:{start}", fields
+        yield f"{name}:{start}", _join_lines(fields)
+
+
+def _join_lines(fields: dict[str, list[str]]) -> dict[str, str]:
+    return {key: "\n".join(lines) for key, lines in fields.items()}

@@ -5,7 +5,6 @@ Source of the interface: https://developers.zenodo.org.
 
 import hashlib
 import json
-import os
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,6 +15,7 @@ from urllib.error import HTTPError
 
 from match_graph.datasets.source import Track
 from match_graph.errors import CorpusError
+from match_graph.io.beside import beside
 
 API = "https://zenodo.org/api/records"
 
@@ -72,10 +72,9 @@ def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | No
     """Writes a file if its checksum is right; else returns that found."""
     kind = checksum.partition(":")[0]
     digest = hashlib.new(kind, usedforsecurity=False)  # against damage, not against forgery
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shown = track(f"fetch {path.name}", size // _MEGABYTE, "MB") if track else nullcontext()
-    try:
-        with _open(address) as response, beside.open("wb") as file, shown as advance:
+    with beside(path) as place:
+        with _open(address) as response, place.open("wb") as file, shown as advance:
             done = 0
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
@@ -86,9 +85,7 @@ def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | No
         found = f"{kind}:{digest.hexdigest()}"
         if found != checksum:
             return found
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        place.replace(path)
     return ""
 
 

@@ -117,6 +117,9 @@ def describe(value: Any) -> str:
     names = {str: "string", list: "list", dict: "object", bool: "truth value"}
     names |= {int: "number", float: "number"}
     kind = names.get(type(value), type(value).__name__)
-    shown = json.dumps(value, ensure_ascii=False) if type(value) in names else repr(value)
+    try:
+        shown = json.dumps(value, ensure_ascii=False) if type(value) in names else repr(value)
+    except RecursionError:  # what was just deep enough to be read
+        shown = "of many levels"
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return f"the {kind} {shown}"

@@ -4,9 +4,12 @@ Source: https://docs.openalex.org/api-entities/works/work-object.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from match_graph.datasets.json_lines import Fail, describe
+
+#: The deepest level that a concept may have; OpenAlex has 5.
+MAX_LEVEL = 999
 
 _PREFIX = "https://openalex.org/"
 
@@ -24,6 +27,11 @@ def read_id(value: Any, kind: str = "") -> str | None:
         return None
     short = value.removeprefix(_PREFIX)
     return f"{kind}/{short}" if kind and short.isdecimal() else short
+
+
+def is_level(value: Any) -> TypeGuard[int]:
+    """Whether a value is the level of a concept."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_LEVEL
 
 
 def read_text(work: Mapping[str, Any], place: str, fail: Fail) -> str:

@@ -1,5 +1,6 @@
 """A planted corpus with the counts of the paper's Table 1: every count is met exactly."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
+from match_graph.errors import CorpusError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Draws instances for entries of documents [N]; among all instances if the second argument is true.
@@ -111,6 +113,16 @@ PAPER_SIZES: dict[str, PaperSize] = {
         hierarchy_edges=22_842, layers=15,
     ),
 }  # fmt: skip
+
+
+def check_memory(need: float) -> None:
+    """Refuses bytes that this machine does not have, before anything is drawn."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if need > there:
+        raise CorpusError(
+            f"A synthetic corpus is drawn in memory, but this one needs about "
+            f"{need / 2**30:,.0f} GiB of {there / 2**30:,.0f}; ask for a smaller one."
+        )
 
 
 def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:

@@ -1,7 +1,16 @@
-"""Raw files as lines or streams, plain or gzip, with progress by how much of them is read."""
+"""Raw files as lines or streams, plain or gzip, with progress by how much of them is read.
 
+What a reader holds in memory at once is bounded, so that a small file that unpacks to gigabytes is
+refused: a record (a line, a row of CSV, a stanza, a record of XML) has at most 16 MiB, or as many
+as the environment variable ``MATCH_GRAPH_MAX_RECORD_MIB`` says; a file has at most a million
+blank lines more than others.
+"""
+
+import errno
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,6 +26,9 @@ Track: TypeAlias = Callable[[str, int, str], AbstractContextManager[Advance]]
 
 #: What a gzip file raises that breaks off, is damaged, or is something else.
 GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
+
+#: How many more lines of a file may be blank than not; they cost time and say nothing.
+MAX_BLANK_LINES = 1_000_000
 
 _MEGABYTE = 1_000_000
 _LINES = 256  # between two looks at how much is read
@@ -39,8 +51,11 @@ class Sources:
         """A file's content, unpacked where its name ends in ``.gz``, and a function for progress.
 
         The function is cheap enough for every record of a file, not for every line.
+
+        Raises:
+            CorpusError: It is no regular file that can be read.
         """
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
 
             def look() -> None:
                 self._advance((self._done + raw.tell()) // _MEGABYTE, path.name)
@@ -50,23 +65,172 @@ class Sources:
                     yield io.BufferedReader(packed, _BUFFER), look
             else:
                 yield raw, look
-            self._done += path.stat().st_size
+            self._done += os.fstat(raw.fileno()).st_size
 
     def lines(self, path: Path) -> Iterator[bytes]:
         """A file's lines, each with its line break.
 
         Raises:
-            CorpusError: It is a damaged gzip file; with file:line.
+            CorpusError: It cannot be read, is a damaged gzip file, or a line is too long; with
+                file:line.
         """
         number = 0
         with self.stream(path) as (stream, look):
             try:
-                for number, line in enumerate(stream, start=1):
+                for number, line in enumerate(bounded_lines(stream, path.name), start=1):
                     if not number % _LINES:
                         look()
                     yield line
             except GZIP_FAULTS as error:
                 raise broken_gzip(f"{path.name}:{number + 1}", error) from error
+
+
+def max_record_bytes() -> int:
+    """Bytes that a line, a row, a stanza or a record of XML may have.
+
+    Raises:
+        CorpusError: ``MATCH_GRAPH_MAX_RECORD_MIB`` is no whole number from 1 to 65,536.
+    """
+    value = os.environ.get("MATCH_GRAPH_MAX_RECORD_MIB") or "16"
+    if not (value.isascii() and value.isdecimal() and len(value) < 6 and 0 < int(value) <= 65536):
+        raise CorpusError(
+            f"MATCH_GRAPH_MAX_RECORD_MIB must be a whole number of MiB from 1 to 65,536, "
+            f"found '{value[:60]}'; set another, or unset it for 16."
+        )
+    return int(value) << 20
+
+
+def too_long(place: str, what: str) -> CorpusError:
+    """The error of a record that is larger than `max_record_bytes`."""
+    return CorpusError(
+        f"{place}: {what} must have at most {max_record_bytes() >> 20} MiB, but this one has more; "
+        f"mend the file, or set MATCH_GRAPH_MAX_RECORD_MIB."
+    )
+
+
+def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The lines of a stream.
+
+    Args:
+        stream: Of bytes.
+        name: Of its file, for places.
+
+    Raises:
+        CorpusError: A line is longer than `max_record_bytes`, or too many are blank.
+    """
+    most, num_blank = max_record_bytes(), 0
+    for number, line in enumerate(iter(lambda: stream.readline(most + 1), b""), start=1):
+        if len(line) > most:
+            raise too_long(f"{name}:{number}", "a line")
+        num_blank += 1 if line.isspace() else -1  # less the others
+        if num_blank > MAX_BLANK_LINES:
+            raise CorpusError(
+                f"{name}:{number}: a file must have at most {MAX_BLANK_LINES:,} blank lines more "
+                f"than others, but this one has more; remove them."
+            )
+        yield line
+
+
+class BoundedStream(io.RawIOBase):
+    """A stream of records of which each must be read within `max_record_bytes`.
+
+    Args:
+        stream: Of bytes.
+        fail: Gives the error of a record that is too large.
+    """
+
+    def __init__(self, stream: BinaryIO, fail: Callable[[], CorpusError]) -> None:
+        super().__init__()
+        self._stream, self._fail, self._most = stream, fail, max_record_bytes()
+        self._count = 0
+
+    def end_record(self) -> None:
+        """A record has been read to its end."""
+        self._count = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes."""
+        if self._count > self._most:
+            raise self._fail()
+        content = self._stream.read(size)
+        self._count += len(content)
+        return content
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Opens a regular file; a pipe or a device, which would block or never end, is refused.
+
+    Raises:
+        CorpusError: It is none, or cannot be read.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(number)
+            if not stat.S_ISREG(found.st_mode):
+                kind = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+                raise OSError(
+                    kind, "Is a directory" if kind == errno.EISDIR else "a pipe or device"
+                )
+            return os.fdopen(number, "rb")
+        except BaseException:
+            os.close(number)
+            raise
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> CorpusError:
+    """The error of a file that cannot be opened."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return CorpusError(
+        f"A data set is read from regular files, but {str(path)!a} is none that can be read "
+        f"({reason}); check the path."
+    )
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a small file.
+
+    Raises:
+        CorpusError: It cannot be read, or is larger than `max_record_bytes`.
+    """
+    with open_regular(path) as file:
+        content = file.read(max_record_bytes() + 1)
+    if len(content) > max_record_bytes():
+        raise too_long(path.name, "such a file")
+    return content
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything at a path: a link to nothing too, which reading then refuses."""
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a NUL in the name
+        return False
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether there is a folder; False too where no path can be of that name or may not be seen."""
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that is too long, a folder above that may not be read
+        return False
+
+
+def resolve_path(path: str | Path) -> Path:
+    """The absolute path without links.
+
+    Raises:
+        CorpusError: There is none: its links lead in a circle, or it holds a NUL.
+    """
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = "its links lead in a circle" if isinstance(error, RuntimeError) else error
+        raise CorpusError(
+            f"A path must lead to a place, but {str(path)!a} does not ({reason}); check it."
+        ) from error
 
 
 @contextmanager
@@ -110,12 +274,19 @@ def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path
     Raises:
         CorpusError: There is none.
     """
-    if path.is_file():
+    if is_there(path) and not is_folder(path):
+        open_regular(path).close()
         return [path]
     endings = tuple(f"{suffix}{packed}" for suffix in suffixes for packed in ("", ".gz"))
-    files = sorted(
-        file for file in path.glob("*") if file.name.endswith(endings) and file.is_file()
-    )
+    try:
+        there = path.iterdir() if is_folder(path) else ()
+        found = sorted(file for file in there if file.name.endswith(endings))
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    files = [file for file in found if not file.is_dir()]
+    for file in files:
+        if not file.is_file():  # a link to nothing, a pipe: not to be passed over
+            open_regular(file).close()
     if not files:
         raise CorpusError(
             f"The data set '{dataset}' reads files of yours ({', '.join(endings)}), but there is "

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from match_graph.config import StrictModel
 from match_graph.datasets.corpus import Corpus, hierarchy_frame
 from match_graph.datasets.dataset import Card, CorpusDataset
-from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, draw_corpus
+from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_corpus
 from match_graph.datasets.text import Tokenizer
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -19,6 +19,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _MAX_TEXTS = 100_000
 _TOPIC_WORDS = 40  # words of a label's own
 _GENERATOR = 2  # counts the changes of what is drawn, so that older built data are not read
+# About what a word of a text takes at the peak, one of the paper's sizes, a label in a layer.
+_WORD_BYTES, _PAPER_WORD_BYTES, _PAIR_BYTES = 45, 16, 60
 _ROOTS = 3  # where there are labels enough
 
 
@@ -48,17 +50,18 @@ class Synthetic(CorpusDataset):
         **kwargs: As for `CorpusDataset`.
 
     Raises:
-        ConfigError: A size is too small, there are more layers than labels, or a size is given
-            beside ``like``.
+        ConfigError: A size is too small or too large, there are more layers than labels, or a size
+            is given beside ``like``.
+        CorpusError: This machine cannot hold so much.
     """
 
     class Options(StrictModel):
         """Arguments that settings may give, which are all but PyG's."""
 
-        num_documents: int = Field(2000, ge=200)
-        num_labels: int = Field(60, ge=10)
-        num_layers: int = Field(4, ge=2)
-        num_words: int = Field(5000, ge=100)
+        num_documents: int = Field(2000, ge=200, le=100_000_000)
+        num_labels: int = Field(60, ge=10, le=10_000_000)
+        num_layers: int = Field(4, ge=2, le=10_000_000)
+        num_words: int = Field(5000, ge=100, le=1_000_000_000)
         words_per_document: float = Field(40.0, gt=0, le=10_000)
         topic_share: float = Field(0.35, ge=0, le=1)
         random_labels: bool = False
@@ -155,8 +158,11 @@ class Synthetic(CorpusDataset):
         return {"generator": _GENERATOR, **{name: getattr(self, name) for name in names}}
 
     def read(self) -> Corpus:
+        words = self.num_documents * (self.words_per_document + 8)
         if self._of_paper is not None:
+            check_memory(words * _PAPER_WORD_BYTES)
             return _with_texts(draw_corpus(self.name, self._of_paper.size(), self.seed))
+        check_memory(words * _WORD_BYTES + self.num_topics * self.num_layers * _PAIR_BYTES)
         rng = np.random.default_rng(self.seed)
         child, parent, layer = draw_hierarchy(rng, self.num_topics, self.num_layers)
         closure = close_upwards(child, parent, self.num_topics)
@@ -171,25 +177,18 @@ class Synthetic(CorpusDataset):
         label_edges = _edges(*_append(_keep_rows(shown, labelled), outside, self.num_topics))
 
         primary = topics[:, 0]
-        num_venues = max(8, self.num_topics // 4)
         num_authors = max(40, self.num_documents // 2)
         edges = {
-            "venue": _draw_venues(rng, primary, closure, num_venues),
+            "venue": _draw_venues(rng, primary, closure, max(8, self.num_topics // 4)),
             "author": _draw_authors(rng, primary, self.num_topics, num_authors),
             "reference": _draw_references(rng, primary),
             "word": self._draw_words(rng, gold),
             "label": label_edges,
         }
-        prefixes = {
-            "venue": "venue",
-            "author": "autor_ü",
-            "reference": "",
-            "word": "w",
-            "label": "l",
-        }
+        prefixes = {"venue": "venue", "author": "autor_ü", "word": "w", "label": "l"}
         instances, compact = {}, {}
         for name, table in edges.items():
-            instances[name], compact[name] = _compact(table, prefixes[name])
+            instances[name], compact[name] = _compact(table, prefixes.get(name, ""))
         corpus = Corpus(
             name=self.name,
             documents=self._documents(rng),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from match_graph.datasets.json_lines import read_json_lines
+from match_graph.datasets.source import bounded_lines
 from match_graph.errors import CorpusError, ExportError
 from match_graph.training.classifier import Classifier, fail_document
 from match_graph.training.files import write_beside
@@ -80,10 +81,10 @@ def _read_lines(lines: BinaryIO, source: str) -> Iterator[bytes]:
     """The lines of a source.
 
     Raises:
-        CorpusError: It cannot be read on.
+        CorpusError: It cannot be read on, or a line is too long.
     """
     try:
-        yield from lines
+        yield from bounded_lines(lines, _name(source))
     except OSError as error:
         raise _unreadable(source, error) from error
 

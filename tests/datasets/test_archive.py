@@ -159,3 +159,34 @@ def test_a_disk_that_fills_meanwhile_is_not_taken_for_damage(tmp_path: Path) -> 
         f"(File too large); make room, or choose another --root."
     )
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_files_past_the_limit_are_not_unpacked(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What unpacks to more than anybody expects; the limit can be changed."""
+    write = write_zip if name == "a.zip" else write_tar
+    archive = write(tmp_path / name, {"x/a.txt": b"a" * 1000})
+    monkeypatch.setenv("MATCH_GRAPH_MAX_ARCHIVE_GIB", "0")
+    with pytest.raises(CorpusError) as caught:
+        unpack_archive(archive, tmp_path / "out", choose_all)
+    assert str(caught.value) == (
+        f"The files of '{name}' may have 0 GiB together, but they need 1,000 bytes; if the archive "
+        f"is what it should be, set MATCH_GRAPH_MAX_ARCHIVE_GIB."
+    )
+    monkeypatch.setenv("MATCH_GRAPH_MAX_ARCHIVE_GIB", "1")
+    assert unpack_archive(archive, tmp_path / "out", choose_all)
+
+
+def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    """A long name in a tar archive, which is read into memory before the name is known."""
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as packed:
+        packed.addfile(tarfile.TarInfo("x" * (2 << 20)))
+    with pytest.raises(CorpusError) as caught:
+        unpack_archive(path, tmp_path / "out", choose_all)
+    assert str(caught.value) == (
+        "A name or an attribute in an archive must have at most 1,048,576 bytes, found 2,097,153; "
+        "do not use this archive."
+    )

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from match_graph.datasets.csv_lines import read_csv_rows
+from match_graph.errors import CorpusError
 
 
 def read(content: bytes, delimiter: str = ",") -> list[tuple[str, dict[str, str]]]:
@@ -61,3 +62,16 @@ def test_columns_need_names_of_their_own() -> None:
     assert read_faults(b"id,x,x\n1,2,3\n") == [
         "t.csv:1: the columns must have names of their own, but ['x'] repeat."
     ]
+
+
+def test_a_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quote that is never closed would take the rest of the file; many cells of lines too."""
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
+    for cell in (b"x\n", b'x\n","'):
+        lines = [b"a,b\n", b"1,2\n", b'1,"', *[cell] * (1 << 20)]
+        with pytest.raises(CorpusError) as caught:
+            list(read_csv_rows(iter(lines), "t.csv", ",", pytest.fail))
+        assert str(caught.value) == (
+            "t.csv:3: a row must have at most 1 MiB, but this one has more; mend the file, or set "
+            "MATCH_GRAPH_MAX_RECORD_MIB."
+        )

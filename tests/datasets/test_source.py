@@ -1,13 +1,14 @@
 """Raw files as lines: plain and gzip read the same, damage is named by file:line."""
 
 import gzip
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from match_graph.datasets.source import find_files, open_sources
+from match_graph.datasets.source import find_files, open_regular, open_sources, resolve_path
 from match_graph.errors import CorpusError
 from match_graph.training import Reporter
 
@@ -112,3 +113,88 @@ def test_no_file_says_where_to_put_it(tmp_path: Path) -> None:
         f"'{tmp_path / 'none'}'; put them there, or name a file or a folder with "
         f"--set data.options.path=PATH."
     )
+
+
+def test_bounded_lines_refuses_a_line_past_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gzip of a few KB that unpacks to 40 MiB in one line; the limit can be changed."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b"{}\n" + b"x" * (40 << 20)))
+    with pytest.raises(CorpusError) as caught:
+        read_lines(path)
+    assert str(caught.value) == (
+        "a.jsonl.gz:2: a line must have at most 16 MiB, but this one has more; mend the file, or "
+        "set MATCH_GRAPH_MAX_RECORD_MIB."
+    )
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "41")
+    assert len(read_lines(path)) == 2
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "many")
+    with pytest.raises(CorpusError) as caught:
+        read_lines(path)
+    assert str(caught.value) == (
+        "MATCH_GRAPH_MAX_RECORD_MIB must be a whole number of MiB from 1 to 65,536, found 'many'; "
+        "set another, or unset it for 16."
+    )
+
+
+def test_bounded_lines_refuses_endless_blank_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They cost time and say nothing."""
+    monkeypatch.setattr("match_graph.datasets.source.MAX_BLANK_LINES", 2)
+    (tmp_path / "a.txt").write_bytes(b"\n \nx\n\t\n\r\n")
+    with pytest.raises(CorpusError) as caught:
+        read_lines(tmp_path / "a.txt")
+    assert str(caught.value) == (
+        "a.txt:5: a file must have at most 2 blank lines more than others, but this one has more; "
+        "remove them."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("pipe", "a pipe or device"),
+        ("folder", "Is a directory"),
+        ("nothing", "No such file or directory"),
+        ("circle", "Too many levels of symbolic links"),
+        ("nul\0", "embedded null byte"),
+    ],
+)
+def test_open_regular_refuses_what_would_block_or_is_not_there(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    """At once, with the reason."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    path = tmp_path / name
+    with pytest.raises(CorpusError) as caught:
+        open_regular(path)
+    assert str(caught.value) == (
+        f"A data set is read from regular files, but {str(path)!a} is none that can be read "
+        f"({reason}); check the path."
+    )
+
+
+def test_find_files_refuses_a_link_to_nothing(tmp_path: Path) -> None:
+    """A file that is not there any more is not passed over."""
+    (tmp_path / "a.jsonl").write_text("{}")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "gone")
+    with pytest.raises(CorpusError, match=r"b\.jsonl' is none that can be read"):
+        find_files(tmp_path, (".jsonl",), "table")
+
+
+def test_resolve_path_refuses_circles_and_nul(tmp_path: Path) -> None:
+    """A sentence for each."""
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for path, reason in (
+        (tmp_path / "circle", "its links lead in a circle"),
+        (tmp_path / "nul\0", "embedded null byte"),
+    ):
+        with pytest.raises(CorpusError) as caught:
+            resolve_path(path)
+        assert str(caught.value) == (
+            f"A path must lead to a place, but {str(path)!a} does not ({reason}); check it."
+        )

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import MultinomialNB
 
 from match_graph.datasets import Synthetic
 from match_graph.datasets.synthetic import close_upwards, draw_hierarchy
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
 
 
@@ -270,3 +270,13 @@ def test_the_card_has_the_counts(default: Synthetic) -> None:
     assert f"| {show('document cites document edges')} |" in card
     labels = f"{rows['labels']} ({rows['labels / document']:.2f})"
     assert f"| {labels}, {show('hierarchy edges')} |" in card
+
+
+def test_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+    """Before anything is drawn; numbers past int64 by their range."""
+    with pytest.raises(CorpusError, match="is drawn in memory, but this one needs about"):
+        Synthetic(num_documents=100_000_000, words_per_document=9_000.0, root=tmp_path)
+    with pytest.raises(CorpusError, match="is drawn in memory, but this one needs about"):
+        Synthetic(num_labels=9_000_000, num_layers=9_000_000, root=tmp_path)
+    with pytest.raises(ConfigError, match="less than or equal to 100000000"):
+        Synthetic(num_documents=10**30, root=tmp_path)
