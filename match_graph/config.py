@@ -35,12 +35,17 @@ class DataConfig(StrictModel):
     max_metadata: int = Field(64, ge=0, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, description="words per document")
     transductive: bool = Field(False, description="graph encoders may reach documents of any split")
+    faults: Literal["refuse", "skip"] | None = Field(
+        None, description="skip: build without faulty documents, and list them; none: refuse"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="of the data set's class")
 
     @field_validator("options")
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> dict[str, Any]:
         """Refuses arguments of the class that are for Python; the class checks the others."""
+        if "faults" in options:
+            raise ValueError("faults is no option of a class; set data.faults")
         taken = sorted(options.keys() & _NO_OPTIONS)
         if taken:
             raise ValueError(f"{', '.join(taken)} cannot be set here, but only in Python")
@@ -49,7 +54,7 @@ class DataConfig(StrictModel):
     def dataset_options(self) -> dict[str, Any]:
         """Arguments for the data set's class; None where it shall use its own default."""
         named = {"fields": self.fields, "tokenizer": self.tokenizer, "hierarchy": self.hierarchy}
-        return {**named, **self.options}
+        return {**named, **self.options, "faults": self.faults}
 
 
 class PretrainConfig(StrictModel):

@@ -250,7 +250,7 @@ def test_predict_lines_without_standard_streams(
     )
 
     class Broken(io.BytesIO):
-        def __next__(self) -> bytes:
+        def readline(self, _size: int | None = -1, /) -> bytes:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken()))

@@ -96,10 +96,18 @@ def build(
     report: Annotated[
         Path | None, typer.Option("--report", help="A folder for REPORT.md and its pictures.")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every built file with its checksum.")
+    ] = False,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
     options = load_config(config, settings).data.dataset_options()
-    built = open_dataset(dataset, root=root, track=Reporter(quiet).track, **options)
+    reporter = Reporter(quiet)
+    built = open_dataset(dataset, root=root, track=reporter.track, **options)
+    for line in built.warnings:
+        reporter.warn(line)
+    if verify:
+        reporter.line(f"verified: the {built.verify()} files of '{built.built}' are whole")
     rows = {**describe_graph(built[0], built.targets), **built.notes}
     published = compare_counts(rows, built.published)
     table = Table("", built.name, *(["published", "difference"] if published else []))

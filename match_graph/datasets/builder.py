@@ -1,7 +1,11 @@
 """Documents one by one -> `Corpus`: what every reader of files calls."""
 
+import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -11,6 +15,11 @@ from match_graph.errors import CorpusError, list_faults
 
 #: Faults after which a reader may stop: a file of another kind has one in every line.
 MAX_FAULTS = 100
+
+#: What becomes of faulty documents: nothing is built, or they are left out.
+Faults: TypeAlias = Literal["refuse", "skip"]
+
+_SHOWN_REASONS = 5  # of faults that kept documents out, the most frequent
 
 
 class Interner:
@@ -49,17 +58,23 @@ class CorpusBuilder:
         name: Of the corpus.
         fields: The metadata fields to keep.
         summary: What the source must hold, for the message that lists the faults.
+        faults: "skip" leaves out the documents whose faults are noted within `documents`.
     """
 
-    def __init__(self, name: str, fields: Sequence[str], summary: str) -> None:
+    def __init__(
+        self, name: str, fields: Sequence[str], summary: str, faults: Faults = "refuse"
+    ) -> None:
         self.name, self.fields, self.summary = name, list(fields), summary
+        self._may_skip, self._in_documents = faults == "skip", False
+        self._skipped: dict[str, None] = {}  # faults of documents left out, in order
+        self.warnings: list[str] = []
         self.faults: list[str] = check_field_names(fields)
         self._documents: dict[str, list[str]] = {"id": [], "split": [], "text": []}
         self._place: dict[str, str] = {}
         self._types = {name: Interner() for name in (*fields, "word", "label")}
         self._names: dict[str, dict[int, str]] = {}
         self._depths: dict[int, int] = {}
-        self._num_repeated = 0
+        self._num_repeated = self._num_skipped = 0
 
     def __contains__(self, document: str) -> bool:
         return document in self._place
@@ -68,6 +83,20 @@ class CorpusBuilder:
     def is_hopeless(self) -> bool:
         """Whether there are so many faults that the rest need not be read."""
         return len(self.faults) >= MAX_FAULTS
+
+    @property
+    def num_faults(self) -> int:
+        """How many faults were noted so far, those of documents to be left out too."""
+        return len(self.faults) + self._num_skipped
+
+    @contextmanager
+    def documents(self) -> Iterator[None]:
+        """Within the block faults are those of documents, which may be left out."""
+        self._in_documents = True
+        try:
+            yield
+        finally:
+            self._in_documents = False
 
     def add(
         self,
@@ -81,7 +110,7 @@ class CorpusBuilder:
     ) -> None:
         """Adds one document; repeated values within a field count once, as metadata are a set."""
         if document in self._place:
-            self.faults.append(
+            self.fail(
                 f"{place}: the document '{document}' was given before ({self._place[document]}); "
                 f"every document needs an id of its own."
             )
@@ -108,8 +137,16 @@ class CorpusBuilder:
             self._depths[code] = depth
 
     def fail(self, fault: str) -> None:
-        """Notes a fault; `build` raises them all."""
-        self.faults.append(fault)
+        """Notes a fault; `build` raises them all, but those of documents that are left out."""
+        if self._may_skip and self._in_documents:
+            self._num_skipped += 1
+            self._skipped[fault] = None
+        else:
+            self.faults.append(fault)
+
+    def warn(self, line: str) -> None:
+        """Notes what looks like a mistake."""
+        self.warnings.append(line)
 
     def build(
         self,
@@ -127,6 +164,8 @@ class CorpusBuilder:
         """
         if self.faults:
             raise CorpusError(list_faults(self.summary, self.faults))
+        if self._skipped and not self._documents["id"]:
+            raise CorpusError(list_faults(self.summary, list(self._skipped)[:MAX_FAULTS]))
         instances = {name: interner.instances() for name, interner in self._types.items()}
         for label, name in (label_names or {}).items():
             self.set_name("label", label, name)
@@ -145,4 +184,31 @@ class CorpusBuilder:
             edges={name: interner.edges() for name, interner in self._types.items()},
             hierarchy=hierarchy_frame(hierarchy),
             notes={"repeated_values_dropped": self._num_repeated},
+            warnings=[*self.warnings, *self._describe_skipped()],
+            skipped=split_places(self._skipped),
         )
+
+    def _describe_skipped(self) -> list[str]:
+        """How many faults kept documents out, by reason; the values found do not count."""
+        if not self._skipped:
+            return []
+        reasons = Counter(map(_find_reason, split_places(self._skipped)["reason"]))
+        shown = [f"{count:,} x {reason}" for reason, count in reasons.most_common(_SHOWN_REASONS)]
+        shown += [f"{len(reasons) - len(shown)} other reasons"] * (len(reasons) > len(shown))
+        return [
+            f"left out documents for {len(self._skipped):,} faults, "
+            f"{len(self._documents['id']):,} documents remain: {'; '.join(shown)}"
+        ]
+
+
+def split_places(faults: Iterable[str]) -> pd.DataFrame:
+    """Faults as a table: columns ``place`` (file:line) and ``reason``."""
+    rows = [fault.partition(": ")[::2] for fault in faults]
+    return pd.DataFrame(rows, columns=["place", "reason"], dtype=str)
+
+
+def _find_reason(fault: str) -> str:
+    """The part of a fault that is the same for all of its kind, at most 80 characters."""
+    reason = re.split(r", found |, but |; ", fault)[0]
+    reason = re.sub(r" \([^)]*\)", "", reason)  # where the other one is, the parser's words
+    return re.sub(r"(?!^)'[^']*'", "'...'", reason)[:80]  # what comes first is a key

@@ -14,6 +14,9 @@ from match_graph.typing import CONTEXT, RESERVED_TYPES, SPLITS
 
 Indices: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
+#: Keys of a document in the MATCH format that are no metadata.
+RECORD_KEYS = frozenset({"paper", "text"})
+
 _SHOWN_CYCLE = 10  # labels of a cycle that a message names
 
 
@@ -35,6 +38,9 @@ class Corpus:
     ``hierarchy``: columns ``child``, ``parent`` (label ids, str) and ``origin`` (file:line, for
     messages). Nodes that no document carries may stand in it; `graph.LabelDAG` contracts them.
 
+    ``warnings``: what looked like a mistake while reading, a sentence each. ``skipped``: documents
+    that were left out for their faults, columns ``place`` and ``reason``.
+
     Raises:
         CorpusError: With every fault of the tables, not only the first.
     """
@@ -45,6 +51,8 @@ class Corpus:
     edges: dict[str, pd.DataFrame]
     hierarchy: pd.DataFrame
     notes: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    skipped: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __post_init__(self) -> None:
         faults = _document_faults(self.documents)
@@ -74,12 +82,36 @@ class Corpus:
     def num_documents(self) -> int:
         return len(self.documents)
 
+    def find_oddities(self) -> list[str]:
+        """What looks like a mistake, a sentence each: `warnings`, and what the tables show."""
+        found = list(self.warnings)
+        labels = self.instances["label"]["id"]
+        nodes = pd.unique(pd.concat([self.hierarchy["child"], self.hierarchy["parent"]]))
+        if len(nodes) and len(labels) and not labels.isin(nodes).any():
+            found.append(
+                f"no label of the hierarchy is on any document, so that none has a parent: the "
+                f"hierarchy has labels such as '{nodes[0]}', documents such as '{labels.iloc[0]}'; "
+                f"check that both are of one data set"
+            )
+        empty = [name for name in self.fields if self.edges[name].empty]
+        if empty:
+            found.append(
+                f"no document has the metadata fields {empty}, which are read as empty ones; check "
+                f"their names"
+            )
+        return found
+
 
 def check_field_names(fields: Sequence[str]) -> list[str]:
     """The faults of a list of metadata field names; empty if they can be node types."""
     faults = [f"the metadata field '{name}' is listed twice." for name in _repeated(fields)]
     for name in fields:
-        if name in RESERVED_TYPES:
+        if name in RECORD_KEYS:
+            faults.append(
+                f"a metadata field cannot be named '{name}': documents have their id under 'paper' "
+                f"and their text under 'text' where they are shown or predicted; rename it."
+            )
+        elif name in RESERVED_TYPES:
             faults.append(f"a metadata field cannot be named '{name}': that node type is taken.")
         elif name == CONTEXT:
             faults.append(

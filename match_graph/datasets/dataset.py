@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -20,16 +19,34 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
+from match_graph.datasets.builder import Faults
+from match_graph.datasets.built import (
+    CORPUS,
+    DATA,
+    FAULTS,
+    TARGETS,
+    cannot_write,
+    check_all,
+    check_file,
+    is_built,
+    load_data,
+    load_faults,
+    load_targets,
+    save_tensors,
+    write_built,
+)
 from match_graph.datasets.corpus import Corpus
-from match_graph.datasets.source import Track
+from match_graph.datasets.source import Track, open_regular
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
 from match_graph.typing import DOCUMENT, LABEL
 
 if TYPE_CHECKING:
-    from match_graph.graph import BuiltGraph, LabelDAG, Targets, TokenSpace
+    from match_graph.graph import LabelDAG, Targets, TokenSpace
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+_SETTLED = 2.0  # seconds without a change after which a file's times tell the next one
 
 
 def default_root() -> Path:
@@ -59,7 +76,8 @@ class CorpusDataset(InMemoryDataset):
     A subclass gives `Options`, `read`, `options` and PyG's `raw_file_names`, `raw_dir` and
     `download`. The built files lie in a folder named by the SHA-256 of inputs and options: changed
     inputs build anew. They are built beside and renamed, under a lock, so that two processes can
-    build at once.
+    build at once; what is built is opened without a lock and without writing anything. Inputs that
+    change between hashing and the end of reading are refused, so that no build has another's key.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
@@ -70,6 +88,9 @@ class CorpusDataset(InMemoryDataset):
         pre_transform: Maps the `HeteroData` once, before it is saved; its repr is part of the key.
         force_reload: Builds again even if the built files are there.
         track: Shows the progress of reading, such as ``Reporter().track``; None shows none.
+        faults: "refuse" lists all faults of the files and builds nothing; "skip" leaves faulty
+            documents out, says so in `warnings` and lists them in `faults`. Files that cannot be
+            read to their end and faults of the hierarchy are refused in any case.
 
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
@@ -94,13 +115,13 @@ class CorpusDataset(InMemoryDataset):
         pre_transform: Callable[[HeteroData], HeteroData] | None = None,
         force_reload: bool = False,
         track: Track | None = None,
+        faults: Faults = "refuse",
     ) -> None:
-        self.name, self.track = name, track
+        self.name, self.track, self.faults_mode = name, track, faults
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
         self.track = None  # so that a data set can go to other processes
-        content = self._load_built("data.pt", {DOCUMENT})
-        self.data = HeteroData.from_dict(content)
+        self.data = load_data(self.built)
 
     @classmethod
     def check_options(cls, given: Mapping[str, Any]) -> None:
@@ -138,7 +159,12 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def processed_file_names(self) -> list[str]:
-        return ["data.pt", "targets.pt", "corpus.json"]
+        return [DATA, TARGETS, CORPUS]
+
+    @property
+    def built(self) -> Path:
+        """The folder of the built files."""
+        return Path(self.processed_dir)
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -146,10 +172,20 @@ class CorpusDataset(InMemoryDataset):
         return {
             "format": FORMAT_VERSION,
             "class": type(self).__qualname__,
-            "options": self.options,
+            "options": self.options | ({"faults": "skip"} if self.faults_mode == "skip" else {}),
             "pre_transform": repr(self.pre_transform),
-            "files": {Path(path).name: hash_file(Path(path)) for path in self.raw_paths},
+            "files": _name_hashes(self._hashes),
         }
+
+    @cached_property
+    def _inputs(self) -> dict[str, "_Input"]:
+        """The raw files as they were before they were hashed, by path."""
+        return {path: _look_at(Path(path)) for path in self.raw_paths}
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        """The SHA-256 of the raw files by path."""
+        return {path: hash_file(Path(path)) for path in self._inputs}
 
     @cached_property
     def checksum(self) -> str:
@@ -158,73 +194,110 @@ class CorpusDataset(InMemoryDataset):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _process(self) -> None:
-        built = Path(self.processed_dir)
-        built.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{built}.lock"):
-            for leftover in built.parent.glob(f"{built.name}.*.tmp"):  # of a killed build
-                shutil.rmtree(leftover, ignore_errors=True)
-            if self.force_reload or not all(Path(path).exists() for path in self.processed_paths):
+        built = self.built
+        if is_built(built) and not self.force_reload:
+            return
+        try:
+            built.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(f"{built}.lock")
+            lock.acquire()
+        except (OSError, ValueError) as error:  # a NUL in --root too
+            raise cannot_write(built, error) from error
+        try:
+            if self.force_reload or not is_built(built):
                 self.process()
+        finally:
+            lock.release()
 
     def process(self) -> None:
         """Reads the raw files, builds the graph, and writes both beside, then renames."""
         # The one import against the line datasets -> graph: a PyG data set builds its graph.
         from match_graph.graph import build_graph
 
-        built = Path(self.processed_dir)
-        beside = built.with_name(f"{built.name}.{os.getpid()}.tmp")
-        shutil.rmtree(beside, ignore_errors=True)
-        try:
-            corpus = self.read()
-            graph = build_graph(corpus)
-            data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
-            self._write_built(beside, data, graph)
-            shutil.rmtree(built, ignore_errors=True)
-            beside.rename(built)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        source = self.source  # hashed before anything is read
+        corpus = self.read()
+        self._check_unchanged()
+        graph = build_graph(corpus)
+        data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
+        about = {"name": self.name, "source": source, "notes": graph.notes}
 
-    def _write_built(self, folder: Path, data: HeteroData, graph: "BuiltGraph") -> None:
-        try:
-            (folder / "names").mkdir(parents=True)
-            contents = {"data.pt": data.to_dict(), "targets.pt": graph.targets.to_dict()}
-            for name, content in contents.items():
-                with (folder / name).open("wb") as file:  # so that a full disk is an OSError
-                    torch.save(content, file)
+        def write(folder: Path) -> None:
+            save_tensors(folder / DATA, data.to_dict())
+            save_tensors(folder / TARGETS, graph.targets.to_dict())
+            (folder / "names").mkdir()
             for node_type, table in graph.tables.items():
                 table.to_parquet(folder / "names" / f"{node_type}.parquet", compression="zstd")
-            notes = {"name": self.name, "source": self.source, "notes": graph.notes}
-            (folder / "corpus.json").write_text(json.dumps(notes, indent=2), encoding="utf-8")
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise CorpusError(
-                f"A data set must be built whole, but '{self.processed_dir}' could not be written "
-                f"({reason}); nothing of it is left. Make room on the disk, or "
-                f"choose another --root."
-            ) from error
+            if len(corpus.skipped):
+                corpus.skipped.to_parquet(folder / FAULTS, compression="zstd")
+            text = json.dumps({**about, "warnings": corpus.find_oddities()}, indent=2)
+            (folder / CORPUS).write_text(text, encoding="utf-8")
 
-    def _load_built(self, file_name: str, keys: set[str]) -> dict[str, Any]:
-        path = Path(self.processed_dir) / file_name
-        with _explain_damage(path):
-            content: dict[str, Any] = torch.load(path, weights_only=True, mmap=True)
-            if not isinstance(content, dict) or not keys <= content.keys():
-                raise TypeError
-        return content
+        write_built(self.built, write)
+
+    def _check_unchanged(self) -> None:
+        """Checks that what was read is what was hashed.
+
+        A file that has the same inode, size and times is the same, unless it changed a moment
+        before it was hashed: the clock of times is coarse, so such a file is hashed again.
+
+        Raises:
+            CorpusError: A file is another one, or was written.
+        """
+        before = self._inputs
+        after = {path: _look_at(Path(path)) for path in self.raw_paths}
+        changed = [
+            path
+            for path in sorted(before.keys() | after.keys())
+            if path not in before
+            or path not in after
+            or before[path].key != after[path].key
+            or (not before[path].is_settled and hash_file(Path(path)) != self._hashes[path])
+        ]
+        if changed:
+            raise CorpusError(
+                f"The files of a data set must stay as they are while it is built, but "
+                f"'{changed[0]}' changed; build again when nothing writes there."
+            )
+
+    def verify(self) -> int:
+        """Compares every built file with its checksum, the large ones too; how many there are.
+
+        Raises:
+            CorpusError: One is damaged.
+        """
+        return check_all(self.built)
 
     @cached_property
+    def _about(self) -> dict[str, Any]:
+        with check_file(self.built, CORPUS) as path:
+            about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(about["notes"], dict) or not isinstance(about["warnings"], list):
+                raise TypeError
+        return about
+
+    @property
     def notes(self) -> dict[str, Any]:
         """What reading and building dropped or contracted, as counts."""
-        path = Path(self.processed_dir) / "corpus.json"
-        with _explain_damage(path):
-            notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["notes"]
+        notes: dict[str, Any] = self._about["notes"]
         return notes
+
+    @property
+    def warnings(self) -> list[str]:
+        """What looks like a mistake in the data, a sentence each, to be said aloud."""
+        return [str(line) for line in self._about["warnings"]]
+
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """The faulty documents that were left out: columns ``place`` and ``reason``."""
+        return load_faults(self.built)
 
     @cached_property
     def targets(self) -> "Targets":
         """The gold labels of all splits; only loss and metrics may read them."""
         from match_graph.graph import Targets
 
-        return Targets(**self._load_built("targets.pt", {"ptr", "index", "num_labels"}))
+        num_documents = int(self._data[DOCUMENT].num_nodes)
+        return Targets(**load_targets(self.built, num_documents, int(self._data[LABEL].num_nodes)))
 
     @cached_property
     def label_dag(self) -> "LabelDAG":
@@ -241,16 +314,15 @@ class CorpusDataset(InMemoryDataset):
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
         """One row per node: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
-        path = self._table_path(node_type)
-        with _explain_damage(path):
+        with check_file(self.built, self._table_name(node_type)) as path:
             return pd.read_parquet(path, columns=columns)
 
     def iter_table(
         self, node_type: str, batch_size: int, with_text: bool = True
     ) -> Iterator[pa.RecordBatch]:
         """The rows of `table` in batches, one at least, for what would not fit into memory."""
-        path = self._table_path(node_type)
-        with _explain_damage(path), pq.ParquetFile(path) as file:
+        name = self._table_name(node_type)
+        with check_file(self.built, name) as path, pq.ParquetFile(path) as file:
             columns = [name for name in file.schema_arrow.names if with_text or name != "text"]
             if not file.metadata.num_rows:
                 yield pa.RecordBatch.from_pylist([], file.schema_arrow)
@@ -259,16 +331,14 @@ class CorpusDataset(InMemoryDataset):
     @property
     def keeps_texts(self) -> bool:
         """Whether documents have their raw texts."""
-        path = self._table_path(DOCUMENT)
-        with _explain_damage(path):
+        with check_file(self.built, self._table_name(DOCUMENT)) as path:
             return "text" in pq.read_schema(path).names
 
-    def _table_path(self, node_type: str) -> Path:
-        path = Path(self.processed_dir) / "names" / f"{node_type}.parquet"
-        if not path.is_file():
-            known = sorted(file.stem for file in path.parent.glob("*.parquet"))
+    def _table_name(self, node_type: str) -> str:
+        if node_type not in self._data.node_types:
+            known = sorted(self._data.node_types)
             raise CorpusError(f"A node type must be one of {known}, found '{node_type}'.")
-        return path
+        return f"names/{node_type}.parquet"
 
     def names(self, node_type: str) -> pd.Series:
         """The ids of the nodes of a type, in the order of the graph."""
@@ -283,19 +353,37 @@ class CorpusDataset(InMemoryDataset):
         return int(self[0][LABEL].num_nodes)
 
 
-@contextmanager
-def _explain_damage(path: Path) -> Iterator[None]:
-    """What a damaged or crafted file of a build raises, as one sentence."""
-    try:
-        yield
-    except Exception as error:
-        raise CorpusError(
-            f"Built data must be what match-graph wrote, but '{path}' cannot be read "
-            f"({type(error).__name__}); delete its folder, or build with force_reload."
-        ) from error
+class _Input(NamedTuple):
+    """What tells a file from what is at its place later.
+
+    Args:
+        key: Device, inode, size, and when content and inode changed, in nanoseconds.
+        is_settled: Whether these times are so old that the next change gives others.
+    """
+
+    key: tuple[int, ...]
+    is_settled: bool
+
+
+def _look_at(path: Path) -> _Input:
+    with open_regular(path) as file:
+        seen = os.fstat(file.fileno())
+    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+    return _Input(key, time.time() - max(key[3:]) / 1e9 > _SETTLED)
+
+
+def _name_hashes(hashes: Mapping[str, str]) -> dict[str, str]:
+    """Hashes by the names of the files; of one name in several folders each has a number."""
+    named: dict[str, str] = {}
+    for path, digest in hashes.items():
+        name, number = Path(path).name, 2
+        while name in named:
+            name, number = f"{Path(path).name} ({number})", number + 1
+        named[name] = digest
+    return named
 
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file's content, as hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,14 +5,14 @@ Source: https://wiki.debian.org/Debtags; the index comes from the machine's own 
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from match_graph.config import StrictModel
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.deb_index import (
@@ -28,6 +28,10 @@ from match_graph.typing import Split
 
 _FIELDS = ("venue", "author", "reference")
 _RELATIONS = ("depends", "recommends", "suggests")
+
+#: Of a package, far above what any has; a tag of braces within braces could stand for millions.
+MAX_TAGS, MAX_LEVELS = 1000, 100
+_MAX_TAG_FIELD, _MAX_BRACED = 1 << 20, 2000  # characters
 
 _find_tags = re.compile(r"(?:\{[^{}]*\}|[^\s,])+").findall
 _find_braces = re.compile(r"\{([^{}]*)\}").search
@@ -91,11 +95,14 @@ class DebTags(CorpusDataset):
                 fetch_index(Path(self.raw_dir))
 
     def read(self) -> Corpus:
-        return read_package_index(Path(self.raw_dir), self.tokenizer, self.track)
+        return read_package_index(Path(self.raw_dir), self.tokenizer, self.track, self.faults_mode)
 
 
 def read_package_index(
-    folder: Path, tokenizer: Tokenizer = "regex", track: Track | None = None
+    folder: Path,
+    tokenizer: Tokenizer = "regex",
+    track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads the two files that `fetch_index` writes; of a repeated package the first with tags.
 
@@ -103,26 +110,35 @@ def read_package_index(
         folder: Holds ``Packages`` and ``Translation-en``.
         tokenizer: As for `DebTags`.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
 
     Raises:
         CorpusError: No package has a tag, or with every fault of the files, each with file:line.
     """
-    builder = CorpusBuilder("debtags", _FIELDS, f"The folder '{folder}' must hold a package index")
+    summary = f"The folder '{folder}' must hold a package index"
+    builder = CorpusBuilder("debtags", _FIELDS, summary, faults)
     seen: set[str] = set()
     edges: dict[tuple[str, str], str] = {}
     num_repeated = 0
     paths = [folder / DESCRIPTIONS, folder / PACKAGES]
     with open_sources(paths, "debtags", track) as sources:
         texts = _read_descriptions(sources.lines(paths[0]), builder)
-        for place, stanza in read_stanzas(sources.lines(paths[1]), PACKAGES, builder.fail):
+        stanzas = read_stanzas(sources.lines(paths[1]), PACKAGES, builder.fail)
+        for place, stanza in _within(builder, stanzas):
             if builder.is_hopeless:
                 break
-            package = stanza.get("package", "")
+            package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
             if not package:
                 builder.fail(
                     f"{place}: a stanza must have the field 'Package'; fetch the file again."
                 )
-            labels = close_tags(split_tags(stanza.get("tag", "")))
+            if tags is None:
+                builder.fail(
+                    f"{place}: the field 'Tag' must stand for at most {MAX_TAGS:,} tags of at most "
+                    f"{MAX_LEVELS} levels, braces written out, found more; fetch the file "
+                    f"again."
+                )
+            labels = close_tags(tags or [])
             if not package or not labels:
                 continue
             if package in seen:
@@ -150,6 +166,14 @@ def read_package_index(
     return corpus
 
 
+def _within(
+    builder: CorpusBuilder, stanzas: Iterable[tuple[str, dict[str, str]]]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The stanzas, with faults as those of documents."""
+    with builder.documents():
+        yield from stanzas
+
+
 def _read_descriptions(
     lines: Iterable[bytes], builder: CorpusBuilder
 ) -> dict[tuple[str, str], str]:
@@ -166,18 +190,31 @@ def read_text(description: str) -> str:
     return "\n".join("" if line == "." else line for line in description.split("\n")).strip()
 
 
-def split_tags(value: str) -> list[str]:
-    """The tags of a field, braces written out: ``role::{a,b}`` is ``role::a`` and ``role::b``."""
+def split_tags(value: str) -> list[str] | None:
+    """The tags of a field, braces written out: ``role::{a,b}`` is ``role::a`` and ``role::b``.
+
+    Returns:
+        None where there are more than `MAX_TAGS`, or one has more than `MAX_LEVELS`.
+    """
+    waiting = _find_tags(value)[::-1] if len(value) <= _MAX_TAG_FIELD else []
+    is_long = any(len(tag) > _MAX_BRACED and "{" in tag for tag in waiting)
+    if len(value) > _MAX_TAG_FIELD or is_long:
+        return None
     tags: list[str] = []
-    for tag in _find_tags(value):
+    for _ in range(10 * MAX_TAGS):
+        if not waiting:
+            return None if any(tag.count(":") > MAX_LEVELS for tag in tags) else tags
+        tag = waiting.pop()
         braces = _find_braces(tag)
         if braces is None:
             tags.append(tag)
-            continue
-        before, after = tag[: braces.start()], tag[braces.end() :]
-        for part in braces[1].split(","):
-            tags += split_tags(f"{before}{part.strip()}{after}")
-    return tags
+        else:
+            before, after = tag[: braces.start()], tag[braces.end() :]
+            parts = braces[1].split(",")
+            waiting += [f"{before}{part.strip()}{after}" for part in reversed(parts)]
+        if len(tags) + len(waiting) > MAX_TAGS:
+            return None
+    return None
 
 
 def parent_tag(tag: str) -> str | None:

@@ -12,7 +12,7 @@ from filelock import FileLock
 from pydantic import Field
 
 from match_graph.datasets.archive import SUFFIXES, unpack_archive
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.download import fetch_record
@@ -26,7 +26,7 @@ from match_graph.datasets.json_lines import (
 from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_maple_graph
 from match_graph.datasets.maple_names import read_label_names, read_names
 from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.source import Track, open_sources
+from match_graph.datasets.source import Track, is_there, open_sources
 from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
 from match_graph.datasets.taxonomy import read_taxonomy
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
@@ -130,7 +130,7 @@ class Maple(CorpusDataset):
         required = (
             ["papers.json"] if self.release == "json" else ["papers.txt", f"paper-{kind}.txt"]
         )
-        there = [name for name in self._known_files if (Path(self.raw_dir) / name).is_file()]
+        there = [name for name in self._known_files if is_there(Path(self.raw_dir) / name)]
         return list(dict.fromkeys([*required, *there]))
 
     @property
@@ -154,7 +154,7 @@ class Maple(CorpusDataset):
         """Unpacks the subject from the release's archives, which are fetched if not there."""
         folder = Path(self.raw_dir).parent
         with FileLock(f"{folder}.lock"):
-            missing = [path for path in self.raw_paths if not Path(path).is_file()]
+            missing = [path for path in self.raw_paths if not is_there(Path(path))]
             if not missing:
                 return
             archives = [path for path in sorted(folder.glob("*")) if path.name.endswith(SUFFIXES)]
@@ -181,7 +181,10 @@ class Maple(CorpusDataset):
         return PurePosixPath(subject, path.name) if is_ours else None
 
     def read(self) -> Corpus:
-        folder, rest = Path(self.raw_dir), (self.hierarchy_mode, self.rule, self.track)
+        folder, rest = (
+            Path(self.raw_dir),
+            (self.hierarchy_mode, self.rule, self.track, self.faults_mode),
+        )
         if self.release == "json":
             return read_maple_json(folder, self.fields, self.tokenizer, *rest)
         return read_maple_graph(folder, self.fields, self.tokenizer, self.labels, *rest)
@@ -194,6 +197,7 @@ def read_maple_json(
     hierarchy: Hierarchy = "use",
     rule: SplitRule | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads a folder of the JSON release.
 
@@ -205,24 +209,27 @@ def read_maple_json(
         hierarchy: "ignore" leaves a taxonomy out.
         rule: Of the splits; None takes the paper's year.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
     rule = rule or SplitRule(train_until=str(_LAST_YEAR))
-    builder = CorpusBuilder("maple", fields, f"The folder '{folder}' must be one of MAPLE's")
+    summary = f"The folder '{folder}' must be one of MAPLE's"
+    builder = CorpusBuilder("maple", fields, summary, faults)
     num_undated = 0
     edges: list[tuple[str, str, str]] = []
     with open_sources([folder / name for name in JSON_FILES], "maple", track) as sources:
         path = folder / "papers.json"
-        for place, record in read_json_lines(sources.lines(path), path.name, builder.fail):
-            if builder.is_hopeless:
-                break
-            num_undated += _add_paper(builder, record, rule, tokenizer, place)
+        with builder.documents():
+            for place, record in read_json_lines(sources.lines(path), path.name, builder.fail):
+                if builder.is_hopeless:
+                    break
+                num_undated += _add_paper(builder, record, rule, tokenizer, place)
         read_label_names(folder / "labels.txt", builder, sources)
         for field in builder.fields:  # there is none for references
             read_names(folder / f"{field}s.txt", field, builder, sources)
-        if hierarchy == "use" and (folder / TAXONOMY).is_file():
+        if hierarchy == "use" and is_there(folder / TAXONOMY):
             edges = read_taxonomy(sources.lines(folder / TAXONOMY), TAXONOMY, builder.fail)
     corpus = builder.build(edges)
     corpus.notes["undated_documents_in_train"] = num_undated
@@ -237,7 +244,7 @@ def _add_paper(
     place: str,
 ) -> bool:
     """Adds one paper, or its faults; whether it is in training for want of a year."""
-    before = len(builder.faults)
+    before = builder.num_faults
     document = read_id(record, place, builder.fail)
     parts = [record.get(key) for key in ("title", "abstract")]
     for key, part in zip(("title", "abstract"), parts, strict=True):
@@ -251,7 +258,7 @@ def _add_paper(
             f"{place}: 'label' must be a list of strings, found {describe(record['label'])}."
         )
     metadata = read_metadata(record, builder.fields, place, builder.fail)
-    if len(builder.faults) > before or document is None:
+    if builder.num_faults > before or document is None:
         return False
     text = " ".join(part for part in parts if part)
     day = year[0] if year else None

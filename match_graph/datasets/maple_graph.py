@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.maple_names import read_columns
 from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.source import Sources, Track, open_sources
+from match_graph.datasets.source import Sources, Track, is_there, open_sources
 from match_graph.datasets.splits import SplitRule
 from match_graph.datasets.taxonomy import read_taxonomy
 from match_graph.datasets.text import Tokenizer, split_words
@@ -59,6 +59,7 @@ def read_maple_graph(
     hierarchy: Hierarchy = "use",
     rule: SplitRule | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads a folder of the graph release; ids lose their prefixes, as in the JSON release.
 
@@ -71,32 +72,35 @@ def read_maple_graph(
         hierarchy: "ignore" leaves a ``taxonomy.txt`` out.
         rule: Of the splits, at random, as there are no dates.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
     rule = rule or SplitRule()
-    builder = CorpusBuilder("maple", fields, f"The folder '{folder}' must be one of MAPLE's")
+    summary = f"The folder '{folder}' must be one of MAPLE's"
+    builder = CorpusBuilder("maple", fields, summary, faults)
     edge_file, prefix, name_file = LABEL_FILES[labels]
     paths = [folder / name for name in (*GRAPH_FILES, TAXONOMY)]
     hierarchy_edges: list[tuple[str, str, str]] = []
     with open_sources(paths, "maple", track) as sources:
-        papers = _read_papers(folder / "papers.txt", builder, sources)
         kinds = {"label": (edge_file, prefix)} | {name: EDGE_FILES[name] for name in fields}
-        edges = {
-            name: _read_edges(folder / file, papers, start, builder, sources)
-            for name, (file, start) in kinds.items()
-        }
-        if not builder.faults:
-            _add_papers(folder / "papers.txt", edges, rule, tokenizer, builder, sources)
+        with builder.documents():
+            papers = _read_papers(folder / "papers.txt", builder, sources)
+            edges = {
+                name: _read_edges(folder / file, papers, start, builder, sources)
+                for name, (file, start) in kinds.items()
+            }
+            if not builder.faults:
+                _add_papers(folder / "papers.txt", papers, edges, rule, tokenizer, builder, sources)
         for name, file, start in (
             ("label", name_file, prefix), ("venue", "venues.txt", "VENUE_"),
             ("author", "authors.txt", "AUTHOR_"),
         ):  # fmt: skip
-            if name in kinds and (folder / file).is_file():
+            if name in kinds and is_there(folder / file):
                 for _, columns in read_columns(folder / file, builder, sources):
                     builder.set_name(name, columns[0].removeprefix(start), columns[1])
-        if hierarchy == "use" and (folder / TAXONOMY).is_file():
+        if hierarchy == "use" and is_there(folder / TAXONOMY):
             lines = sources.lines(folder / TAXONOMY)
             hierarchy_edges = read_taxonomy(lines, TAXONOMY, builder.fail)
     return builder.build(hierarchy_edges)
@@ -118,7 +122,7 @@ def _read_edges(
     """The edges of a file, which need not be in the order of the papers."""
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")
-    if path.is_file():
+    if is_there(path):
         for place, columns in read_columns(path, builder, sources):
             if builder.is_hopeless:
                 break
@@ -141,17 +145,18 @@ def _read_edges(
 
 def _add_papers(
     path: Path,
+    papers: dict[str, int],
     edges: dict[str, _Edges],
     rule: SplitRule,
     tokenizer: Tokenizer,
     builder: CorpusBuilder,
     sources: Sources,
 ) -> None:
-    for number, (place, columns) in enumerate(read_columns(path, builder, sources)):
-        document = columns[0].removeprefix("PAPER_")
+    for place, columns in read_columns(path, builder, sources):
+        document, number = columns[0].removeprefix("PAPER_"), papers[columns[0]]
         if document in builder:
             builder.add(document, "train", "", [], {}, [], place)  # a fault with both places
-            return
+            continue
         text = "\t".join(columns[1:])
         values = {name: found.of(number) for name, found in edges.items()}
         labels = values.pop("label")

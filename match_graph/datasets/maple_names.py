@@ -5,7 +5,7 @@ from pathlib import Path
 
 from match_graph.datasets.builder import CorpusBuilder
 from match_graph.datasets.json_lines import read_lines
-from match_graph.datasets.source import Sources
+from match_graph.datasets.source import Sources, is_there
 
 
 def read_columns(
@@ -25,7 +25,7 @@ def read_columns(
 
 def read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sources) -> None:
     """Sets names of a type from a file that may be missing: id, normalised name, own name."""
-    if path.is_file():
+    if is_there(path):
         for _, columns in read_columns(path, builder, sources):
             name = columns[2] if len(columns) > 2 and columns[2] else columns[1]
             builder.set_name(node_type, columns[0], name)
@@ -33,7 +33,7 @@ def read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sour
 
 def read_label_names(path: Path, builder: CorpusBuilder, sources: Sources) -> None:
     """Sets names and depths of labels from a file that may be missing: id, name, depth."""
-    if not path.is_file():
+    if not is_there(path):
         return
     for place, columns in read_columns(path, builder, sources):
         builder.set_name("label", columns[0], columns[1])

@@ -7,13 +7,12 @@ Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the vali
 where the texts are numbers of words.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from match_graph.config import StrictModel
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.json_lines import (
@@ -24,9 +23,18 @@ from match_graph.datasets.json_lines import (
     read_metadata,
     read_text,
 )
-from match_graph.datasets.source import Sources, Track, open_sources
+from match_graph.datasets.source import (
+    Sources,
+    Track,
+    is_folder,
+    is_there,
+    open_sources,
+    read_whole,
+    resolve_path,
+)
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.errors import CorpusError
+from match_graph.io.manifest import parse_json
 from match_graph.typing import Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
@@ -71,12 +79,12 @@ class MatchFolder(CorpusDataset):
         self.fields = None if fields is None else tuple(fields)
         self.tokenizer = tokenizer
         self.hierarchy_mode = hierarchy
-        if not self.folder.is_dir():
+        if not is_folder(self.folder):
             raise CorpusError(
                 f"A data set in the MATCH format must be a folder, but there is none at "
                 f"'{self.folder}'; check the path."
             )
-        super().__init__(name=self.folder.resolve().name, **kwargs)
+        super().__init__(name=resolve_path(self.folder).name, **kwargs)
 
     @property
     def raw_dir(self) -> str:
@@ -97,7 +105,12 @@ class MatchFolder(CorpusDataset):
 
     def read(self) -> Corpus:
         return read_match_folder(
-            self.folder, self.fields, self.tokenizer, self.hierarchy_mode, track=self.track
+            self.folder,
+            self.fields,
+            self.tokenizer,
+            self.hierarchy_mode,
+            track=self.track,
+            faults=self.faults_mode,
         )
 
 
@@ -105,7 +118,7 @@ def match_files(folder: Path) -> list[str]:
     """The names of the files that are there and would be read."""
     names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, VOCABULARY]
     names += sorted(path.name for path in folder.glob("id2*.txt"))
-    return [name for name in names if (folder / name).is_file()]
+    return [name for name in names if is_there(folder / name)]
 
 
 def read_match_folder(
@@ -115,6 +128,7 @@ def read_match_folder(
     hierarchy: Hierarchy = "use",
     name: str | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads a folder in the MATCH format.
 
@@ -125,25 +139,28 @@ def read_match_folder(
         hierarchy: See there.
         name: Of the corpus; None takes the folder's.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
     """
     MatchFolder.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
     required = list(SPLIT_FILES.values())
     required += [FIELDS] if fields is None else []
     required += [TAXONOMY] if hierarchy == "use" else []
-    missing = [name for name in required if not (folder / name).is_file()]
+    missing = [name for name in required if not is_there(folder / name)]
     if missing:
         raise CorpusError(
             f"The folder '{folder}' must be in the MATCH format, but it has no "
             f"{' and no '.join(missing)}; add what is missing, or check the path."
         )
     builder = CorpusBuilder(
-        name=name or folder.resolve().name,
+        name=name or resolve_path(folder).name,
         fields=_read_fields(folder / FIELDS) if fields is None else fields,
         summary=f"The folder '{folder}' must be in the MATCH format",
+        faults=faults,
     )
     paths = [folder / name for name in match_files(folder)]
     with open_sources(paths, builder.name, track) as sources:
-        keys, num_unknown = _read_documents(folder, builder, sources, tokenizer)
+        with builder.documents():
+            keys, num_unknown = _read_documents(folder, builder, sources, tokenizer)
         absent = sorted({*fields} - keys) if fields is not None else []
         if absent and keys and not builder.faults:
             builder.fail(
@@ -151,10 +168,15 @@ def read_match_folder(
                 f"documents have {sorted(keys - {'paper', 'text', 'label'})}, choose from these."
             )
         edges = _read_taxonomy(folder / TAXONOMY, builder, sources) if hierarchy == "use" else []
+        if hierarchy == "use" and not edges:
+            builder.warn(
+                f"the label hierarchy '{folder / TAXONOMY}' has no edge, so that no label has a "
+                f"parent; set data.hierarchy=ignore if that is meant"
+            )
         for node_type in ("label", *builder.fields):
             _read_names(folder / f"id2{node_type}.txt", node_type, builder, sources)
     corpus = builder.build(edges)
-    if (folder / VOCABULARY).is_file():
+    if is_there(folder / VOCABULARY):
         corpus.notes["words_not_in_vocabulary"] = num_unknown
     return corpus
 
@@ -190,7 +212,7 @@ def add_record(
     place: str,
 ) -> None:
     """Adds one JSON object as a document, or its faults."""
-    before = len(builder.faults)
+    before = builder.num_faults
     document = read_id(record, place, builder.fail)
     text = read_text(record, place, builder.fail)
     labels = record.get("label")
@@ -200,7 +222,7 @@ def add_record(
             f"write [] for a document without labels."
         )
     metadata = read_metadata(record, fields, place, builder.fail)
-    if len(builder.faults) == before:
+    if builder.num_faults == before:
         assert document is not None
         assert text is not None
         assert isinstance(labels, list)
@@ -211,8 +233,7 @@ def add_record(
 
 def _read_fields(path: Path) -> list[str]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-        fields = content["metadata"]
+        fields = parse_json(read_whole(path).removeprefix(b"\xef\xbb\xbf"))["metadata"]
     except (ValueError, KeyError, TypeError):
         fields = None
     if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
@@ -242,10 +263,10 @@ def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterato
 
 
 def _read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sources) -> None:
-    if path.is_file():
+    if is_there(path):
         for instance, name in _read_pairs(path, builder, sources):
             builder.set_name(node_type, instance, name)
 
 
 def _read_vocabulary(path: Path, builder: CorpusBuilder, sources: Sources) -> dict[str, str] | None:
-    return dict(_read_pairs(path, builder, sources)) if path.is_file() else None
+    return dict(_read_pairs(path, builder, sources)) if is_there(path) else None

@@ -10,13 +10,15 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card
 from match_graph.datasets.json_lines import describe, read_json_lines
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.openalex_work import (
     INSTANCES,
+    MAX_LEVEL,
+    is_level,
     read_id,
     read_name,
     read_objects,
@@ -136,6 +138,7 @@ class OpenAlex(UserFiles):
             self.min_score,
             self.rule,
             self.track,
+            self.faults_mode,
         )
 
 
@@ -149,6 +152,7 @@ def read_openalex(
     min_score: float = 0.3,
     rule: SplitRule | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads works.
 
@@ -168,19 +172,22 @@ def read_openalex(
             scores down to 0; topics have no threshold, as OpenAlex gives three at most.
         rule: Of the splits; None takes the defaults.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
-    builder = CorpusBuilder("openalex", fields, "The files of 'openalex' must hold OpenAlex works")
+    summary = "The files of 'openalex' must hold OpenAlex works"
+    builder = CorpusBuilder("openalex", fields, summary, faults)
     reader = _Reader(builder, rule or SplitRule(), labels, tokenizer, min_score)
     with open_sources([*files, *([concepts] if concepts else [])], "openalex", track) as sources:
         for path in files:
             lines = sources.lines(path)
-            for place, work in read_json_lines(lines, path.name, builder.fail):
-                if builder.is_hopeless:
-                    break
-                reader.add(work, place)
+            with builder.documents():
+                for place, work in read_json_lines(lines, path.name, builder.fail):
+                    if builder.is_hopeless:
+                        break
+                    reader.add(work, place)
         if concepts is not None:
             lines = sources.lines(concepts)
             for place, concept in read_json_lines(lines, concepts.name, builder.fail):
@@ -210,7 +217,7 @@ class _Reader:
 
     def add(self, work: Mapping[str, Any], place: str) -> None:
         """Adds one work, or its faults."""
-        before = len(self.builder.faults)
+        before = self.builder.num_faults
         fail = self.builder.fail
         document = read_id(work.get("id"))
         if document is None:
@@ -226,7 +233,7 @@ class _Reader:
             name: dict(INSTANCES[name](work, place, fail)) for name in self.builder.fields
         }
         nodes = [*self._read_labels(work, place)]
-        if len(self.builder.faults) > before or document is None:
+        if self.builder.num_faults > before or document is None:
             return
         day = None if day is None else str(day)
         self.counts["works_without_text"] += not text.strip()
@@ -265,13 +272,18 @@ class _Reader:
         self, label: str, concept: Mapping[str, Any], place: str
     ) -> Iterator[tuple[str, str, int | None]]:
         score, level = concept.get("score", 1.0), concept.get("level")
-        if not isinstance(score, int | float):
+        if level is not None and not is_level(level):
+            self.builder.fail(
+                f"{place}: the level of a concept must be a whole number from 0 to {MAX_LEVEL}, "
+                f"found {describe(level)}."
+            )
+        elif not isinstance(score, int | float):
             self.builder.fail(
                 f"{place}: the score of a concept must be a number, found {describe(score)}."
             )
         elif score >= self.min_score:
             self.add_ancestors(concept, place)
-            yield label, read_name(concept), level if isinstance(level, int) else None
+            yield label, read_name(concept), level if is_level(level) else None
 
     def _climb_topic(
         self, label: str, topic: Mapping[str, Any], place: str
@@ -295,15 +307,16 @@ class _Reader:
             )
             return
         own = concept.get("level")
-        ancestors = []
+        own = own if is_level(own) else None
+        ancestors: list[tuple[int, str]] = []
         for item in read_objects(concept, "ancestors", place, self.builder.fail):
             above, level = read_id(item.get("id")), item.get("level")
-            if above is None or not isinstance(level, int):
+            if above is None or not is_level(level):
                 self.builder.fail(
                     f"{place}: each of 'ancestors' must have an id and a level, "
                     f"found {describe(dict(item))}."
                 )
-            elif not isinstance(own, int) or level < own or above == child:
+            elif own is None or level < own or above == child:
                 ancestors.append((level, above))
         nearest = max((level for level, _ in ancestors), default=None)
         for level, above in ancestors:

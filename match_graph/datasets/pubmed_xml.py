@@ -13,7 +13,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 from pydantic import Field
 
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card, default_root
 from match_graph.datasets.match_folder import Hierarchy
@@ -26,7 +26,14 @@ from match_graph.datasets.pubmed_article import (
     read_text,
     read_venue,
 )
-from match_graph.datasets.source import GZIP_FAULTS, Track, broken_gzip, open_sources
+from match_graph.datasets.source import (
+    GZIP_FAULTS,
+    BoundedStream,
+    Track,
+    broken_gzip,
+    open_sources,
+    too_long,
+)
 from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.datasets.user_files import UserFiles
@@ -34,6 +41,9 @@ from match_graph.errors import CorpusError
 
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
+
+#: Descriptors without a place in the trees that are no sign of wrong trees, and their share.
+_UNKNOWN_HEADINGS, _UNKNOWN_SHARE = 10, 0.05
 
 _RECORDS = 16  # between two looks at how much is read
 
@@ -137,6 +147,7 @@ class PubMedXml(UserFiles):
             self.categories,
             self.rule,
             self.track,
+            self.faults_mode,
         )
 
 
@@ -161,6 +172,7 @@ def read_pubmed_xml(
     categories: str = CATEGORIES,
     rule: SplitRule | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads PubMed records; memory grows with the corpus alone, not with the files.
 
@@ -172,24 +184,32 @@ def read_pubmed_xml(
         categories: First letters of tree numbers; headings that lie in no such tree are left out.
         rule: Of the splits; None takes the defaults.
         track: Shows progress.
+        faults: As for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:record or file:line.
     """
     rule = rule or SplitRule()
     summary = "The files of 'pubmed-xml' must hold PubMed records"
-    builder = CorpusBuilder("pubmed-xml", fields, summary)
+    builder = CorpusBuilder("pubmed-xml", fields, summary, faults)
     reader = _Reader(builder, None, rule, tokenizer, categories)
     with open_sources([*files, *([trees] if trees else [])], "pubmed-xml", track) as sources:
         if trees is not None:
             lines = sources.lines(trees)
             reader.trees = read_trees(lines, trees.name, categories, builder.fail)
+            if not reader.trees.categories and not builder.faults:
+                builder.fail(
+                    f"{trees.name}: the MeSH trees must hold descriptors, found none; fetch the "
+                    f"file again, or set data.hierarchy=ignore."
+                )
         for path in files:
-            with sources.stream(path) as (stream, look):
+            with sources.stream(path) as (stream, look), builder.documents():
                 for place, article in read_articles(stream, path.name, look):
                     if builder.is_hopeless:
                         break
                     reader.add(article, place)
+    if trees is not None:
+        reader.check_trees(trees.name)
     return reader.build()
 
 
@@ -204,11 +224,13 @@ def read_articles(
         look: Called every few records.
 
     Raises:
-        CorpusError: The XML is malformed, breaks off or declares entities.
+        CorpusError: The XML is malformed, breaks off, declares entities, or a record is larger
+            than `max_record_bytes`.
     """
     number = 0
     try:
-        events = iterparse(stream, events=("start", "end"), forbid_dtd=False)
+        records = BoundedStream(stream, lambda: too_long(f"{name}:record {number + 1}", "a record"))
+        events = iterparse(records, events=("start", "end"), forbid_dtd=False)
         _, root = next(events)
         for event, element in events:
             if event == "end" and element.tag in ("PubmedArticle", "PubmedBookArticle"):
@@ -218,6 +240,7 @@ def read_articles(
                 if element.tag == "PubmedArticle":
                     yield f"{name}:record {number}", element
                 root.clear()  # all that was read lies below it
+                records.end_record()
     except ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
@@ -254,6 +277,7 @@ class _Reader:
         self.builder, self.trees, self.rule, self.tokenizer = builder, trees, rule, tokenizer
         self.categories = frozenset(categories)
         self.descriptors: dict[str, str] = {}  # id by name
+        self.headings: set[str] = set()
         self.counts = dict.fromkeys(
             ("headings_outside_categories", "references_without_pmid", "later_versions_dropped",
              "undated_documents_in_train"), 0,
@@ -272,8 +296,11 @@ class _Reader:
         if pmid.get("Version", "1") != "1" and document in self.builder:
             self.counts["later_versions_dropped"] += 1
             return
+        before = self.builder.num_faults
         metadata, names = self._read_metadata(article)
         labels = self._read_labels(article, place)
+        if self.builder.num_faults > before:
+            return
         text, day = read_text(article), read_date(article)
         self.counts["undated_documents_in_train"] += self.rule.undated(day)
         split = self.rule.choose(document, text, day)
@@ -305,11 +332,27 @@ class _Reader:
             if descriptor is None or not name:
                 self.builder.fail(f"{place}: a MeshHeading must name its descriptor, found none.")
                 continue
+            self.headings.add(name)
             if self.trees and not self.categories & self.trees.categories.get(name, frozenset()):
                 self.counts["headings_outside_categories"] += 1
                 continue
             labels.append(self.descriptors.setdefault(name, descriptor.get("UI") or name))
         return labels
+
+    def check_trees(self, name: str) -> None:
+        """Warns of trees that cannot be those of the records.
+
+        All but few descriptors have a tree number (check tags such as Female have none); trees
+        that break off, or of another year, lack many, and their headings would be lost silently.
+        """
+        assert self.trees is not None
+        unknown = self.headings - self.trees.categories.keys()
+        if len(unknown) > max(_UNKNOWN_HEADINGS, _UNKNOWN_SHARE * len(self.headings)):
+            self.builder.warn(
+                f"{len(unknown):,} of {len(self.headings):,} descriptors of the records, such as "
+                f"'{min(unknown)}', are not in '{name}' and were left out; check that the file is "
+                f"whole and of the records' year"
+            )
 
     def build(self) -> Corpus:
         """The corpus; descriptors that no record has stand in the hierarchy by their names."""

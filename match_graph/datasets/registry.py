@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from match_graph.config import StrictModel, parse_settings
+from match_graph.datasets.builder import Faults
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.maple import Maple
@@ -12,6 +13,7 @@ from match_graph.datasets.match_folder import MatchFolder
 from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
+from match_graph.datasets.source import is_folder, resolve_path
 from match_graph.datasets.synthetic import Synthetic
 from match_graph.datasets.table import Table
 from match_graph.errors import CorpusError
@@ -37,6 +39,7 @@ class _PygArguments(StrictModel):
     pre_transform: Callable[..., Any] | None = None
     force_reload: bool = False
     track: Callable[..., Any] | None = None
+    faults: Faults = "refuse"
 
 
 def open_dataset(name: str, **options: Any) -> CorpusDataset:
@@ -45,14 +48,14 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
     Args:
         name: A registered name, else a path.
         **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
-            force_reload) and ``track`` among them; None stands for the default.
+            force_reload), ``track`` and ``faults`` among them; None stands for the default.
 
     Raises:
         CorpusError: Nothing is there, or the files break their format.
         ConfigError: With every option that the class does not have, or not with such a value.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    if name not in DATASETS and not Path(name).is_dir():
+    if name not in DATASETS and not is_folder(name):
         raise CorpusError(
             f"A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
             f"but there is nothing of that kind at '{name}'; check the name."
@@ -67,5 +70,5 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
 def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Options of a data set with absolute paths, so that they hold in any working folder."""
     keys = DATASETS[name].path_options if name in DATASETS else ()
-    absolute = {key: str(Path(options[key]).resolve()) for key in keys if options.get(key)}
+    absolute = {key: str(resolve_path(options[key])) for key in keys if options.get(key)}
     return {**options, **absolute}

@@ -106,6 +106,7 @@ class Release(CorpusDataset):
             self.hierarchy_mode,
             name=self.name,
             track=self.track,
+            faults=self.faults_mode,
         )
 
 

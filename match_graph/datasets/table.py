@@ -6,7 +6,7 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import model_validator
 
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.csv_lines import read_csv_rows
 from match_graph.datasets.dataset import Card
@@ -157,6 +157,7 @@ class Table(UserFiles):
             self.tokenizer,
             self.rule,
             self.track,
+            self.faults_mode,
         )
 
 
@@ -169,9 +170,10 @@ def read_table(
     tokenizer: Tokenizer = "regex",
     rule: SplitRule | None = None,
     track: Track | None = None,
+    faults: Faults = "refuse",
 ) -> Corpus:
     """Reads files of JSON lines or CSV; arguments and errors as for `Table`."""
-    builder = CorpusBuilder("table", fields, "The files of 'table' must hold documents")
+    builder = CorpusBuilder("table", fields, "The files of 'table' must hold documents", faults)
     reader = _Reader(builder, columns or {}, separator, tokenizer, rule or SplitRule())
     edges: list[tuple[str, str, str]] = []
     with open_sources([*files, *([taxonomy] if taxonomy else [])], "table", track) as sources:
@@ -182,10 +184,11 @@ def read_table(
                 rows = read_json_lines(lines, path.name, builder.fail)
             else:
                 rows = read_csv_rows(lines, path.name, delimiter, builder.fail)
-            for place, row in rows:
-                if builder.is_hopeless:
-                    break
-                reader.add(row, place, is_csv=delimiter is not None)
+            with builder.documents():
+                for place, row in rows:
+                    if builder.is_hopeless:
+                        break
+                    reader.add(row, place, is_csv=delimiter is not None)
         if taxonomy is not None:
             edges = read_taxonomy(sources.lines(taxonomy), taxonomy.name, builder.fail)
     return reader.build(edges)
@@ -214,7 +217,7 @@ class _Reader:
 
     def add(self, row: Mapping[str, Any], place: str, is_csv: bool) -> None:
         """Adds one row as a document, or its faults."""
-        before = len(self.builder.faults)
+        before = self.builder.num_faults
         self.seen.update(row)
         fail = self.builder.fail
         (column,) = self.columns["id"]
@@ -238,7 +241,7 @@ class _Reader:
                 f"{place}: '{self.columns['split'][0]}' must be one of {list(SPLIT_NAMES)}, "
                 f"found '{split}'."
             )
-        if len(self.builder.faults) > before or document is None:
+        if self.builder.num_faults > before or document is None:
             return
         text = " ".join(part for part in parts if part)
         self.num_undated += self.rule.undated(day)

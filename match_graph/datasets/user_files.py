@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from match_graph.datasets.dataset import CorpusDataset, default_root
-from match_graph.datasets.source import find_files
+from match_graph.datasets.source import find_files, is_there, open_regular, resolve_path
 from match_graph.datasets.splits import SplitRule
 from match_graph.errors import CorpusError
 
@@ -38,14 +38,16 @@ class UserFiles(CorpusDataset):
         self.rule = rule
         self.extra = {role: Path(file) for role, file in extra.items() if file is not None}
         for role, file in self.extra.items():
-            if not file.is_file():
+            if is_there(file) and not file.is_dir():
+                open_regular(file).close()
+            else:
                 raise CorpusError(
                     f"The option '{role}' of '{name}' must name a file, but there is none at "
                     f"'{file}'; check the path."
                 )
-        taken = {file.resolve() for file in self.extra.values()}
+        taken = {resolve_path(file) for file in self.extra.values()}
         found = find_files(self.path, self.suffixes, name)
-        self.files = [file for file in found if file.resolve() not in taken]
+        self.files = [file for file in found if resolve_path(file) not in taken]
         super().__init__(name=name, **kwargs)
 
     @property
@@ -54,7 +56,7 @@ class UserFiles(CorpusDataset):
 
     @property
     def raw_file_names(self) -> list[str]:
-        return [str(file.resolve()) for file in (*self.files, *self.extra.values())]
+        return [str(resolve_path(file)) for file in (*self.files, *self.extra.values())]
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:

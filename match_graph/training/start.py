@@ -9,6 +9,7 @@ from lightning.fabric import Fabric
 
 from match_graph.config import Config, TrainConfig, parse_settings
 from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
+from match_graph.datasets.source import resolve_path
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.training.ablations import resolve_ablations
@@ -81,7 +82,7 @@ def locate_config(dataset_name: str, config: Config) -> Config:
     """The configuration with its data set, and paths that hold in any working folder."""
     options = resolve_paths(dataset_name, config.data.options)
     data = config.data.model_copy(update={"options": options})
-    where = dataset_name if dataset_name in DATASETS else str(Path(dataset_name).resolve())
+    where = dataset_name if dataset_name in DATASETS else str(resolve_path(dataset_name))
     return config.model_copy(update={"data": data, "dataset": where})
 
 
@@ -115,7 +116,10 @@ def _open_together(
     def open_data() -> CorpusDataset:
         return open_dataset(name, root=root, track=reporter.track, **config.data.dataset_options())
 
-    return lead(fabric, open_data) or open_data()
+    dataset = lead(fabric, open_data) or open_data()
+    for line in dataset.warnings if fabric.is_global_zero else ():
+        reporter.warn(line)
+    return dataset
 
 
 def default_folder(dataset_name: str, config: Config) -> Path:

@@ -133,3 +133,43 @@ def test_field_names_must_be_node_types(fields: list[str], fault: str) -> None:
     with pytest.raises(CorpusError) as caught:
         CorpusBuilder("little", fields, "Fields must be good").build([])
     assert str(caught.value) == f"Fields must be good: {fault}"
+
+
+def test_skipped_documents_are_counted_and_listed() -> None:
+    """Faults within `documents` keep their document out; others still refuse everything."""
+    builder = CorpusBuilder("little", [], "The files must be good", "skip")
+    with builder.documents():
+        builder.add("a", "train", "", [], {}, [], "f:1")
+        builder.add("a", "train", "", [], {}, [], "f:2")
+        builder.fail("f:3: 'label' must be a list of strings, found the number 3.")
+        builder.fail("f:4: 'label' must be a list of strings, found nothing.")
+        assert builder.num_faults == 3
+        assert not builder.is_hopeless
+    corpus = builder.build([])
+    assert corpus.documents["id"].tolist() == ["a"]
+    assert corpus.skipped.to_dict("list") == {
+        "place": ["f:2", "f:3", "f:4"],
+        "reason": [
+            "the document 'a' was given before (f:1); every document needs an id of its own.",
+            "'label' must be a list of strings, found the number 3.",
+            "'label' must be a list of strings, found nothing.",
+        ],
+    }
+    assert corpus.find_oddities() == [
+        "left out documents for 3 faults, 1 documents remain: 2 x 'label' must be a list of "
+        "strings; 1 x the document '...' was given before"
+    ]
+    builder.fail("taxonomy.txt:1: no edge.")
+    with pytest.raises(CorpusError) as caught:
+        builder.build([])
+    assert str(caught.value) == "The files must be good: taxonomy.txt:1: no edge."
+
+
+def test_skipping_every_document_is_refused() -> None:
+    """The faults are listed as if nothing were skipped."""
+    builder = CorpusBuilder("little", [], "The files must be good", "skip")
+    with builder.documents():
+        builder.fail("f:1: no document.")
+    with pytest.raises(CorpusError) as caught:
+        builder.build([])
+    assert str(caught.value) == "The files must be good: f:1: no document."

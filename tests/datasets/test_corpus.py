@@ -208,3 +208,17 @@ def test_find_cycle_of_a_good_hierarchy_is_linear() -> None:
         pd.DataFrame({"child": np.arange(1, 20_000), "parent": np.arange(19_999)}),
     ):
         assert find_cycle(frame) is None
+
+
+def test_find_oddities_of_a_hierarchy_of_something_else_and_an_empty_field() -> None:
+    """Both can be read, and are hardly what was meant."""
+    given = tables()
+    given["hierarchy"] = hierarchy_frame([("x", "y", "f:1")])
+    given["edges"]["author"] = edge_frame([])
+    assert Corpus(**given).find_oddities() == [
+        "no label of the hierarchy is on any document, so that none has a parent: the hierarchy "
+        "has labels such as 'x', documents such as 'l'; check that both are of one data set",
+        "no document has the metadata fields ['author'], which are read as empty ones; check their "
+        "names",
+    ]
+    assert Corpus(**tables()).find_oddities() == []

@@ -15,9 +15,10 @@ import torch
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.datasets import Corpus, CorpusDataset, MatchFolder, default_root
-from match_graph.datasets.dataset import hash_file
+from match_graph.datasets.dataset import _name_hashes, hash_file
 from match_graph.errors import CorpusError
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph
+from match_graph.io.manifest import write_manifest
 from match_graph.testing import toy_corpus, write_match_folder
 
 
@@ -159,6 +160,7 @@ def test_nothing_but_the_build_and_its_lock_is_left(tmp_path: Path) -> None:
         "data.pt",
         "targets.pt",
         "corpus.json",
+        "manifest.json",
         "names",
     }
 
@@ -264,12 +266,13 @@ def test_a_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -
     """Code in a built file never runs; the message says what to do."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
     torch.save(Payload(tmp_path / "ran"), path)
+    write_manifest(path.parent)  # whoever writes the one can write the other
     with pytest.raises(CorpusError) as caught:
         _ = Counted(root=tmp_path).targets
     assert not (tmp_path / "ran").exists()
     assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{path}' cannot be read "
-        f"(UnpicklingError); delete its folder, or build with force_reload."
+        f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
+        f"UnpicklingError); delete its folder, or build with force_reload."
     )
     torch.load(path, weights_only=False)  # the payload is live
     assert (tmp_path / "ran").exists()
@@ -279,12 +282,13 @@ def test_a_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     """Neither does a pickle that is no archive of torch."""
     path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
     path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
+    write_manifest(path.parent)
     with pytest.raises(CorpusError) as caught:
         Counted(root=tmp_path)
     assert not (tmp_path / "ran").exists()
     assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{path}' cannot be read "
-        f"(RuntimeError); delete its folder, or build with force_reload."
+        f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
+        f"RuntimeError); delete its folder, or build with force_reload."
     )
 
 
@@ -296,11 +300,12 @@ def test_tensors_of_something_else_are_refused(
     """They load, but are no graph and no gold labels."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
     torch.save(content, path)
+    write_manifest(path.parent)
     with pytest.raises(CorpusError) as caught:
         _ = Counted(root=tmp_path).targets
     assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{path}' cannot be read (TypeError); "
-        f"delete its folder, or build with force_reload."
+        f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
+        f"TypeError); delete its folder, or build with force_reload."
     )
 
 
@@ -315,11 +320,14 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
         ("corpus.json", lambda: dataset.notes),
     ):
         path = built / name
-        path.write_bytes(path.read_bytes()[:-3])
+        content = path.read_bytes()
+        path.write_bytes(content[:-3])
         with pytest.raises(CorpusError) as caught:
             read()
-        assert str(caught.value).startswith(
-            f"Built data must be what match-graph wrote, but '{path}' cannot be read ("
+        assert str(caught.value) == (
+            f"Built data must be what match-graph wrote, but '{path}' is not (it has "
+            f"{len(content) - 3:,} bytes, not {len(content):,} as manifest.json says); delete its "
+            f"folder, or build with force_reload."
         )
 
 
@@ -404,3 +412,84 @@ def test_texts_need_not_be_there(tmp_path: Path) -> None:
 
     assert Bare(root=tmp_path).table("document").columns.tolist() == ["id", "split"]
     assert build_graph(toy_corpus()).tables["document"].columns.tolist() == ["id", "split", "text"]
+
+
+def test_what_is_built_is_opened_without_lock_and_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a mount that can only be read, or in the folder of somebody else."""
+    built = Path(Counted(root=tmp_path).processed_dir)
+    (tmp_path / "built" / f"{built.name}.lock").unlink()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("match_graph.datasets.dataset.FileLock", refuse)
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    assert len(Counted(root=tmp_path)) == 1
+    with pytest.raises(CorpusError) as caught:
+        Counted(root=tmp_path, force_reload=True)
+    assert str(caught.value) == (
+        f"A data set must be built whole, but '{built}' could not be written (Permission denied); "
+        f"nothing of it is left. Make room on the disk, or choose another --root."
+    )
+
+
+@pytest.mark.parametrize("age", [0, 3600])
+def test_files_that_change_while_they_are_read_are_not_cached(tmp_path: Path, age: int) -> None:
+    """`test.json` replaced between hashing and reading: no build has another's key.
+
+    An old file shows it by its times, one of this moment by its content.
+    """
+    folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
+    path, content = folder / "test.json", (folder / "test.json").read_bytes()
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - age, time.time() - age))
+
+    class Changing(MatchFolder):
+        def read(self) -> Corpus:
+            path.write_bytes(content.replace(b'"text": "', b'"text": "poison '))
+            return super().read()
+
+    with pytest.raises(CorpusError) as caught:
+        Changing(folder, root=root)
+    assert str(caught.value) == (
+        f"The files of a data set must stay as they are while it is built, but '{path}' changed; "
+        f"build again when nothing writes there."
+    )
+    assert built_folders(root) == []
+    path.write_bytes(content)
+    assert "poison" not in set(MatchFolder(folder, root=root).names("word"))
+
+
+def test_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
+    """Of documents and a taxonomy in two folders; the second would have hidden the first."""
+    assert _name_hashes({"a/x": "1", "b/x": "2", "c/x": "3"}) == {
+        "x": "1",
+        "x (2)": "2",
+        "x (3)": "3",
+    }
+
+
+def test_faults_skip_builds_without_the_faulty_documents(tmp_path: Path) -> None:
+    """It says how many and why, keeps a list, and is another build than without."""
+    folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
+    whole = MatchFolder(folder, root=root)
+    with (folder / "train.json").open("a") as file:
+        file.write('{"paper": "t1", "text": "again", "label": []}\n{"paper": "bro\n')
+    with pytest.raises(CorpusError, match="2 faults were found"):
+        MatchFolder(folder, root=root)
+    dataset = MatchFolder(folder, root=root, faults="skip")
+    assert_same_graph(dataset[0], whole[0])
+    assert dataset.faults["place"].tolist() == ["train.json:9", "train.json:10"]
+    assert dataset.faults["reason"][0] == (
+        "the document 't1' was given before (train.json:1); every document needs an id of its own."
+    )
+    assert dataset.warnings == [
+        "left out documents for 2 faults, 12 documents remain: 1 x the document '...' was given "
+        "before; 1 x a line must be one JSON object"
+    ]
+    assert (whole.warnings, len(whole.faults)) == ([], 0)
+    (folder / "taxonomy.txt").write_text("a b\nb a\n")
+    with pytest.raises(CorpusError, match="must be acyclic"):
+        MatchFolder(folder, root=root, faults="skip")

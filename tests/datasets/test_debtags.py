@@ -286,3 +286,26 @@ def test_the_machines_own_index(tmp_path):
         assert splits == {"train": 23_794, "valid": 2976, "test": 3025}
         assert round(len(edges) / corpus.num_documents, 2) == 6.88
         assert round(len(corpus.edges["word"]) / corpus.num_documents) == 65
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a::" + "{a,b}" * 25, "{" * 30_000 + "a" + "}" * 30_000, "a::b" + ":c" * 200, "x" * (2 << 20)],
+    ids=["expands", "nested", "long", "huge"],
+)
+def test_split_tags_refuses_what_expands_without_end(value):
+    """Two to the power of 25 tags, braces in braces, a tag of 200 levels: at once."""
+    assert split_tags(value) is None
+
+
+def test_braces_without_end_are_a_fault_with_its_place(tmp_path):
+    """One package, one sentence."""
+    packages = PACKAGES.rstrip() + "\n\nPackage: evil\nTag: x::" + "{a,b}" * 25 + "\n"
+    with pytest.raises(CorpusError) as caught:
+        read_package_index(write_index(tmp_path, packages))
+    line = packages[: packages.index("Package: evil")].count("\n") + 1
+    assert str(caught.value) == (
+        f"The folder '{tmp_path}' must hold a package index: Packages:{line}: the field 'Tag' must "
+        f"stand for at most 1,000 tags of at most 100 levels, braces written out, found more; "
+        f"fetch the file again."
+    )

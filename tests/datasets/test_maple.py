@@ -208,3 +208,13 @@ def test_an_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
         f"do not use this archive."
     )
     assert list(folder.glob("Art/*")) == []
+
+
+def test_a_taxonomy_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+    """Not read as none: every label would lose its parents without a word."""
+    folder = write_json(tmp_path / "raw" / "maple" / "json" / "Art")
+    (folder / "taxonomy.txt").symlink_to(tmp_path / "gone")
+    assert refusal(tmp_path) == (
+        f"A data set is read from regular files, but '{folder / 'taxonomy.txt'}' is none that can "
+        f"be read (No such file or directory); check the path."
+    )

@@ -227,3 +227,12 @@ def test_a_truncated_gzip_file_is_named(root: Path) -> None:
         "cannot be read (Compressed file ended before the end-of-stream marker was reached); "
         "fetch it again."
     )
+
+
+def test_a_level_past_all_bounds_is_named(root: Path) -> None:
+    """It would not fit into the table of depths."""
+    concept = {"id": "https://openalex.org/C1", "display_name": "x", "level": 40_000, "score": 1.0}
+    assert refusal(root, make_work(1, concepts=[concept]), labels="concepts") == (
+        "The files of 'openalex' must hold OpenAlex works: a.jsonl:1: the level of a concept "
+        "must be a whole number from 0 to 999, found the number 40000."
+    )

@@ -256,3 +256,34 @@ def test_the_real_records_are_read(data_folder: Path) -> None:
     assert counts == {"venue": 93, "author": 828, "reference": 1925, "label": 1550}
     assert corpus.notes["headings_outside_categories"] == 1622 - 1550
     assert all(corpus.documents["text"])
+
+
+def test_a_record_past_the_limit_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 3 MiB within a file of 4 KB."""
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
+    big = wrap(make_record("7"), make_record("8").replace("Text", "x" * (3 << 20)))
+    (folder / "b.xml.gz").write_bytes(gzip.compress(big.encode()))
+    assert refusal(folder) == (
+        "b.xml.gz:record 2: a record must have at most 1 MiB, but this one has more; mend the "
+        "file, or set MATCH_GRAPH_MAX_RECORD_MIB."
+    )
+
+
+def test_empty_trees_are_refused(folder: Path) -> None:
+    """They would leave out every heading."""
+    (folder / "mtrees2020.bin").write_text("\n")
+    assert refusal(folder) == (
+        f"{SUMMARY}: mtrees2020.bin: the MeSH trees must hold descriptors, found none; fetch the "
+        f"file again, or set data.hierarchy=ignore."
+    )
+
+
+def test_trees_that_lack_many_descriptors_are_said_aloud(folder: Path) -> None:
+    """Half of the trees: their headings are lost, which is no fault of a line."""
+    headings = ",".join(f"D{number}:Heading {number}" for number in range(100, 120))
+    records = [make_record(str(number), f"D1:Ear,{headings}") for number in range(30)]
+    (folder / "a.xml").write_text(wrap(*records))
+    assert read_pubmed_xml([folder / "a.xml"], folder / "mtrees2020.bin").warnings == [
+        "20 of 21 descriptors of the records, such as 'Heading 100', are not in 'mtrees2020.bin' "
+        "and were left out; check that the file is whole and of the records' year"
+    ]
