@@ -169,6 +169,21 @@ def _list_edges(lists: dict[EdgeType, Neighbors]) -> dict[EdgeType, Tensor]:
     return {kind: neighbors.edge_index for kind, neighbors in lists.items()}
 
 
+def key_of(node_type: str) -> str:
+    """The name of a node type in PyG's layers.
+
+    PyG names parameters and modules by node types and joins those of an edge type by underscores;
+    a metadata field called ``type``, ``keys`` or ``name_`` would be an attribute of the module, or
+    be torn apart where the name is split again.
+    """
+    return f"{node_type}-"
+
+
+def key_of_edge(edge_type: EdgeType) -> EdgeType:
+    """The name of an edge type in PyG's layers."""
+    return key_of(edge_type[0]), edge_type[1], key_of(edge_type[2])
+
+
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:
     """The edge types over which messages go: those that are drawn, each with its reverse."""
     kinds = [CONTAINS if name == WORD else has_edge(name) for name in space.types]

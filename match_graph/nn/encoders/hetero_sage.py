@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from match_graph.nn.encoders.graph import GraphEncoder
+from match_graph.nn.encoders.graph import GraphEncoder, key_of_edge
 from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import EdgeType
 
@@ -37,7 +37,7 @@ class MeanLayer(nn.Module):
 
     def __init__(self, channels: int, edge_types: list[EdgeType]) -> None:
         super().__init__()
-        convs = {kind: SAGEConv(channels, channels) for kind in edge_types}
+        convs = {key_of_edge(kind): SAGEConv(channels, channels) for kind in edge_types}
         with warnings.catch_warnings():  # metadata and words are not updated by the last layer
             warnings.filterwarnings("ignore", "There exist node types", UserWarning)
             self.conv = HeteroConv(convs, aggr="mean")
@@ -54,7 +54,7 @@ class MeanLayer(nn.Module):
         found = {}
         for name in dict.fromkeys(kind[2] for kind in self.edge_types):
             into = [kind for kind in self.edge_types if kind[2] == name]
-            convs = [self.conv.convs[kind] for kind in into]
+            convs = [self.conv.convs[key_of_edge(kind)] for kind in into]
             size = lists[into[0]].num_targets
             joined = [states[name][:size], *(lists[kind].mean(states[kind[0]]) for kind in into)]
             own = torch.stack([conv.lin_r.weight for conv in convs]).sum(0)

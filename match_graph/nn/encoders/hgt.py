@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import row_index
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.graph import GraphEncoder
+from match_graph.nn.encoders.graph import GraphEncoder, key_of, key_of_edge
 from match_graph.nn.neighbors import Neighbors, mean_rows, take_rows
 from match_graph.typing import EdgeType
 
@@ -69,10 +69,11 @@ class AttentionLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.edge_types, self.num_heads = edge_types, num_heads
-        self.conv = HGTConv(channels, channels, (node_types, edge_types), num_heads)
-        for name in set(node_types) - {kind[2] for kind in edge_types}:
-            self.conv.out_lin.lins[name].requires_grad_(False)  # of states that are not given
-            self.conv.skip[name].requires_grad_(False)
+        metadata = [*map(key_of, node_types)], [*map(key_of_edge, edge_types)]
+        self.conv = HGTConv(channels, channels, metadata, num_heads)
+        for name in set(node_types) - {kind[2] for kind in edge_types}:  # states not given
+            self.conv.out_lin.lins[key_of(name)].requires_grad_(False)
+            self.conv.skip[key_of(name)].requires_grad_(False)
 
     def reset_parameters(self) -> None:
         """Draws the weights anew."""
@@ -86,15 +87,15 @@ class AttentionLayer(nn.Module):
         keys, queries, values = {}, {}, {}
         for name in dict.fromkeys(end for kind in self.edge_types for end in kind[::2]):
             shape = (len(states[name]), 3, self.num_heads, states[name].size(1) // self.num_heads)
-            mapped = maps[name](states[name]).view(shape)
+            mapped = maps[key_of(name)](states[name]).view(shape)
             keys[name], queries[name], values[name] = mapped.unbind(1)  # [n, H, C / H]
         found = {}
         for name in dict.fromkeys(kind[2] for kind in self.edge_types):
             into = {kind: lists[kind] for kind in self.edge_types if kind[2] == name}
             old = states[name][: next(iter(into.values())).num_targets]
             joined = self._attend(into, keys, queries[name][: len(old)], values)
-            new = conv.out_lin.lins[name](F.gelu(joined))
-            gate = conv.skip[name].sigmoid()
+            new = conv.out_lin.lins[key_of(name)](F.gelu(joined))
+            gate = conv.skip[key_of(name)].sigmoid()
             found[name] = gate * new + (1 - gate) * old
         return found
 
@@ -123,7 +124,7 @@ class AttentionLayer(nn.Module):
             asked = torch.einsum("nhe,hde->nhd", query, key_map[number])
             score = _take(asked, target) * _take(keys[kind[0]], neighbors.source)
             targets.append(target)
-            scores.append(score.sum(2) * self.conv.p_rel["__".join(kind)])
+            scores.append(score.sum(2) * self.conv.p_rel["__".join(key_of_edge(kind))])
         score = torch.cat(scores) / query.size(2) ** 0.5
         weights = softmax(score, torch.cat(targets), num_nodes=len(query))  # [E, H]
         found = torch.zeros_like(query)

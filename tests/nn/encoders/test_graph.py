@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.nn import TokenEmbedding
 from match_graph.nn.encoders import GraphEncoder, HeteroSageEncoder, HgtEncoder, RgcnEncoder
-from match_graph.nn.encoders.graph import list_edge_types
+from match_graph.nn.encoders.graph import key_of, key_of_edge, list_edge_types
 from match_graph.nn.encoders.hetero_sage import MeanLayer
 from match_graph.nn.encoders.hgt import AttentionLayer
 from match_graph.nn.encoders.rgcn import RelationalLayer
@@ -73,7 +73,7 @@ def test_states_are_those_of_a_loop_over_nodes(
             for kind in kinds:
                 if kind[2] != name:
                     continue
-                conv = layer.conv.convs[kind]
+                conv = layer.conv.convs[key_of_edge(kind)]
                 near = [states[kind[0], row] for row, col in edges[kind] if col == place]
                 mean = sum(near) / len(near) if near else torch.zeros(5, dtype=torch.float64)
                 found.append(conv.lin_l.weight @ mean + conv.lin_l.bias + conv.lin_r.weight @ state)
@@ -129,7 +129,9 @@ KINDS = [*KINDS, *map(reverse_edge, KINDS)]
 def call_pyg(layer: nn.Module, states: dict[str, Tensor], edges: dict[EdgeType, Tensor]):
     """PyG's own layer over all nodes, with the weights of ours."""
     if not isinstance(layer, RelationalLayer):
-        return layer.conv(states, edges)
+        keyed = {key_of(name): state for name, state in states.items()}
+        found = layer.conv(keyed, {key_of_edge(kind): ends for kind, ends in edges.items()})
+        return {name: found[key_of(name)] for name in states if key_of(name) in found}
     names, sizes = [*states], [len(state) for state in states.values()]
     starts = dict(zip(names, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False))
     moved = [

@@ -7,6 +7,7 @@ from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.nn import MatchModel, TokenEmbedding
 from match_graph.nn.encoders import HgtEncoder
+from match_graph.nn.encoders.graph import key_of
 from match_graph.typing import DOCUMENT
 
 SPACE = TokenSpace(("author", "word"), (3, 4))
@@ -28,5 +29,5 @@ def test_the_last_layer_learns_nothing_for_nodes_that_it_does_not_compute() -> N
     for number, layer in enumerate(encoder.layers):
         for name in encoder.node_types:
             learned = number == 0 or name == DOCUMENT
-            assert layer.conv.skip[name].requires_grad == learned
-            assert layer.conv.out_lin.lins[name].weight.requires_grad == learned
+            assert layer.conv.skip[key_of(name)].requires_grad == learned
+            assert layer.conv.out_lin.lins[key_of(name)].weight.requires_grad == learned

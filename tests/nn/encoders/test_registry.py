@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from match_graph.datasets import Corpus
-from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace
+from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace, build_graph
 from match_graph.nn import ENCODERS, TokenEmbedding
 from match_graph.testing import assert_encoder
 from match_graph.typing import TAGGED
@@ -133,3 +133,37 @@ def test_no_planted_label_reaches_an_encoder(name: str, toy: Corpus, toy_graph: 
         output = encoder(batch)
         states.append(output.document if output.document is not None else output.states)
     assert torch.equal(states[0], states[1])
+
+
+#: Names of metadata fields that are attributes of torch's modules and dictionaries, or that are
+#: torn apart where PyG joins names by underscores.
+ODD_FIELDS = (
+    "type", "keys", "values", "items", "update", "to", "forward", "training", "pop", "clear",
+    "name_", "_name", "x_", "module",
+)  # fmt: skip
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_encoders_take_fields_of_any_name(name: str, toy: Corpus) -> None:
+    """Every registered encoder, with fields that PyG or torch would take for something else."""
+    instances = {"word": toy.instances["word"], "label": toy.instances["label"]}
+    edges = {"word": toy.edges["word"], "label": toy.edges["label"]}
+    instances = dict.fromkeys(ODD_FIELDS, toy.instances["author"]) | instances
+    edges = dict.fromkeys(ODD_FIELDS, toy.edges["author"]) | edges
+    built = build_graph(Corpus("odd", toy.documents, instances, edges, toy.hierarchy))
+    data, space = built.data, TokenSpace.from_data(built.data, 1, 1)
+    encoder_cls = ENCODERS[name]
+    config = encoder_cls.Config()
+    neighborhood = encoder_cls.neighborhood(config)
+    encoder = encoder_cls(TokenEmbedding(space, 12), config).eval()
+    loader = EgoLoader(
+        data, EgoSampler(data), space, torch.arange(12), batch_size=12,
+        with_graph="graph" in encoder.needs,
+        graphs=None if neighborhood is None else EgoGraphs(data, neighborhood, space),
+    )  # fmt: skip
+    (batch,) = loader
+    output = encoder(batch)
+    found = output.document if output.document is not None else output.states
+    assert found.isfinite().all()
+    encoder.load_state_dict(encoder.state_dict())
