@@ -1,26 +1,37 @@
 """Settings of a run: strict, all faults of a file at once, each with its path."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from match_graph.errors import ConfigError, list_faults
+from match_graph.errors import ConfigError, describe_faults, list_faults, shorten
+from match_graph.io.yaml import parse_yaml, read_yaml
 
 FORMAT_VERSION = 1
 #: Arguments of data set classes that say where and when to build, not what.
 _NO_OPTIONS = frozenset(
     {"name", "folder", "root", "transform", "pre_transform", "force_reload", "track"}
 )
+#: The widest layer that a setting can ask for; an estimate of the whole stands in training.memory.
+MAX_CHANNELS = 2**16
+#: Settings that name code, a class of the package's or ``module:Class``, by their section "model".
+CODE = ("encoder", "head")
 
 
 class StrictModel(BaseModel):
-    """A section of the configuration: unknown keys and wrong types are faults."""
+    """A section of the configuration: unknown keys, wrong types and endless numbers are faults."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(StrictModel):
@@ -30,10 +41,14 @@ class DataConfig(StrictModel):
     drop_fields: list[str] = Field([], description="metadata fields that the run does not use")
     tokenizer: Literal["regex", "whitespace"] | None = None
     hierarchy: Literal["use", "ignore"] | None = None
-    min_count: int = Field(2, ge=1, description="training documents below which metadata are [UNK]")
-    min_word_count: int = Field(2, ge=1, description="training occurrences, likewise for words")
-    max_metadata: int = Field(64, ge=0, description="metadata tokens per document")
-    max_words: int = Field(500, ge=1, description="words per document")
+    min_count: int = Field(
+        2, ge=1, le=10**9, description="training documents below which metadata are [UNK]"
+    )
+    min_word_count: int = Field(
+        2, ge=1, le=10**9, description="training occurrences, likewise for words"
+    )
+    max_metadata: int = Field(64, ge=0, le=100_000, description="metadata tokens per document")
+    max_words: int = Field(500, ge=1, le=10**6, description="words per document")
     transductive: bool = Field(False, description="graph encoders may reach documents of any split")
     faults: Literal["refuse", "skip"] | None = Field(
         None, description="skip: build without faulty documents, and list them; none: refuse"
@@ -60,14 +75,20 @@ class DataConfig(StrictModel):
 class PretrainConfig(StrictModel):
     """Spherical pre-training; section 3.1 of the paper."""
 
-    samples: int | None = Field(None, ge=0, description="positive pairs; none: by corpus size")
-    channels: int = Field(100, ge=2, description="the paper's delta")
-    negatives: int = Field(32, ge=1, description="per chunk if shared, per positive otherwise")
+    samples: int | None = Field(
+        None, ge=0, le=10**12, description="positive pairs; none: by corpus size"
+    )
+    channels: int = Field(100, ge=2, le=MAX_CHANNELS, description="the paper's delta")
+    negatives: int = Field(
+        32, ge=1, le=2**16, description="per chunk if shared, per positive otherwise"
+    )
     shared_negatives: bool = True
-    chunk_size: int = Field(1024, ge=1, description="positives per step")
-    window: int = Field(5, ge=0)
-    margin: float = Field(0.3, gt=0, description="the paper's gamma")
-    learning_rate: float = Field(0.05, gt=0, description="at the start; falls linearly to 0")
+    chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step")
+    window: int = Field(5, ge=0, le=10_000)
+    margin: float = Field(0.3, gt=0, le=100, description="the paper's gamma")
+    learning_rate: float = Field(
+        0.05, gt=0, le=1000, description="at the start; falls linearly to 0"
+    )
     filter_positives: bool = False
     label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
     cited_documents: bool = Field(False, description="also (document, cited document) pairs")
@@ -88,7 +109,9 @@ class ModelConfig(StrictModel):
     head: str | None = Field(None, description="none: the one that fits the encoder")
     head_config: dict[str, Any] = Field(default_factory=dict)
     coherent: bool = Field(False, description="no label scores below its descendants")
-    channels: int = Field(100, ge=2, description="of token embeddings; the paper's delta")
+    channels: int = Field(
+        100, ge=2, le=MAX_CHANNELS, description="of token embeddings; the paper's delta"
+    )
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"
     word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")
     wide: bool | None = Field(
@@ -104,19 +127,24 @@ class ModelConfig(StrictModel):
 class TrainConfig(StrictModel):
     """The loop."""
 
-    epochs: int | None = Field(None, ge=1, description="none: by corpus size")
+    epochs: int | None = Field(None, ge=1, le=10**6, description="none: by corpus size")
     batch_size: int | None = Field(
-        None, ge=1, description="documents per step, over all processes; none: by corpus size"
+        None,
+        ge=1,
+        le=2**20,
+        description="documents per step, over all processes; none: by corpus size",
     )
     optimizer: Literal["adam", "adamw"] = "adamw"
-    learning_rate: float = Field(1e-3, gt=0)
-    wide_learning_rate: float = Field(1.5, gt=0, description="of model.wide, per document")
-    weight_decay: float = Field(0.01, ge=0)
+    learning_rate: float = Field(1e-3, gt=0, le=1000)
+    wide_learning_rate: float = Field(
+        1.5, gt=0, le=10**6, description="of model.wide, per document"
+    )
+    weight_decay: float = Field(0.01, ge=0, le=1000)
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     schedule: Literal["linear", "constant"] = Field(
         "linear", description="the rate after warmup: falls to 0 at the end, or stays"
     )
-    clip_norm: float = Field(5.0, gt=0)
+    clip_norm: float = Field(5.0, gt=0, le=10**9)
     average: float = Field(
         0.25,
         ge=0,
@@ -127,17 +155,22 @@ class TrainConfig(StrictModel):
     calibrate: bool = Field(
         True, description="Platt scaling of label scores on valid, from 1,000 documents there"
     )
-    patience: int = Field(3, ge=1, description="epochs without a better validation NDCG@5")
-    valid_documents: int | None = Field(
-        None, ge=1, description="validated after each epoch, always the same; none: by corpus size"
+    patience: int = Field(
+        3, ge=1, le=10**6, description="epochs without a better validation NDCG@5"
     )
-    lambda_parameter: float = Field(1e-5, ge=0)
-    lambda_output: float = Field(1.0, ge=0)
+    valid_documents: int | None = Field(
+        None,
+        ge=1,
+        le=10**9,
+        description="validated after each epoch, always the same; none: by corpus size",
+    )
+    lambda_parameter: float = Field(1e-5, ge=0, le=10**9)
+    lambda_output: float = Field(1.0, ge=0, le=10**9)
     edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: int = Field(1, ge=1, description="of each machine, a process each")
-    num_nodes: int = Field(1, ge=1, description="machines")
+    devices: int = Field(1, ge=1, le=4096, description="of each machine, a process each")
+    num_nodes: int = Field(1, ge=1, le=2**16, description="machines")
     strategy: Literal["auto", "ddp", "fsdp"] = Field(
         "auto", description="of several processes: a model each, or fsdp: a model in parts"
     )
@@ -147,7 +180,7 @@ class TrainConfig(StrictModel):
 class Config(StrictModel):
     """Everything that a run depends on besides the data."""
 
-    format: int = FORMAT_VERSION
+    format: int = Field(FORMAT_VERSION, ge=FORMAT_VERSION, le=FORMAT_VERSION)
     dataset: str = ""
     seed: int = Field(0, ge=0, lt=2**32)
     ablation: list[str] = Field([], description="what to leave out; see training.ablations")
@@ -200,46 +233,80 @@ def load_config(
             the defaults; the file and the settings win over them.
 
     Raises:
-        ConfigError: With every fault and its path.
+        ConfigError: With every fault and its path; or the file names code (``module:Class``) that
+            the settings do not name.
     """
-    content: Any = {}
+    given: dict[str, Any] = {}
+    for setting in settings or []:
+        _apply_setting(given, setting)
+    content = given
     if path is not None:
-        content = read_yaml(path, "A configuration") or {}
+        content = read_settings(path)
+        for setting in settings or []:
+            _apply_setting(content, setting)
+        names, allowed = _name_code(content).items(), [*_name_code(given).values()]
+        check_code(names, allowed, f"The configuration '{path}'", "--set model.{kind}=")
+    if preset is not None:
+        content = _put_below(content, preset)
+    return parse_settings(Config, content, "The configuration must be valid")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys and values of a configuration file, not checked but for its format.
+
+    Raises:
+        ConfigError: It is no YAML mapping, or of another format.
+    """
+    content = read_yaml(path, "A configuration")
+    content = {} if content is None else content
     if not isinstance(content, dict):
         raise ConfigError(
             f"A configuration must be a mapping of keys to values, found "
             f"{type(content).__name__} in '{path}'; see the README for an example."
         )
-    for setting in settings or []:
-        _apply_setting(content, setting)
-    if preset is not None:
-        content = _put_below(content, preset)
     version = content.get("format", FORMAT_VERSION)
     if version != FORMAT_VERSION:
         raise ConfigError(
             f"This version of match-graph reads configurations of format {FORMAT_VERSION}, found "
-            f"format {version} in '{path}'; use the version that wrote it."
+            f"format {version!r:.50} in '{path}'; use the version that wrote it."
         )
-    return parse_settings(Config, content, "The configuration must be valid")
+    return content
 
 
-def read_yaml(path: Path, what: str) -> Any:
-    """The content of a YAML file; None if it is empty.
+def check_code(
+    names: Iterable[tuple[str, object]], allowed: Collection[object], where: str, flag: str
+) -> None:
+    """Checks that code which a file names by ``module:Class`` is named by the caller too.
+
+    A file alone cannot make this process import code.
 
     Args:
-        path: The file.
-        what: What it is, for the message, at the start of a sentence.
+        names: What the file names: "encoder" or "head", and which.
+        allowed: Names of the caller's.
+        where: The file, for the message.
+        flag: What the caller gives before a name, with ``{kind}`` where it says which kind.
 
     Raises:
-        ConfigError: It is not there, not UTF-8 or not YAML.
+        ConfigError: One is not the caller's.
     """
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    foreign = dict.fromkeys(
+        (kind, name)
+        for kind, name in names
+        if isinstance(name, str) and ":" in name and name not in allowed
+    )
+    if foreign:
+        found = " and ".join(f"the {kind} '{name}'" for kind, name in foreign)
+        flags = " ".join(f"{flag.format(kind=kind)}{name}" for kind, name in foreign)
         raise ConfigError(
-            f"{what} must be a readable YAML file, but '{path}' is not "
-            f"({' '.join(str(error).split())}); check the path and the syntax."
-        ) from error
+            f"{where} names {found}, and code is imported only by request; if you trust it, name "
+            f"it on the command line too: {flags}"
+        )
+
+
+def _name_code(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The encoder and the head that settings name."""
+    model = content.get("model")
+    return {kind: model.get(kind) for kind in CODE} if isinstance(model, dict) else {}
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
@@ -257,26 +324,7 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
     try:
         return cls.model_validate(content)
     except ValidationError as error:
-        faults = []
-        for fault in error.errors():
-            path = ".".join(map(str, fault["loc"]))
-            if fault["type"] == "extra_forbidden":
-                faults.append(f"'{path}' is not a setting{_suggest(cls, fault['loc'])}.")
-            elif not path and "error" in fault.get("ctx", {}):
-                faults += str(fault["ctx"]["error"]).splitlines()
-            else:
-                reason = fault["msg"].removeprefix("Value error, ")
-                faults.append(f"'{path}': {reason}, found {fault['input']!r}.")
-        raise ConfigError(list_faults(summary, faults)) from error
-
-
-def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
-    for name in path[:-1]:
-        inner = cls.model_fields[str(name)].annotation
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return ""
-        cls = inner
-    return f"; choose from {sorted(cls.model_fields)}"
+        raise ConfigError(list_faults(summary, describe_faults(cls, error))) from error
 
 
 def _put_below(
@@ -315,9 +363,11 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ConfigError(f"A setting must be key=value, found '{setting}'.")
     try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The value of '{key}' must be YAML, found '{value}'.") from error
+        return key, parse_yaml(value)
+    except ValueError as error:
+        raise ConfigError(
+            f"The value of '{key}' must be YAML, found {shorten(value)} ({error})."
+        ) from error
 
 
 def _apply_setting(content: dict[str, Any], setting: str) -> None:

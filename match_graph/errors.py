@@ -12,6 +12,12 @@ The command line prints it without a traceback and exits with code 1.
     └── ProcessError     processes that share a run and cannot meet, or lose each other
 """
 
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
 
 class MatchGraphError(Exception):
     """Base class of every error that match-graph raises on purpose."""
@@ -56,3 +62,64 @@ def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:
     if len(faults) > limit:
         lines.append(f"  ... and {len(faults) - limit} more")
     return "\n".join(lines)
+
+
+def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
+    """A sentence for each fault that pydantic found, with its path and its value.
+
+    A ValueError of a validator of the whole model is one fault a line.
+    """
+    faults = []
+    for fault in error.errors():
+        path = ".".join(map(str, fault["loc"]))
+        if fault["type"] == "extra_forbidden":
+            faults.append(f"'{path}' is not a setting; {_suggest(cls, fault['loc'])}.")
+        elif not path and "error" in fault.get("ctx", {}):
+            faults += str(fault["ctx"]["error"]).splitlines()
+        else:
+            reason = fault["msg"].removeprefix("Value error, ")
+            faults.append(f"'{path}': {reason}, found {shorten(fault['input'])}.")
+    return faults
+
+
+def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
+    """A clause with the setting that was meant, or with all that there are."""
+    section: type[BaseModel] | None = cls
+    for place in path[:-1]:
+        if section is not None and isinstance(place, str) and place in section.model_fields:
+            section = _find_section(section.model_fields[place].annotation)
+    names = sorted(section.model_fields) if section is not None else []
+    prefix = "".join(f"{place}." for place in path[:-1])
+    last = str(path[-1])
+    if near := get_close_matches(last, names, n=1):
+        return f"the nearest is '{prefix}{near[0]}'"
+    same = [key for key in _list_keys(cls) if key.rpartition(".")[2] == last]
+    if same:
+        return f"the nearest is '{same[0]}'"
+    return f"choose from {names}"
+
+
+def _find_section(annotation: Any) -> type[BaseModel] | None:
+    """The model in a field's type, also within a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _find_section(one))), None)
+
+
+def _list_keys(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Dotted keys of a model and of its sections."""
+    for name, field in cls.model_fields.items():
+        section = _find_section(field.annotation)
+        if section is None:
+            yield f"{prefix}{name}"
+        else:
+            yield from _list_keys(section, f"{prefix}{name}.")
+
+
+def shorten(value: object) -> str:
+    """A value as Python writes it, at most 200 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError) as error:  # an integer of 5,000 digits, endless nesting
+        return f"what cannot be printed ({type(error).__name__})"
+    return text if len(text) <= 200 else f"{text[:200]}..."

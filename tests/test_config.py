@@ -1,12 +1,20 @@
 """Settings: strict, all faults at once, each with its path; one spelling everywhere."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from match_graph.config import Config, load_config
+from match_graph.baselines import BASELINES
+from match_graph.config import Config, TrainConfig, load_config
+from match_graph.datasets import DATASETS
 from match_graph.errors import ConfigError
+from match_graph.nn import ENCODERS, HEADS
+from match_graph.training.settings import load_named_config
 
 
 def message(path: Path | None = None, settings: list[str] | None = None) -> str:
@@ -62,8 +70,23 @@ def test_every_fault_is_named_with_its_path() -> None:
         "The configuration must be valid, but 3 faults were found:\n"
         "  'train.epochs': Input should be greater than or equal to 1, found 0.\n"
         "  'train.optimizer': Input should be 'adam' or 'adamw', found 'sgd'.\n"
-        "  'train.epoch' is not a setting; choose from "
-        f"{sorted(type(Config().train).model_fields)}."
+        "  'train.epoch' is not a setting; the nearest is 'train.epochs'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "suggestion"),
+    [
+        ("learning_rate=1", "the nearest is 'pretrain.learning_rate'"),
+        ("trian.epochs=1", "the nearest is 'train'"),
+        ("train.beta=1", f"choose from {sorted(type(Config().train).model_fields)}"),
+    ],
+)
+def test_describe_faults_names_the_nearest_setting(setting: str, suggestion: str) -> None:
+    """Of the section, else the same name elsewhere, else all of the section."""
+    key = setting.partition("=")[0] if setting[0] != "t" or "train" in setting else "trian"
+    assert message(None, [setting]) == (
+        f"The configuration must be valid: '{key}' is not a setting; {suggestion}."
     )
 
 
@@ -79,7 +102,11 @@ def test_a_wrong_type_is_not_converted() -> None:
     ("settings", "expected"),
     [
         (["train.epochs"], "A setting must be key=value, found 'train.epochs'."),
-        (["seed=[1"], "The value of 'seed' must be YAML, found '[1'."),
+        (
+            ["seed=[1"],
+            "The value of 'seed' must be YAML, found '[1' (expected ',' or ']', but got "
+            "'<stream end>', line 1).",
+        ),
         (
             ["seed=1", "seed.deep=2"],
             "The setting 'seed.deep' goes through 'seed', which is no section.",
@@ -109,6 +136,88 @@ def test_a_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
         f"This version of match-graph reads configurations of format 1, found format 99 in "
         f"'{path}'; use the version that wrote it."
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (
+            "train.batch_size=" + "9" * 5000,
+            f"The value of 'train.batch_size' must be YAML, found '{'9' * 199}... (an integer must "
+            f"have at most 64 bits, line 1).",
+        ),
+        (
+            "train.batch_size=9223372036854775807",
+            "The configuration must be valid: 'train.batch_size': Input should be less than or "
+            "equal to 1048576, found 9223372036854775807.",
+        ),
+        (
+            "train.learning_rate=.inf",
+            "The value of 'train.learning_rate' must be YAML, found '.inf' (a number must be "
+            "finite, found .inf, line 1).",
+        ),
+        ("seed=2024-02-30", "The configuration must be valid: 'seed': Input should be a valid "
+            "integer, found '2024-02-30'."),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_bounds_are_one_sentence(setting: str, expected: str) -> None:
+    assert message(None, [setting]) == expected
+
+
+def test_config_refuses_endless_numbers() -> None:
+    """In Python too."""
+    with pytest.raises(ValidationError, match="finite number"):
+        TrainConfig(learning_rate=float("nan"))
+
+
+def find_unbounded(annotation: Any, bounds: frozenset[str], path: str) -> Iterator[str]:
+    """The paths of numbers in a type that have no least or no largest value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            found = frozenset(type(one).__name__ for one in field.metadata)
+            yield from find_unbounded(field.annotation, found, f"{path}.{name}")
+    elif get_origin(annotation) is Annotated:
+        found = frozenset(
+            type(one).__name__
+            for part in annotation.__metadata__
+            for one in (part.metadata if isinstance(part, FieldInfo) else [part])
+        )
+        yield from find_unbounded(get_args(annotation)[0], bounds | found, path)
+    elif annotation in (int, float):
+        if not ({"Le", "Lt"} & bounds and {"Ge", "Gt"} & bounds):
+            yield path
+    else:
+        for one in get_args(annotation):
+            yield from find_unbounded(one, bounds, path)
+
+
+def test_every_numeric_setting_has_bounds() -> None:
+    """Of the configuration, of every encoder, head and baseline, and options of data sets."""
+    classes = [Config, *(one.Config for one in (ENCODERS | HEADS | BASELINES).values())]
+    classes += [cls.Options for cls in DATASETS.values()]
+    faults = [fault for cls in classes for fault in find_unbounded(cls, frozenset(), repr(cls))]
+    assert [fault for fault in faults if "_until" not in fault] == []  # a year, checked as a date
+
+
+def test_load_config_imports_only_code_that_the_caller_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's encoder or head runs no code of the current folder, not for a preset either."""
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
+    (tmp_path / "c.yaml").write_text("model: {encoder: 'evil:Evil', head: 'evil:Head'}\n")
+    monkeypatch.chdir(tmp_path)
+    path = Path("c.yaml")
+    for preset in (None, "paper"):
+        with pytest.raises(ConfigError) as caught:
+            load_named_config(path, ["model.head=evil:Head"], preset)
+        assert str(caught.value) == (
+            "The configuration 'c.yaml' names the encoder 'evil:Evil', and code is imported only "
+            "by request; if you trust it, name it on the command line too: "
+            "--set model.encoder=evil:Evil"
+        )
+    assert not (tmp_path / "ran").exists()
+    named = ["model={encoder: 'evil:Evil', head: linear}"]
+    assert load_config(path, named).model.encoder == "evil:Evil"
 
 
 CONTRADICTIONS = {

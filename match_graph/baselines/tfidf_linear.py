@@ -43,12 +43,16 @@ class TfidfLinear(Baseline):
         """Settings."""
 
         loss: Literal["squared_hinge", "log"] = "squared_hinge"
-        cost: float = Field(0.5, gt=0, description="LIBLINEAR's C: larger fits closer")
+        cost: float = Field(0.5, gt=0, le=10**9, description="LIBLINEAR's C: larger fits closer")
         sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
-        prune: float = Field(0.01, ge=0, description="weights closer to 0 are dropped")
-        slope: float = Field(6.0, gt=0, description="log-odds per unit of margin; hinge only")
-        offset: float = Field(1.0, description="log-odds at margin 0; hinge only")
-        num_threads: int = Field(0, ge=0, description="0: one per core")
+        prune: float = Field(0.01, ge=0, le=10**9, description="weights closer to 0 are dropped")
+        slope: float = Field(
+            6.0, gt=0, le=10**6, description="log-odds per unit of margin; hinge only"
+        )
+        offset: float = Field(
+            1.0, ge=-(10**6), le=10**6, description="log-odds at margin 0; hinge only"
+        )
+        num_threads: int = Field(0, ge=0, le=4096, description="0: one per core")
 
     paper: ClassVar[str] = "Babbar and Schoelkopf, WSDM 2017, https://arxiv.org/abs/1609.02521"
     config: Config

@@ -29,7 +29,7 @@ class SplitOptions(StrictModel):
 
     train_until: DateOption = None
     valid_until: DateOption = None
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**64)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

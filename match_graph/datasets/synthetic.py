@@ -68,7 +68,7 @@ class Synthetic(CorpusDataset):
         like: Literal["mag-cs", "pubmed"] | None = None
         scale: float = Field(1.0, gt=0, le=64)
         label_scale: float = Field(1.0, gt=0, le=64)
-        seed: int = Field(0, ge=0)
+        seed: int = Field(0, ge=0, lt=2**32)
 
         @model_validator(mode="after")
         def _check_size(self) -> Self:

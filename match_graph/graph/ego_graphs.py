@@ -2,9 +2,10 @@
 
 import copy
 from collections.abc import Iterable
+from typing import Annotated
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
@@ -18,37 +19,35 @@ from match_graph.graph.tokens import TokenSpace
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType, reverse_edge
 
 
+def _check_hops(hops: list[int]) -> list[int]:
+    if any(fanout < -1 for fanout in hops):
+        raise ValueError("a fan-out must be at least 0, or -1 for all")
+    return hops
+
+
+#: A fan-out for each hop.
+Hops = Annotated[
+    list[Annotated[int, Field(ge=-(2**31), le=10**6)]],
+    Field(max_length=256),
+    AfterValidator(_check_hops),
+]
+
+
 class NeighborhoodConfig(StrictModel):
     """How far and how wide neighbourhoods are drawn: edges per node at each hop, -1 for all."""
 
-    metadata: list[int] = Field([16, 0], description="document -> metadata of each field")
-    words: list[int] = Field([64, 0], description="document -> words")
-    metadata_documents: list[int] = Field([0, 4], description="metadata -> documents")
-    word_documents: list[int] = Field([0, 1], description="word -> documents")
-    cites: list[int] = Field([8, 0], description="document -> cited documents")
-    cited_by: list[int] = Field([8, 0], description="document -> citing documents")
-    fanouts: dict[str, list[int]] = Field(
+    metadata: Hops = Field([16, 0], description="document -> metadata of each field")
+    words: Hops = Field([64, 0], description="document -> words")
+    metadata_documents: Hops = Field([0, 4], description="metadata -> documents")
+    word_documents: Hops = Field([0, 1], description="word -> documents")
+    cites: Hops = Field([8, 0], description="document -> cited documents")
+    cited_by: Hops = Field([8, 0], description="document -> citing documents")
+    fanouts: dict[str, Hops] = Field(
         default_factory=dict,
         description="of single edge types, such as 'author rev_has document', before the others",
     )
-    document_metadata: int = Field(8, ge=0, description="tokens a document starts from")
-    document_words: int = Field(32, ge=0, description="likewise")
-
-    @field_validator(
-        "metadata", "words", "metadata_documents", "word_documents", "cites", "cited_by"
-    )
-    @classmethod
-    def _check_hops(cls, hops: list[int]) -> list[int]:
-        if any(fanout < -1 for fanout in hops):
-            raise ValueError("a fan-out must be at least 0, or -1 for all")
-        return hops
-
-    @field_validator("fanouts")
-    @classmethod
-    def _check_fanouts(cls, fanouts: dict[str, list[int]]) -> dict[str, list[int]]:
-        for hops in fanouts.values():
-            cls._check_hops(hops)
-        return fanouts
+    document_metadata: int = Field(8, ge=0, le=100_000, description="tokens a document starts from")
+    document_words: int = Field(32, ge=0, le=10**6, description="likewise")
 
     def resolve(self, edge_types: Iterable[EdgeType]) -> dict[EdgeType, list[int]]:
         """The fan-outs of a graph's edge types in both directions, labels left out.

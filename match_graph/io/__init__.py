@@ -1,1 +1,1 @@
-"""Files and folders: written beside and renamed, listed with their checksums."""
+"""Files and folders: written beside and renamed, checked, and read within limits."""

@@ -223,7 +223,7 @@ def choose_labels(
         logits = logits.masked_fill(~above, -torch.inf)
         count = above.sum(dim=1)
     if top_k is not None:
-        count = count.clamp(max=top_k)
+        count = count.clamp(max=min(top_k, 2**31))
     ranked = rank_labels(logits, int(count.max()) if len(count) else 0, label_rank)
     values = probability.gather(1, ranked)
     return [

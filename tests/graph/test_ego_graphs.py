@@ -63,7 +63,7 @@ def test_wrong_fanouts_are_all_named() -> None:
         )
     message = str(caught.value)
     assert "'words': a fan-out must be at least 0, or -1 for all, found [-2]." in message
-    assert "'fanouts': a fan-out must be at least 0, or -1 for all, found {'a': [-3]}." in message
+    assert "'fanouts.a': a fan-out must be at least 0, or -1 for all, found [-3]." in message
     assert "'hops' is not a setting" in message
 
 

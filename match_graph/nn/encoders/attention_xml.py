@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import nn
 
+from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
@@ -32,8 +33,8 @@ class AttentionXmlEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are the paper's for EUR-Lex."""
 
-        hidden_channels: int = Field(256, ge=1, description="of each direction")
-        num_layers: int = Field(1, ge=1)
+        hidden_channels: int = Field(256, ge=1, le=MAX_CHANNELS, description="of each direction")
+        num_layers: int = Field(1, ge=1, le=256)
         dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
 
     gives: ClassVar[Literal["document", "tokens"]] = "tokens"

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
@@ -34,11 +35,15 @@ class BertXmlEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are CorNet's."""
 
-        num_cls: int = Field(5, ge=1, description="[CLS] tokens")
-        num_layers: int = Field(3, ge=1)
-        num_heads: int = Field(2, ge=1)
-        hidden_channels: int = Field(600, ge=1, description="of the feed-forward network")
-        max_positions: int = Field(500, ge=1, description="words further on share the last one")
+        num_cls: int = Field(5, ge=1, le=1024, description="[CLS] tokens")
+        num_layers: int = Field(3, ge=1, le=256)
+        num_heads: int = Field(2, ge=1, le=1024)
+        hidden_channels: int = Field(
+            600, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
+        )
+        max_positions: int = Field(
+            500, ge=1, le=10**6, description="words further on share the last one"
+        )
         dropout: float = Field(0.1, ge=0, lt=1)
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"

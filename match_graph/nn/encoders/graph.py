@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
-from match_graph.config import StrictModel
+from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD
 from match_graph.nn.dropout import ByteDropout
@@ -36,8 +36,8 @@ class GraphEncoder(Encoder):
     class Config(StrictModel):
         """Settings; a subclass adds its layer's."""
 
-        num_layers: int = Field(2, ge=1)
-        channels: int = Field(128, ge=1)
+        num_layers: int = Field(2, ge=1, le=256)
+        channels: int = Field(128, ge=1, le=MAX_CHANNELS)
         dropout: float = Field(0.2, ge=0, lt=1)
         neighborhood: NeighborhoodConfig = Field(default_factory=NeighborhoodConfig)
 

@@ -54,7 +54,9 @@ class LanguageModelEncoder(Encoder):
         checkpoint: str = Field("", description="a folder, or a model's name on the hub")
         pretrained: bool = Field(True, description="false draws the weights anew")
         metadata: bool = Field(True, description="metadata behind the text")
-        max_pieces: int = Field(256, ge=2, description="of a text, its special tokens among them")
+        max_pieces: int = Field(
+            256, ge=2, le=2**16, description="of a text, its special tokens among them"
+        )
         pooling: Literal["first", "mean"] = "first"
         rate_factor: float = Field(
             0.03, gt=0, le=1, description="learning rate of the checkpoint's weights, as a factor"

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from match_graph.config import StrictModel
+from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
@@ -63,11 +63,11 @@ class MatchEncoder(Encoder):
     class Config(StrictModel):
         """Settings; the defaults are the paper's where it gives one, but for layers and dropout."""
 
-        num_cls: int = Field(8, ge=1, description="[CLS] tokens; the paper's C")
-        num_layers: int = Field(1, ge=1, description="the paper's L, which is 3 there")
-        num_heads: int = Field(2, ge=1, description="the paper's k")
-        position_channels: int = Field(28, ge=2)
-        feed_forward: int = Field(4, ge=1, description="times the width")
+        num_cls: int = Field(8, ge=1, le=1024, description="[CLS] tokens; the paper's C")
+        num_layers: int = Field(1, ge=1, le=256, description="the paper's L, which is 3 there")
+        num_heads: int = Field(2, ge=1, le=1024, description="the paper's k")
+        position_channels: int = Field(28, ge=2, le=MAX_CHANNELS)
+        feed_forward: int = Field(4, ge=1, le=1024, description="times the width")
         dropout: float = Field(0.2, ge=0, lt=1)
         field_vectors: bool = Field(True, description="a learned vector of its type on every token")
 

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from match_graph.config import StrictModel
+from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.graph.csr import make_ptr, ragged_arange
 from match_graph.nn.embedding import TokenEmbedding
@@ -32,8 +32,8 @@ class MatchHeteroEncoder(MatchEncoder):
     class Config(MatchEncoder.Config):
         """Settings: those of MATCH, and of its graph encoder."""
 
-        graph_layers: int = Field(2, ge=1)
-        graph_channels: int = Field(64, ge=1)
+        graph_layers: int = Field(2, ge=1, le=256)
+        graph_channels: int = Field(64, ge=1, le=MAX_CHANNELS)
         neighborhood: NeighborhoodConfig = Field(
             default_factory=lambda: NeighborhoodConfig(words=[0], word_documents=[0])
         )

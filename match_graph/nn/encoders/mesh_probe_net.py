@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.dropout import ByteDropout
@@ -36,9 +37,9 @@ class MeshProbeNetEncoder(TextEncoder):
         """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
 
         rnn: Literal["lstm", "gru"] = "lstm"
-        hidden_channels: int = Field(128, ge=1, description="of each direction")
-        num_layers: int = Field(1, ge=1)
-        num_probes: int = Field(5, ge=1)
+        hidden_channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="of each direction")
+        num_layers: int = Field(1, ge=1, le=256)
+        num_probes: int = Field(5, ge=1, le=1024)
         dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
 
     paper: ClassVar[str] = (

@@ -25,7 +25,7 @@ class RgcnEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_bases: int = Field(4, ge=1, description="matrices that the edge types share")
+        num_bases: int = Field(4, ge=1, le=1024, description="matrices that the edge types share")
 
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
         return RelationalLayer(config.channels, edge_types, config.num_bases)

@@ -37,8 +37,8 @@ class StarTransformerEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings."""
 
-        num_cycles: int = Field(2, ge=1, description="the paper's T")
-        num_heads: int = Field(4, ge=1)
+        num_cycles: int = Field(2, ge=1, le=256, description="the paper's T")
+        num_heads: int = Field(4, ge=1, le=1024)
         dropout: float = Field(0.2, ge=0, lt=1)
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 from torch_geometric.utils import segment
 
+from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import unreached
 from match_graph.nn.embedding import TokenEmbedding
@@ -31,9 +32,11 @@ class TransformerEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are those of the encoder of MATCH, for comparison."""
 
-        num_layers: int = Field(3, ge=1)
-        num_heads: int = Field(2, ge=1)
-        hidden_channels: int = Field(400, ge=1, description="of the feed-forward network")
+        num_layers: int = Field(3, ge=1, le=256)
+        num_heads: int = Field(2, ge=1, le=1024)
+        hidden_channels: int = Field(
+            400, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
+        )
         dropout: float = Field(0.2, ge=0, lt=1)
 
     paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"

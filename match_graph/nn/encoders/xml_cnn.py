@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.utils import segment
 
+from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.dropout import ByteDropout
@@ -39,12 +40,17 @@ class XmlCnnEncoder(TextEncoder):
         corpus of 1,000 documents (cacm, validation NDCG@5 .285 with 0.5 and .378 with 0.2).
         """
 
-        widths: list[Annotated[int, Field(ge=1)]] = Field(
-            default_factory=lambda: [2, 4, 8], min_length=1, description="of filters, in tokens"
+        widths: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+            default_factory=lambda: [2, 4, 8],
+            min_length=1,
+            max_length=256,
+            description="of filters, in tokens",
         )
-        num_filters: int = Field(128, ge=1, description="of each width")
-        num_chunks: int = Field(8, ge=1, description="the paper's p")
-        bottleneck: int = Field(512, ge=1, description="width of the document's state")
+        num_filters: int = Field(128, ge=1, le=MAX_CHANNELS, description="of each width")
+        num_chunks: int = Field(8, ge=1, le=10_000, description="the paper's p")
+        bottleneck: int = Field(
+            512, ge=1, le=MAX_CHANNELS, description="width of the document's state"
+        )
         dropout: float = Field(0.2, ge=0, lt=1, description="on the document's state")
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from match_graph.config import StrictModel
+from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph.label_tree import tree_sizes
 from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.encoders.base import EncoderOutput
@@ -42,18 +42,31 @@ class LabelAttentionHead(Head):
     class Config(StrictModel):
         """Settings; the defaults are the paper's for EUR-Lex, those of the tree for Wiki-500K."""
 
-        hidden_channels: list[Annotated[int, Field(ge=1)]] = Field(
-            [256], min_length=1, description="widths of the layers that the labels share"
+        hidden_channels: list[Annotated[int, Field(ge=1, le=MAX_CHANNELS)]] = Field(
+            [256],
+            min_length=1,
+            max_length=256,
+            description="widths of the layers that the labels share",
         )
         chunk_values: int = Field(
-            2**24, ge=1, description="values of [documents, labels, channels] that exist at once"
+            2**24,
+            ge=1,
+            le=2**34,
+            description="values of [documents, labels, channels] that exist at once",
         )
 
         flat_labels: int = Field(
-            10_000, ge=1, description="labels above which a label tree is trained, level by level"
+            10_000,
+            ge=1,
+            le=10**9,
+            description="labels above which a label tree is trained, level by level",
         )
-        cluster_size: int = Field(64, ge=2, description="nodes below one node of the tree; its K")
-        beam: int = Field(15, ge=1, description="nodes of a level whose children are scored; its C")
+        cluster_size: int = Field(
+            64, ge=2, le=10**6, description="nodes below one node of the tree; its K"
+        )
+        beam: int = Field(
+            15, ge=1, le=10**6, description="nodes of a level whose children are scored; its C"
+        )
 
     takes: ClassVar[Literal["document", "tokens"]] = "tokens"
 

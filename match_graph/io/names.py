@@ -1,0 +1,37 @@
+"""Names and paths of users' files, of which paths are made that stay where they belong."""
+
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def check_file_name(name: str) -> str:
+    """A name of which a file or folder is made: it cannot lead out of the folder it lies in.
+
+    Raises:
+        ValueError: It could.
+    """
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise ValueError("must be a name without / and \\, as it names a folder")
+    if len(name.encode(errors="replace")) > 200 or not name.isprintable():
+        raise ValueError("must be a printable name of at most 200 bytes, as it names a folder")
+    return name
+
+
+def check_inner_path(path: str) -> str:
+    """A path below the folder of the file that it stands in.
+
+    Raises:
+        ValueError: It may lie elsewhere.
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not path or "\0" in path:
+        raise ValueError("must be a path below the folder")
+    return path
+
+
+#: Text of which a file or folder is made, or nothing.
+FileName = Annotated[str, AfterValidator(check_file_name)]
+#: A path within a folder.
+InnerPath = Annotated[str, AfterValidator(check_inner_path)]

@@ -1,0 +1,136 @@
+"""YAML of users: plain values only, within limits, every key once."""
+
+from collections.abc import Hashable
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from match_graph.errors import ConfigError
+
+#: The largest file that is read, in bytes; the settings of a run take about 3,000.
+MAX_BYTES = 2**20
+#: Keys and values at most, those behind aliases counted where they are used.
+MAX_NODES = 100_000
+#: Levels of nesting at most.
+MAX_DEPTH = 50
+_INT64 = range(-(2**63), 2**63)
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a YAML file; None if it is empty.
+
+    Args:
+        path: The file.
+        what: What it is, for the message, at the start of a sentence.
+
+    Raises:
+        ConfigError: It is not there, not UTF-8, not YAML, too large, or has a key twice.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES:,} bytes")
+        return parse_yaml(content.decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{what} must be a readable YAML file, but '{path}' is not ({error}); check the path "
+            f"and the syntax."
+        ) from error
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text; dates are text.
+
+    Raises:
+        ValueError: It is not YAML, goes beyond the limits, or has a key twice; a clause with the
+            line.
+    """
+    loader = None
+    try:
+        loader = _Loader(text)
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = " ".join(str(error.problem or error.context).split())
+        raise ValueError(f"{reason}, line {mark.line + 1}" if mark else reason) from error
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    except (ValueError, LookupError, AttributeError) as error:  # a tag that its value does not fit
+        raise ValueError(f"a value does not fit its tag: {error}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader of plain values, with limits."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._number = 0
+        self._sizes: dict[yaml.Node, int] = {}  # with what aliases in it stand for
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Counts nodes and levels before Python has any of them."""
+        mark = self.peek_event().start_mark
+        if self.check_event(yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if node is None or node not in self._sizes:
+                raise _fault("an alias stands within what it names", mark)
+            self._number += self._sizes[node]
+        else:
+            before = self._number
+            self._number += 1
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise _fault(f"more than {MAX_DEPTH} levels of nesting", mark)
+            node = super().compose_node(parent, index)
+            self._depth -= 1
+            if node is not None:
+                self._sizes[node] = self._number - before
+        if self._number > MAX_NODES:
+            raise _fault(f"more than {MAX_NODES:,} keys and values, aliases written out", mark)
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Refuses a key that is given twice, of which YAML would take the last."""
+        node = super().compose_mapping_node(anchor)
+        lines: dict[Hashable, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if (key.tag, key.value) in lines:
+                first = lines[key.tag, key.value]
+                problem = f"the key '{key.value}' is given twice, first in line {first}"
+                raise _fault(problem, key.start_mark)
+            lines[key.tag, key.value] = key.start_mark.line + 1
+        return node
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """Of 64 bits."""
+        if len(node.value) > 100 or (value := self.construct_yaml_int(node)) not in _INT64:
+            raise _fault("an integer must have at most 64 bits", node.start_mark)
+        return int(value)
+
+    def construct_float(self, node: yaml.ScalarNode) -> float:
+        """Finite."""
+        if not isfinite(value := self.construct_yaml_float(node)):
+            raise _fault(f"a number must be finite, found {node.value[:50]}", node.start_mark)
+        return float(value)
+
+
+_Loader.yaml_implicit_resolvers = {  # a date is text
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
+
+
+def _fault(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
