@@ -151,7 +151,7 @@ class TrainConfig(StrictModel):
         le=0.5,
         description="how far back weights are averaged, of the steps so far; 0: not, 0.5: all",
     )
-    average_after: int = Field(0, ge=0, description="epochs before the average starts")
+    average_after: int = Field(0, ge=0, le=10**6, description="epochs before the average starts")
     calibrate: bool = Field(
         True, description="Platt scaling of label scores on valid, from 1,000 documents there"
     )

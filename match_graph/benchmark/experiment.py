@@ -2,20 +2,32 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.config import Config, StrictModel, parse_setting, parse_settings, read_yaml
-from match_graph.errors import ConfigError
+from match_graph.config import (
+    Config,
+    StrictModel,
+    check_code,
+    load_config,
+    parse_setting,
+    parse_settings,
+)
+from match_graph.errors import ConfigError, list_faults
+from match_graph.io.names import FileName
+from match_graph.io.yaml import read_yaml
 from match_graph.training.fitting import is_baseline
-from match_graph.training.settings import load_named_config
+from match_graph.training.settings import check_used, load_named_config
 
 EXPERIMENT_FORMAT = 1
+#: Rows of a table at most, those of a grid among them; and runs of a benchmark.
+MAX_ROWS, MAX_CELLS = 1000, 100_000
 #: In a row's name and ablation: the row stands for one of each metadata field of a data set.
 EACH_FIELD = "{field}"
 #: At thresholds that are chosen on valid, so that test alone has them; slices likewise.
@@ -55,6 +67,8 @@ class PlannedRow(Row):
 class Experiment(StrictModel):
     """One question: which rows on which data sets, measured how, with which numbers expected.
 
+    It names encoders and heads and imports none; `configure` does.
+
     Settings take the place of the defaults in this order, the last wins: the encoder's own of
     ``encoder_settings``, the experiment's ``settings``, the row's, the point of the grid,
     ``overrides``. A value of null gives a setting back to the size of the corpus.
@@ -66,11 +80,11 @@ class Experiment(StrictModel):
     """
 
     format: int = EXPERIMENT_FORMAT
-    name: str = Field("", description="none: the file's")
+    name: FileName = Field("", description="none: the file's")
     question: str = Field(min_length=1)
     datasets: list[str] = Field(min_length=1, description="registered names or folders")
-    runs: int = Field(3, ge=1, description="seeds per row")
-    seed: int = Field(0, ge=0, description="the first")
+    runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
+    seed: int = Field(0, ge=0, lt=2**32, description="the first")
     measures: list[str] = Field(min_length=1, description="in the order of the columns")
     split: Literal["test", "valid"] = "test"
     budget: Literal["equal", "own"] = "equal"
@@ -97,6 +111,8 @@ class Experiment(StrictModel):
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
+        if fault := self._find_size_fault():
+            raise ValueError(fault)
         faults = [*self._find_row_faults(), *self._find_expected_faults()]
         on_test = [name for name in self.measures if name in _ON_TEST or "/" in name]
         if self.split == "valid" and on_test:
@@ -109,6 +125,19 @@ class Experiment(StrictModel):
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    def _find_size_fault(self) -> str | None:
+        """Counted, as a grid of 16 settings of 10 values each cannot be written out."""
+        rows = len(self.rows) * prod(map(len, self.grid.values()))
+        cells = rows * self.runs * len(self.datasets)
+        for what, number, most in (("rows", rows, MAX_ROWS), ("runs", cells, MAX_CELLS)):
+            if number > most:
+                found = f"{number:,}" if number < 10**18 else "more than 10^18"
+                return (
+                    f"'rows', 'grid', 'datasets' and 'runs' must give at most {most:,} {what}, "
+                    f"found {found}."
+                )
+        return None
 
     def _find_row_faults(self) -> list[str]:
         faults = []
@@ -124,17 +153,7 @@ class Experiment(StrictModel):
                 f"{'.' if len(self.rows) > 1 else f', which has {EACH_FIELD} in its name.'}"
             )
         planned = self.expand(["x"]) if not faults else []
-        faults += find_name_faults(self.rows) or find_name_faults(planned)
-        for row in planned:
-            faults += self._find_setting_faults(row)
-        return list(dict.fromkeys(faults))
-
-    def _find_setting_faults(self, row: PlannedRow) -> list[str]:
-        try:
-            self.configure(row, 0)
-        except ConfigError as error:
-            return [f"'rows', {row.name}: {' '.join(str(error).split())}"]
-        return []
+        return faults + (find_name_faults(self.rows) or find_name_faults(planned))
 
     def _find_expected_faults(self) -> list[str]:
         names = {row.name for row in self.expand([])}
@@ -176,20 +195,48 @@ class Experiment(StrictModel):
         return rows
 
     def configure(self, row: PlannedRow, seed: int) -> Config:
-        """The configuration of a row before it is resolved for a data set.
+        """The configuration of a row before it is resolved for a data set; imports its code.
 
         Raises:
             ConfigError: With every fault.
         """
-        layers = [self.settings, row.settings, row.point, self.overrides]
-        settings = [
-            f"{key}={write_value(value)}" for layer in layers for key, value in layer.items()
-        ]
-        named = {"model.encoder": row.encoder, "ablation": row.ablation, "seed": seed}
-        settings += [f"{key}={write_value(value)}" for key, value in named.items()]
-        config = load_named_config(None, settings, row.encoder_settings)
+        config = load_named_config(None, self._list_settings(row, seed), row.encoder_settings)
         is_baseline(config.model)  # finds the encoder, or says that there is none
         return config
+
+    def _list_settings(self, row: PlannedRow, seed: int) -> list[str]:
+        layers = [self.settings, row.settings, row.point, self.overrides]
+        named = {"ablation": row.ablation, "seed": seed}
+        return _write_settings([*layers, *_own_layers(row)[-1:], named])
+
+    def find_setting_faults(self, code: Collection[str], where: str) -> list[str]:
+        """Sentences about rows whose settings are wrong.
+
+        Args:
+            code: Encoders and heads (``module:Class``) that the rows may name and that are imported
+                for it.
+            where: The experiment, for the message.
+
+        Raises:
+            ConfigError: A row names other code.
+        """
+        faults: dict[str, str] = {}
+        names: list[tuple[str, object]] = []
+        rows = self.expand(["x"])
+        for row in rows:
+            try:
+                model = load_config(None, self._list_settings(row, 0)).model  # imports nothing
+                names += [("encoder", model.encoder), ("head", model.head)]
+            except ConfigError as error:
+                faults[row.name] = str(error)
+        check_code(names, code, where, "--{kind} ")
+        for row in rows:
+            try:
+                if row.name not in faults and is_baseline(self.configure(row, 0).model):
+                    check_used(load_config(None, _write_settings(_own_layers(row))))
+            except ConfigError as error:
+                faults[row.name] = str(error)
+        return [f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()]
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment gives a row a value for a setting, beyond an encoder's own."""
@@ -213,6 +260,15 @@ def find_name_faults(rows: Sequence[Row]) -> list[str]:
     return [f"'rows': the name '{name}' must be that of one row only." for name in doubled] + faults
 
 
+def _own_layers(row: PlannedRow) -> list[dict[str, Any]]:
+    """The settings that are of a row alone, and its encoder."""
+    return [row.settings, row.point, {"model.encoder": row.encoder}]
+
+
+def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:
+    return [f"{key}={write_value(value)}" for layer in layers for key, value in layer.items()]
+
+
 def write_value(value: Any) -> str:
     """A value as YAML that is read back as the same; JSON's 1e-05 would be read as text."""
     text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
@@ -225,6 +281,7 @@ def load_experiment(
     runs: int | None = None,
     seed: int | None = None,
     settings: Iterable[str] | None = None,
+    code: Collection[str] = (),
 ) -> Experiment:
     """The experiment of a YAML file, changed by what the command line gives.
 
@@ -234,6 +291,8 @@ def load_experiment(
         runs: Instead of the file's.
         seed: Instead of the file's.
         settings: ``key=value``, above all others.
+        code: Encoders and heads (``module:Class``) that the file may name; others are refused, as
+            a file alone imports no code.
 
     Raises:
         ConfigError: With every fault and its path.
@@ -243,14 +302,18 @@ def load_experiment(
     if version != EXPERIMENT_FORMAT:
         raise ConfigError(
             f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
-            f"format {version} in '{path}'; use the version that wrote it."
+            f"format {version!r:.50} in '{path}'; use the version that wrote it."
         )
     given = {"datasets": list(datasets or []) or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
     if isinstance(overrides := content.setdefault("overrides", {}), dict):
         content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
-    return parse_settings(Experiment, content, f"The experiment '{path}' must be valid")
+    summary = f"The experiment '{path}' must be valid"
+    experiment = parse_settings(Experiment, content, summary)
+    if faults := experiment.find_setting_faults(code, f"The experiment '{path}'"):
+        raise ConfigError(list_faults(summary, faults))
+    return experiment
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:

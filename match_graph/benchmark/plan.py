@@ -11,6 +11,7 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import metadata_fields
+from match_graph.io.names import check_file_name
 from match_graph.training.fitting import is_baseline
 from match_graph.training.pretraining import describe_pretraining
 from match_graph.training.progress import Reporter
@@ -123,6 +124,7 @@ class _Planner:
         shared = experiment.configure(PlannedRow(name="any"), experiment.seed)
         dataset = self._open(locate_config(self.source, shared))
         dataset.transform = None
+        _check_name(dataset.name)
         data = dataset[0]
         fields = metadata_fields(data)
         rows = experiment.expand(fields)
@@ -198,6 +200,15 @@ class _Planner:
                 else:
                     config = found.model_copy(update={"seed": seed})
                     yield PlannedCell(*common, config, checksum=self._open(found).checksum)
+
+
+def _check_name(dataset: str) -> None:
+    try:
+        check_file_name(dataset)
+    except ValueError as error:
+        raise ConfigError(
+            f"The name of a data set {error} of cells, found {dataset!r}; rename its folder."
+        ) from None
 
 
 def _with_epochs(config: Config, epochs: int | None) -> Config:

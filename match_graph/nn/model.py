@@ -1,7 +1,9 @@
 """Embedding, encoder and head, wired: checks that they fit."""
 
 import importlib
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -138,7 +140,10 @@ def find_class(
     base: type[T] | tuple[type[Any], ...],
     kind: str,
 ) -> type[T]:
-    """A registered class, or the one that ``package.module:Class`` names.
+    """A registered class, or the one that ``package.module:Class`` names, which is imported.
+
+    Modules are looked for in the current folder too, after all others. Who takes a name from a file
+    asks the caller first (`match_graph.config.check_code`).
 
     Raises:
         ConfigError: There is no such class, or it is not of the kind.
@@ -149,6 +154,8 @@ def find_class(
     found: object = None
     cause = ""
     if colon:
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)
         try:
             found = getattr(importlib.import_module(module_name), class_name, None)
         except Exception as error:  # whatever the code of others raises when it is imported

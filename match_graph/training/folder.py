@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from match_graph.config import Config, load_config
+from match_graph.config import Config, parse_settings, read_settings
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
@@ -29,10 +29,11 @@ SHARING = ("devices", "num_nodes", "strategy")
 
 
 def open_run_folder(folder: Path) -> Config:
-    """The configuration of an existing run.
+    """The configuration of an existing run; before its code is used, see `check_own_code`.
 
     Raises:
         CheckpointError: The folder is missing or not a run folder.
+        ConfigError: Its configuration is broken.
     """
     if not folder.is_dir():
         raise CheckpointError(
@@ -53,7 +54,8 @@ def open_run_folder(folder: Path) -> Config:
             f"be used ({describe_failure(error)}); restore it, or start the run again with "
             f"--overwrite."
         ) from error
-    return load_config(folder / CONFIG)
+    summary = f"The settings in '{folder / CONFIG}' must be valid"
+    return parse_settings(Config, read_settings(folder / CONFIG), summary)
 
 
 def verify_run_folder(folder: Path) -> None:
@@ -195,20 +197,37 @@ def describe_work(config: Config) -> dict[str, Any]:
 
 
 def find_difference(there: Config, here: Config) -> str:
-    """The first setting in which the work of two runs differs, as a clause; empty if none does."""
-    if describe_work(there) == describe_work(here):
-        return ""
-    pairs = zip(_flatten(describe_work(there)), _flatten(describe_work(here)), strict=False)
-    for (key, old), (other, new) in pairs:
-        if (key, old) != (other, new):
-            return f"{key} is {old!r} there" + (f" and {new!r} here" if key == other else "")
-    return "some settings are missing"
+    """Up to three settings in which the work of two runs differs, as a clause; empty if none does.
+
+    What the caller chose comes before what follows from it: the encoder before its settings, these
+    before what is derived from the corpus.
+    """
+    old, new = dict(_flatten(describe_work(there))), dict(_flatten(describe_work(here)))
+    keys = [
+        key for key in {**old, **new} if key not in old or key not in new or old[key] != new[key]
+    ]
+    if not keys and describe_work(there) != describe_work(here):
+        return "some settings are empty in one of them"
+    derived = {key for key, value in _flatten(describe_work(Config())) if value is None}
+    keys.sort(key=lambda key: (key in derived, "_config." in key, _WEIGHT.get(key, len(_WEIGHT))))
+    shown = [f"{key} is {_show(old, key)} there and {_show(new, key)} here" for key in keys[:3]]
+    return ", ".join(shown) + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+#: Settings from which others follow.
+_WEIGHT = {
+    name: number for number, name in enumerate(("dataset", "model.encoder", "ablation", "seed"))
+}
+
+
+def _show(settings: Mapping[str, Any], key: str) -> str:
+    return repr(settings[key]) if key in settings else "not set"
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in content.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             flat += _flatten(value, f"{prefix}{key}.")
         else:
             flat.append((f"{prefix}{key}", value))

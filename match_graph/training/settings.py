@@ -8,7 +8,8 @@ from match_graph.config import Config, ModelConfig, load_config, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.nn import HEADS, Encoder, Head
 from match_graph.nn.model import choose_head, find_class
-from match_graph.training.fitting import find_encoder
+from match_graph.training.fitting import find_encoder, is_baseline
+from match_graph.training.folder import SHARING
 
 
 def load_named_config(
@@ -27,6 +28,39 @@ def load_named_config(
     if name is None:
         return load_config(path, settings)
     return load_config(path, settings, lambda encoder: find_settings(encoder, name))
+
+
+#: Settings that baselines use, besides those of "data" and of the whole run.
+_OF_BASELINES = {
+    "model": {"encoder", "encoder_config", "coherent"},
+    "train": {"calibrate", "accelerator", "precision", "deterministic", *SHARING},
+    "pretrain": set[str](),
+}
+
+
+def check_used(config: Config) -> None:
+    """Refuses settings that a baseline does not use, as whoever sets them expects an effect.
+
+    Args:
+        config: As the caller gave it: nothing is resolved yet.
+
+    Raises:
+        ConfigError: The encoder is a baseline, and such a setting is not the default.
+    """
+    if not is_baseline(config.model):
+        return
+    default = Config()
+    unused = [
+        f"{section}.{name}"
+        for section, used in _OF_BASELINES.items()
+        for name, value in getattr(config, section)
+        if name not in used and value != getattr(getattr(default, section), name)
+    ]
+    if unused:
+        raise ConfigError(
+            f"The baseline '{config.model.encoder}' must be given settings that it uses, found "
+            f"{', '.join(unused)}; leave these out (its own stand in model.encoder_config)."
+        )
 
 
 def find_settings(encoder: str, name: str) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Experiment files: strict, all faults at once, rows expanded, settings in their order."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_every_fault_comes_in_one_message(write) -> None:
     assert lines[2].startswith("  'measures': must be different ones of ['P@1', 'P@3',")
     assert lines[2].endswith("or SLICE/MEASURE, not ['NDCG@7'], found ['P@1', 'NDCG@7'].")
     assert lines[3] == "  'rows.0.name': Field required, found {'nam': 'x'}."
-    assert lines[4] == "  'rows.0.nam' is not a setting."
+    assert lines[4] == "  'rows.0.nam' is not a setting; the nearest is 'rows.0.name'."
     rows = [
         {"name": "A", "settings": {"train.epoch": 1}},
         {"name": "a"},
@@ -103,17 +104,16 @@ def test_every_fault_comes_in_one_message(write) -> None:
     ]
     text = message(write(rows=rows, reference="C", figure="grid"))
     assert "'figure': a grid is drawn over two settings, found 0 in 'grid'." in text
-    lines = message(write(rows=rows, reference="C")).splitlines()[1:]
-    assert lines[0] == (
-        "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders."
-    )
-    assert lines[1].startswith(
-        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; choose"
-    )
-    assert lines[2].startswith("  'rows', B: The encoder must be one of [")
-    assert lines[3:] == [
+    assert message(write(rows=rows, reference="C")).splitlines()[1:] == [
+        "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders.",
         "  'expected.mag-cs.XML-CNN': there is no such row.",
     ]
+    lines = message(write(rows=[rows[0], rows[2]], reference="A", expected={})).splitlines()[1:]
+    assert lines[0] == (
+        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; the nearest "
+        "is 'train.epochs'."
+    )
+    assert lines[1].startswith("  'rows', B: The encoder must be one of [")
 
 
 def test_what_is_expected_must_be_of_rows_and_columns(write) -> None:
@@ -212,3 +212,60 @@ def test_values_are_written_as_they_are_read(value: object) -> None:
 def test_an_experiment_survives_json(write) -> None:
     experiment = load_experiment(write())
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
+
+
+def test_experiment_sizes_are_counted(write) -> None:
+    """10^16 points of a grid, or more, are refused without one of them."""
+    grid = {f"train.k{number}": [*range(10)] for number in range(16)}
+    path = write(grid=grid, figure="grid")
+    text = (
+        f"The experiment '{path}' must be valid: 'rows', 'grid', 'datasets' and 'runs' must give "
+        f"at most 1,000 rows, found 20,000,000,000,000,000."
+    )
+    assert message(path) == text
+    more = {f"train.k{number}": [*range(10)] for number in range(600)}
+    assert message(write(grid=more)).endswith("1,000 rows, found more than 10^18.")
+    assert message(write(runs=10_000, datasets=["a"] * 10)).endswith(
+        "must give at most 100,000 runs, found 200,000."
+    )
+    assert message(write(runs=10**9)).endswith(
+        "'runs': Input should be less than or equal to 10000, found 1000000000."
+    )
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "a\\b", "a\x1b[2Jb", "n" * 201])
+def test_experiment_names_stay_inside(write, name: str) -> None:
+    assert "must be valid: 'name': must be a " in message(write(name=name))
+    assert "name" in message(write(name=name))
+
+
+EVIL = {
+    "row": {"rows": [{"name": "E", "encoder": "evil:Evil"}]},
+    "preset": {"rows": [{"name": "E", "encoder": "evil:Evil", "encoder_settings": "paper"}]},
+    "head": {"rows": [{"name": "E", "settings": {"model": {"head": "evil:Evil"}}}]},
+    "settings": {"settings": {"model.head": "evil:Evil"}},
+    "grid": {"grid": {"model.head": ["linear", "evil:Evil"]}},
+    "key": {"settings": {"model.head=evil:Evil #": 1}},
+    "field": {"rows": [{"name": "no-{field}", "encoder": "evil:Evil"}]},
+}
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_load_experiment_imports_only_code_that_the_caller_names(
+    write, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the file names it; nothing of the current folder runs."""
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    path = write(**{"rows": [{"name": "M"}], "reference": None, "expected": {}, **EVIL[kind]})
+    what = "encoder" if kind in ("row", "preset", "field") else "head"
+    assert message(path) == (
+        f"The experiment '{path}' names the {what} 'evil:Evil', and code is imported only by "
+        f"request; if you trust it, name it on the command line too: --{what} evil:Evil"
+    )
+    assert not (tmp_path / "ran").exists()
+    if what == "encoder":
+        assert "naming a subclass of Encoder" in message(path, code=["evil:Evil"])
+        assert (tmp_path / "ran").exists()

@@ -32,6 +32,22 @@ def test_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
     )
 
 
+def test_find_difference_names_what_was_chosen_before_what_follows() -> None:
+    """The encoder, then other settings, then those that the corpus gives; three of them."""
+    there = load_config(None, ["pretrain.samples=5", "train.epochs=3", "train.warmup=0.1"])
+    assert folders.find_difference(there, there) == ""
+    here = load_config(None, ["model.encoder=xml_cnn", "pretrain.samples=9", "train.warmup=0.2"])
+    assert folders.find_difference(there, here) == (
+        "model.encoder is 'match' there and 'xml_cnn' here, train.warmup is 0.1 there and 0.2 "
+        "here, pretrain.samples is 5 there and 9 here, and 1 more"
+    )
+    here = load_config(None, ["model.encoder=prior", "model.encoder_config.a=1", "seed=1"])
+    assert folders.find_difference(load_config(), here) == (
+        "model.encoder is 'match' there and 'prior' here, seed is 0 there and 1 here, "
+        "model.encoder_config.a is not set there and 1 here"
+    )
+
+
 def test_a_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
     """New and equal settings pass; other settings, other files and a plain file do not."""
     config, folder = load_config(None, ["seed=1"]), tmp_path / "run"

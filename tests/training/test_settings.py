@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.config import ModelConfig
+from match_graph.config import ModelConfig, load_config
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.nn import ENCODERS, MatchModel, TextEncoder, XmlCnnEncoder
 from match_graph.training.defaults import resolve_config
-from match_graph.training.settings import complete_settings, find_settings, load_named_config
+from match_graph.training.settings import (
+    check_used,
+    complete_settings,
+    find_settings,
+    load_named_config,
+)
 
 OFFERED = [(encoder, name) for encoder, cls in ENCODERS.items() for name in cls.settings]
 TEXT_ENCODERS = sorted(name for name, cls in ENCODERS.items() if issubclass(cls, TextEncoder))
@@ -116,3 +121,18 @@ def test_unknown_settings_of_encoder_and_head_are_errors() -> None:
     assert str(caught.value) == (
         "model.head_config must be valid: 'bias' is not a setting; choose from []."
     )
+
+
+def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
+    """Of the model, of training and of pre-training; what it uses, and defaults, pass."""
+    settings = ["model.encoder=tfidf_linear", "train.learning_rate=77", "pretrain.samples=1"]
+    with pytest.raises(ConfigError) as caught:
+        check_used(load_config(None, [*settings, "model.init=random"]))
+    assert str(caught.value) == (
+        "The baseline 'tfidf_linear' must be given settings that it uses, found model.init, "
+        "train.learning_rate, pretrain.samples; leave these out (its own stand in "
+        "model.encoder_config)."
+    )
+    used = ["data.max_words=9", "model.encoder_config.cost=2", "train.calibrate=false"]
+    check_used(load_config(None, ["model.encoder=tfidf_linear", "train.epochs=~", *used]))
+    check_used(load_config(None, ["train.learning_rate=77"]))
