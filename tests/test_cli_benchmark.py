@@ -44,3 +44,18 @@ def test_faults_are_one_sentence(call, tmp_path: Path) -> None:
         f"Error: The experiment '{path}' must be valid: 'measures': List should have at least 1 "
         f"item after validation, not 0, found [].\n"
     )
+
+
+def test_benchmark_ends_with_1_where_a_run_failed(call, tmp_path: Path, monkeypatch) -> None:
+    """Tables are written all the same; the last line says why and what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trial.yaml").write_text(EXPERIMENT)
+    write_match_folder(tmp_path / "toy")
+    arguments = ["benchmark", "trial.yaml", "--dataset", "toy", "--runs", 1, "--quiet"]
+    spoiled = Path("runs/trial/cells/toy/tfidf_linear/seed0/baseline")
+    spoiled.parent.mkdir(parents=True)
+    spoiled.write_text("in the way")
+    code, printed, error = call(*arguments)
+    assert code == 1
+    assert len(printed.splitlines()) == 3
+    assert error.splitlines()[-1].startswith("Error: Every run of a benchmark must succeed, but 1 ")

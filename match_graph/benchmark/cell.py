@@ -1,6 +1,5 @@
 """One cell of a benchmark: run in a process of its own, and read back from its run folder."""
 
-import math
 import os
 import sys
 import threading
@@ -17,11 +16,12 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import PlannedCell
-from match_graph.benchmark.results import Cell, find_measure
-from match_graph.errors import MatchGraphError
+from match_graph.benchmark.results import LARGEST, Cell, find_measure
+from match_graph.errors import CheckpointError, MatchGraphError, describe_faults, list_faults
 from match_graph.training.files import LEVELS, METRICS
 from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_history, read_metrics, read_record
@@ -154,23 +154,28 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     known = not resumed and epochs > 0
     assert planned.config is not None
     source = record.get("vectors_from")
-    cell = make_cell(planned).model_copy(
-        update={
-            "status": "done",
-            "metrics": read_metrics(folder),
-            "history": _read_history(folder),
-            "seconds": seconds,
-            "epochs": epochs or None,
-            "seconds_per_epoch": seconds["train"] / epochs if known else None,
-            "parameters": record.get("parameters"),
-            "peak_mib": record["peak_memory_mib"],
-            "device": record["device"],
-            "git": record["git"],
-            "vectors_from": None if source is None else _relative(folder / source, out),
-            "resumed": resumed,
-            "finished": _read_time(folder / METRICS),
-        }
-    )
+    content = {
+        "status": "done",
+        "metrics": read_metrics(folder),
+        "history": _read_history(folder),
+        "seconds": seconds,
+        "epochs": epochs or None,
+        "seconds_per_epoch": seconds["train"] / epochs if known else None,
+        "parameters": record.get("parameters"),
+        "peak_mib": record["peak_memory_mib"],
+        "device": record["device"],
+        "git": record["git"],
+        "vectors_from": None if source is None else _relative(folder / source, out),
+        "resumed": resumed,
+        "finished": _read_time(folder / METRICS),
+    }
+    summary = f"The files of the cell '{planned.folder}' must be as a run writes them"
+    try:
+        cell = Cell(**{**make_cell(planned).model_dump(), **content})
+    except ValidationError as error:
+        raise CheckpointError(list_faults(summary, describe_faults(Cell, error))) from error
+    if faults := cell.find_missing():
+        raise CheckpointError(list_faults(summary, faults))
     for measure in experiment.measures:
         find_measure(cell, experiment.split, measure)
     return cell
@@ -195,7 +200,7 @@ def _read_history(folder: Path) -> list[dict[str, float]]:
     if table is None:
         return []
     return [
-        {str(name): float(value) for name, value in row.items() if math.isfinite(value)}
+        {str(name): float(value) for name, value in row.items() if abs(value) <= LARGEST}
         for row in table.to_dict("records")
     ]
 

@@ -1,22 +1,28 @@
 """``results.json`` of a benchmark: every cell with its measures, and how all of it was made."""
 
-import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from match_graph.benchmark.experiment import Experiment, PlannedRow
 from match_graph.config import StrictModel
-from match_graph.errors import CheckpointError, list_faults
-from match_graph.training.files import read_json, write_beside
+from match_graph.errors import CheckpointError, describe_faults, list_faults
+from match_graph.io.names import FileName, InnerPath
+from match_graph.training.files import write_beside
 
 RESULTS = "results.json"
 RESULTS_FORMAT = 1
 
 #: "waiting" was not started or not finished, "refused" makes no sense for the data set.
 Status = Literal["waiting", "done", "refused", "failed"]
+
+
+#: Numbers that can be drawn and compared.
+LARGEST = 1e30
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class Cell(StrictModel):
@@ -27,29 +33,37 @@ class Cell(StrictModel):
 
     dataset: str = Field(description="its name")
     row: str
-    seed: int
+    seed: int = Field(ge=0, le=2**33)
     status: Status = "waiting"
     reason: str = Field("", description="why it was refused or failed, a sentence")
-    folder: str = Field(description="the run folder, relative to that of the results")
+    folder: InnerPath = Field(description="the run folder, relative to that of the results")
     config: dict[str, Any] = Field({}, description="resolved settings; empty if refused")
-    metrics: dict[str, dict[str, float]] = Field({}, description="split -> measure -> value")
-    history: list[dict[str, float]] = Field([], description="a row per epoch, of the last level")
-    seconds: dict[str, float] = Field({}, description="by stage; what was killed is not counted")
+    metrics: dict[str, dict[str, Number]] = Field({}, description="split -> measure -> value")
+    history: list[dict[str, Number]] = Field([], description="a row per epoch, of the last level")
+    seconds: dict[str, Number] = Field({}, description="by stage; what was killed is not counted")
     epochs: int | None = Field(None, description="that were trained, over all levels of a tree")
-    seconds_per_epoch: float | None = Field(None, description="none if killed, or not by epochs")
+    seconds_per_epoch: Number | None = Field(None, description="none if killed, or not by epochs")
     parameters: int | None = Field(None, description="of a network")
-    peak_mib: dict[str, float] = Field({}, description="host, and cuda if one is used")
+    peak_mib: dict[str, Number] = Field({}, description="host, and cuda if one is used")
     device: dict[str, Any] = Field({}, description="processor, threads, and cuda if it is used")
     git: str | None = None
     vectors_from: str | None = Field(None, description="the cell that pre-trained its vectors")
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
 
+    def find_missing(self) -> list[str]:
+        """Sentences about what a finished cell must have, and has not."""
+        if self.status != "done":
+            return []
+        has = {"peak_mib.host": "host" in self.peak_mib}
+        has["seconds.train"] = self.resumed or "train" in self.seconds
+        return [f"a finished cell must have {name}." for name, there in has.items() if not there]
+
 
 class DatasetRecord(StrictModel):
     """A data set as the benchmark found it, and the rows that it has there."""
 
-    name: str
+    name: FileName
     source: str = Field(description="as it was given: a registered name or a folder")
     checksum: str = Field(description="of the data")
     documents: dict[str, int] = Field(description="by split")
@@ -82,6 +96,25 @@ class Results(StrictModel):
     datasets: list[DatasetRecord]
     cells: list[Cell] = Field(description="by data set, row and seed, in the order of tables")
 
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        """Every cell is of a row of a data set, once, and a finished one has what tables show."""
+        if doubled := _find_doubled(record.name for record in self.datasets):
+            raise ValueError(f"'datasets': the name '{doubled}' must be that of one data set only.")
+        rows = {(record.name, row.name) for record in self.datasets for row in record.rows}
+        faults = [
+            f"'cells.{number}': there is no row '{cell.row}' of the data set '{cell.dataset}'."
+            for number, cell in enumerate(self.cells)
+            if (cell.dataset, cell.row) not in rows
+        ]
+        if doubled := _find_doubled((cell.dataset, cell.row, cell.seed) for cell in self.cells):
+            faults.append(f"'cells': {doubled} must be of one cell only.")
+        for number, cell in enumerate(self.cells):
+            faults += [f"'cells.{number}': {one}" for one in cell.find_missing()]
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
     def find_cells(self, dataset: str, row: str) -> list[Cell]:
         """The cells of a row on a data set, by seed."""
         return [cell for cell in self.cells if (cell.dataset, cell.row) == (dataset, row)]
@@ -99,6 +132,10 @@ class Results(StrictModel):
     def is_finished(self) -> bool:
         """Whether no cell waits."""
         return all(cell.status != "waiting" for cell in self.cells)
+
+
+def _find_doubled(names: Iterable[Hashable]) -> Hashable | None:
+    return next((name for name, number in Counter(names).items() if number > 1), None)
 
 
 def find_measure(cell: Cell, split: str, measure: str) -> float:
@@ -121,6 +158,26 @@ def find_measure(cell: Cell, split: str, measure: str) -> float:
     return values[measure]
 
 
+def describe_failures(results: Results) -> str | None:
+    """A sentence where runs of the experiment failed, or none could be made; else None.
+
+    Cells of earlier calls with other data sets or seeds are not looked at.
+    """
+    experiment = results.experiment
+    here = {record.name for record in results.datasets if record.source in experiment.datasets}
+    cells = [one for one in results.cells if one.dataset in here and one.seed in experiment.seeds]
+    failed = [cell for cell in cells if cell.status == "failed"]
+    if failed or all(cell.status == "refused" for cell in cells):
+        first = (failed or cells)[0]
+        what = "failed" if failed else "were left out"
+        return (
+            f"Every run of a benchmark must succeed, but {len(failed or cells)} of {len(cells)} "
+            f"{what}, such as '{first.folder}' ({first.reason.rstrip('.')}); mend the cause and "
+            f"give the same command again, which keeps what is finished."
+        )
+    return None
+
+
 def write_results(folder: Path, results: Results) -> Path:
     """Writes ``results.json`` into the folder of a benchmark, whole or not at all."""
     path = folder / RESULTS
@@ -139,23 +196,33 @@ def read_results(path: Path) -> Results:
         CheckpointError: It is missing, broken, or of another format.
     """
     path = path / RESULTS if path.is_dir() else path
-    content = read_json(path)
-    version = content.get("format") if isinstance(content, dict) else None
+    try:
+        text = path.read_bytes()
+        version = _Format.model_validate_json(text).format
+    except (OSError, ValidationError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+        raise CheckpointError(
+            f"'{path}' must hold the results of a benchmark as match-graph wrote them, but it "
+            f"cannot be read ({reason}); restore it, or delete it and run the benchmark again, "
+            f"which keeps finished cells."
+        ) from None
     if version != RESULTS_FORMAT:
         raise CheckpointError(
             f"This version of match-graph reads results of format {RESULTS_FORMAT}, found format "
-            f"{version} in '{path}'; use the version that wrote it, or run the benchmark into "
-            f"another folder."
+            f"{version!r:.50} in '{path}'; use the version that wrote it, or run the benchmark "
+            f"into another folder."
         )
     try:
-        return Results.model_validate_json(json.dumps(content))
+        return Results.model_validate_json(text)
     except ValidationError as error:
-        faults = [
-            f"'{'.'.join(map(str, fault['loc']))}': {fault['msg']}." for fault in error.errors()
-        ]
+        faults = describe_faults(Results, error)
         raise CheckpointError(
             list_faults(f"The results in '{path}' must be valid", faults)
         ) from None
+
+
+class _Format(BaseModel):
+    format: Any = None
 
 
 def sort_cells(cells: Sequence[Cell], datasets: Sequence[DatasetRecord]) -> list[Cell]:

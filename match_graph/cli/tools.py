@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +18,12 @@ from match_graph.cli.app import (
     RootOption,
     SetOption,
     app,
+    echo,
 )
 from match_graph.config import load_config
 from match_graph.datasets import list_datasets, open_dataset
+from match_graph.errors import MatchGraphError
+from match_graph.io.escape import SafeConsole
 from match_graph.training import Reporter
 from match_graph.training.catalogue import SIZE, list_models
 
@@ -46,9 +48,14 @@ def speed(
     dataset: Annotated[
         str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Per stage.")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=86_400, help="Per stage.")
+    ] = 30.0,
     busy: Annotated[
-        int, typer.Option("--busy", min=0, help="Beside so many busy processes too, in turns.")
+        int,
+        typer.Option(
+            "--busy", min=0, max=1024, help="Beside so many busy processes too, in turns."
+        ),
     ] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     curve: Annotated[
@@ -74,13 +81,13 @@ def speed(
     if curve is not None:
         if busy:
             raise typer.BadParameter("a curve is measured without --busy", param_hint="--curve")
-        write_time_to_quality(curve, stage, built, resolved, seconds, device, typer.echo)
+        write_time_to_quality(curve, stage, built, resolved, seconds, device, echo)
         return
     for found in measure_speed(stage, built, resolved, seconds, device, busy):
         if json_lines:
-            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+            echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
-            typer.echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
+            echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
 
 
 @app.command("benchmark")
@@ -96,27 +103,45 @@ def run_experiment(
         list[str] | None,
         typer.Option("--row", help="Run this row only, the others later; repeatable."),
     ] = None,
-    runs: Annotated[int | None, typer.Option("--runs", min=1, help="Seeds per row.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The first seed.")] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, max=10_000, help="Seeds per row.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="The first seed.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder; by default runs/EXPERIMENT.")
     ] = None,
     settings: SetOption = None,
     root: RootOption = None,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--encoder", help="A module:Class that the experiment may import; repeatable."
+        ),
+    ] = None,
+    head: Annotated[
+        list[str] | None, typer.Option("--head", help="Likewise of a head; repeatable.")
+    ] = None,
     parallel: Annotated[
-        int, typer.Option("--parallel", min=1, help="Cells at a time, over GPUs or threads.")
+        int,
+        typer.Option("--parallel", min=1, max=1024, help="Cells at a time, over GPUs or threads."),
     ] = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Run an experiment: rows x data sets x seeds, resumable, with tables and figures."""
     from match_graph.benchmark import load_experiment, run_benchmark, write_tables
+    from match_graph.benchmark.results import describe_failures
 
-    question = load_experiment(experiment, dataset, runs, seed, settings)
+    code = [*(encoder or []), *(head or [])]
+    question = load_experiment(experiment, dataset, runs, seed, settings, code)
     folder = out or Path("runs") / question.name
     reporter = Reporter(quiet)
     results = run_benchmark(question, folder, root, parallel, reporter, row)
     for path in write_tables(folder, results, reporter):
-        typer.echo(path)
+        echo(path)
+    if fault := describe_failures(results):
+        raise MatchGraphError(fault)
 
 
 @app.command("datasets")
@@ -128,13 +153,13 @@ def show_datasets(
     rows = list_datasets(root)
     if json_lines:
         for row in rows:
-            typer.echo(json.dumps(row, ensure_ascii=False))
+            echo(json.dumps(row, ensure_ascii=False))
         return
     columns = ("name", "state", "size", "licence", "needs")
     table = Table(*columns)
     for row in rows:
         table.add_row(*(Text(row[column]) for column in columns))
-    Console().print(table)
+    SafeConsole().print(table)
 
 
 @app.command()
@@ -145,7 +170,7 @@ def encoders(
     entries = list_models()
     if json_lines:
         for entry in entries:
-            typer.echo(json.dumps(asdict(entry), ensure_ascii=False))
+            echo(json.dumps(asdict(entry), ensure_ascii=False))
         return
     table = Table("", "kind", "needs", "gives", "parameters", "with head", "paper")
     for entry in entries:
@@ -154,8 +179,8 @@ def encoders(
         needs = ", ".join(entry.needs) or "-"
         paper = entry.paper.partition(", http")[0] or "-"  # the address is in --json
         table.add_row(entry.name, entry.kind, needs, entry.gives, *shown, paper)
-    Console().print(table)
-    typer.echo(f"Parameters without token embeddings, at {SIZE}.")
+    SafeConsole().print(table)
+    echo(f"Parameters without token embeddings, at {SIZE}.")
 
 
 @app.command()
@@ -190,7 +215,7 @@ def export(
     options = parse_options(features=features, include_labels=include_labels, text=text)
     reporter, data_options = Reporter(quiet), resolved.data.dataset_options()
     built = open_dataset(dataset, root=root, track=reporter.track, **data_options)
-    typer.echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
+    echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
 
 
 @app.command()
@@ -211,7 +236,9 @@ def report(
     ] = None,
     num_documents: Annotated[
         int,
-        typer.Option("--num-documents", min=0, help="Drawn without --document; 0: no texts."),
+        typer.Option(
+            "--num-documents", min=0, max=1000, help="Drawn without --document; 0: no texts."
+        ),
     ] = 3,
     root: RootOption = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -223,7 +250,7 @@ def report(
     from match_graph.benchmark import write_report_page
 
     others, documents, reporter = against or [], document or [], Reporter(quiet)
-    typer.echo(
+    echo(
         write_report_page(
             folder, out, others, documents, num_documents, root, device, reporter, encoder, head
         )

@@ -14,8 +14,9 @@ from match_graph.benchmark import (
     find_measure,
     read_results,
     write_results,
+    write_tables,
 )
-from match_graph.benchmark.results import RESULTS, sort_cells
+from match_graph.benchmark.results import RESULTS, describe_failures, sort_cells
 from match_graph.errors import CheckpointError
 
 
@@ -39,6 +40,8 @@ def results() -> Results:
             status="done",
             folder=f"cells/toy/{row}/seed{seed}",
             metrics={"test": {"P@1": 0.5 + seed / 10}, "valid": {"P@1": 1}},
+            seconds={"train": 1.0},
+            peak_mib={"host": 500.0},
         )
         for row in ("prior", "MATCH")
         for seed in (0, 1)
@@ -116,16 +119,123 @@ def test_broken_results_say_where(results: Results, tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(CheckpointError) as caught:
         read_results(tmp_path)
-    assert str(caught.value) == (
-        f"The results in '{path}' must be valid, but 2 faults were found:\n"
-        f"  'machine': Field required.\n"
-        f"  'cells.1.seed': Input should be a valid integer."
-    )
-    path.write_text("{")
-    with pytest.raises(CheckpointError, match="must be a JSON file that match-graph wrote"):
-        read_results(path)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"The results in '{path}' must be valid, but 2 faults were found:"
+    assert lines[1].startswith("  'machine': Field required, found {'format': 1, 'experiment': {")
+    assert lines[2] == "  'cells.1.seed': Input should be a valid integer, found 'one'."
+    for broken, reason in (
+        (b"{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
+        (b"[1]", "Input should be an object"),
+        (b'{"format": ' + b"[" * 100_000, "Invalid JSON: recursion limit exceeded at line 1"),
+        (b"\xff", "Invalid JSON: expected value at line 1 column 1"),
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(CheckpointError) as caught:
+            read_results(path)
+        assert str(caught.value).startswith(
+            f"'{path}' must hold the results of a benchmark as match-graph wrote them, but it "
+            f"cannot be read ({reason}"
+        )
+
+
+def spoil(content: dict, *path: object, value: object = None) -> None:
+    """Sets, or without a value deletes, what lies at a path."""
+    for place in path[:-1]:
+        content = content[place]
+    if value is None:
+        del content[path[-1]]
+    else:
+        content[path[-1]] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "fault"),
+    [
+        (("cells", 1, "dataset"), "other", "'cells.1': there is no row 'prior' of the data set "
+         "'other'."),
+        (("cells", 1, "row"), "other", "'cells.1': there is no row 'other' of the data set 'toy'."),
+        (("cells", 3, "seed"), 0, "'cells': ('toy', 'MATCH', 0) must be of one cell only."),
+        (("cells", 1, "peak_mib"), {"x": 1}, "'cells.1': a finished cell must have peak_mib.host."),
+        (("cells", 1, "seconds"), {}, "'cells.1': a finished cell must have seconds.train."),
+        (("datasets",), [], "'cells.0': there is no row 'prior' of the data set 'toy'."),
+        (("cells", 1, "metrics", "test", "P@1"), 10**400, "Input should be a finite number"),
+        (("cells", 1, "metrics", "test", "P@1"), 1e308, "Input should be less than or equal to"),
+        (("cells", 1, "metrics", "test", "P@1"), "x", "Input should be a valid number"),
+        (("cells", 1, "seed"), -1, "Input should be greater than or equal to 0, found -1."),
+        (("cells", 1, "status"), "gone", "Input should be 'waiting', 'done', 'refused' or"),
+        (("cells", 1, "history"), [{"loss": float("inf")}], "Input should be a finite number"),
+        (("cells",), None, "'cells': Field required"),
+        (("experiment", "grid"), {f"k{n}": [0] * 10 for n in range(16)}, "'experiment': 'rows'"),
+        (("experiment", "runs"), 10**9, "Input should be less than or equal to 10000"),
+    ],
+)  # fmt: skip
+def test_read_results_names_what_is_damaged(
+    results: Results, tmp_path: Path, path: tuple, value: object, fault: str
+) -> None:
+    """Values, wrong types, missing keys and references into nothing; a sentence each."""
+    file = write_results(tmp_path, results)
+    content = json.loads(file.read_text())
+    spoil(content, *path, value=value)
+    file.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError) as caught:
+        read_results(tmp_path)
+    assert str(caught.value).startswith(f"The results in '{file}' must be valid")
+    assert fault in str(caught.value)
 
 
 def test_cells_are_in_the_order_of_tables(results: Results) -> None:
     shuffled = [results.cells[number] for number in (3, 1, 2, 0)]
     assert sort_cells(shuffled, results.datasets) == results.cells
+
+
+def test_read_results_imports_nothing(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that name code are shown, and nothing of the current folder runs."""
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    path = write_results(tmp_path, results)
+    content = json.loads(path.read_text())
+    for row in (content["experiment"]["rows"][1], content["datasets"][0]["rows"][1]):
+        row |= {"encoder": "evil:Evil", "encoder_settings": "paper"}
+    path.write_text(json.dumps(content))
+    read = read_results(tmp_path)
+    assert read.experiment.rows[1].encoder == "evil:Evil"
+    write_tables(tmp_path, read)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../X", "/tmp/X", ".."])
+def test_read_results_refuses_names_that_lead_outside(
+    results: Results, tmp_path: Path, name: str
+) -> None:
+    """Tables are written by them, cells are read by them."""
+    path = write_results(tmp_path, results)
+    content = json.loads(path.read_text())
+    content["datasets"][0]["name"] = name
+    content["cells"][0]["folder"] = name
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError) as caught:
+        read_results(tmp_path)
+    assert str(caught.value) == (
+        f"The results in '{path}' must be valid, but 2 faults were found:\n"
+        f"  'datasets.0.name': must be a name without / and \\, as it names a folder, found "
+        f"'{name}'.\n"
+        f"  'cells.0.folder': must be a path below the folder, found '{name}'."
+    )
+
+
+def test_describe_failures_counts_runs_of_the_experiment(results: Results) -> None:
+    """Some failed, all refused, none; rows that make no sense for a data set are no failure."""
+    assert describe_failures(results) == (
+        "Every run of a benchmark must succeed, but 1 of 4 failed, such as 'cells/x' (No); mend "
+        "the cause and give the same command again, which keeps what is finished."
+    )
+    done = results.model_copy(update={"cells": results.cells[1:]})
+    assert describe_failures(done) is None
+    refused = [one.model_copy(update={"status": "refused"}) for one in results.cells]
+    text = describe_failures(results.model_copy(update={"cells": refused}))
+    assert text is not None
+    assert text.startswith("Every run of a benchmark must succeed, but 4 of 4 were left out, such")
+    some = results.model_copy(update={"cells": [*refused[:1], *results.cells[1:]]})
+    assert describe_failures(some) is None
