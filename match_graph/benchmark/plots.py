@@ -11,6 +11,7 @@ from match_graph.benchmark.figures import draw_bars, draw_grid, draw_training_cu
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.benchmark.summary import RowSummary
 from match_graph.errors import MatchGraphError
+from match_graph.io.escape import escape_formulas
 from match_graph.training.files import write_beside
 from match_graph.training.progress import Reporter
 
@@ -49,7 +50,7 @@ def write_figure(
     if table.empty:
         return []
     path = folder / f"{record.name}-{kind}.csv"
-    write_beside(path, lambda beside: table.to_csv(beside, index=False))
+    write_beside(path, lambda beside: escape_formulas(table).to_csv(beside, index=False))
     try:
         draw(path.with_suffix(".png"))
     except MatchGraphError as error:

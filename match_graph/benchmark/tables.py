@@ -10,6 +10,7 @@ import pandas as pd
 from match_graph.benchmark.plots import write_figure
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.benchmark.summary import RowSummary, Value, collect_notes, summarize
+from match_graph.io.escape import escape_formulas
 from match_graph.training.files import write_beside
 from match_graph.training.progress import Reporter
 
@@ -56,7 +57,8 @@ LATEX = _Style(
 def write_tables(folder: Path, results: Results, reporter: Reporter | None = None) -> list[Path]:
     """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the figure that is asked for.
 
-    Fractions are printed with 4 digits, as in the paper. Without matplotlib there are tables only.
+    Fractions are printed with 4 digits, as in the paper. In CSV a name that a spreadsheet would
+    compute, such as "=1+1", has an apostrophe before it. Without matplotlib there are tables only.
 
     Args:
         folder: Of the benchmark.
@@ -76,7 +78,7 @@ def write_tables(folder: Path, results: Results, reporter: Reporter | None = Non
         measures = results.experiment.measures
         texts = {
             ".md": make_markdown(results, record, rows),
-            ".csv": make_csv(rows, measures).to_csv(index=False),
+            ".csv": escape_formulas(make_csv(rows, measures)).to_csv(index=False),
             ".tex": make_latex(rows, measures, results.experiment.reference),
         }
         for ending, text in texts.items():

@@ -14,6 +14,7 @@ from match_graph.benchmark.speed.measure import synchronize
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
+from match_graph.io.escape import escape_formulas
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
 from match_graph.training.files import write_beside
 
@@ -146,5 +147,7 @@ def write_time_to_quality(
     budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
     table = measure_time_to_quality(dataset, config, budgets, device, report=report)
     stem = folder / f"time_to_quality-{dataset.name}"
-    write_beside(stem.with_suffix(".csv"), lambda beside: table.to_csv(beside, index=False))
+    write_beside(
+        stem.with_suffix(".csv"), lambda beside: escape_formulas(table).to_csv(beside, index=False)
+    )
     draw_time_to_quality(stem.with_suffix(".png"), table)

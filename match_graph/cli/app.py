@@ -11,8 +11,9 @@ import typer
 
 from match_graph import __version__
 from match_graph.errors import MatchGraphError
+from match_graph.io.escape import escape_controls
 from match_graph.training import Reporter, Run, start_run
-from match_graph.training.settings import load_named_config
+from match_graph.training.settings import check_used, load_named_config
 
 app = typer.Typer(
     name="match-graph",
@@ -34,7 +35,9 @@ PresetOption = Annotated[
     typer.Option("--settings", metavar="NAME", help="The encoder's own below yours: paper, own."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random.")]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Of everything random.")
+]
 EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
 ConfirmEncoder = Annotated[
     str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
@@ -55,9 +58,9 @@ AblationOption = Annotated[
 RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
 DevicesOption = Annotated[
-    int | None, typer.Option("--devices", min=1, help="Of each machine, a process each.")
+    int | None, typer.Option("--devices", min=1, max=4096, help="Of each machine, a process each.")
 ]
-NodesOption = Annotated[int | None, typer.Option("--num-nodes", min=1, help="Machines.")]
+NodesOption = Annotated[int | None, typer.Option("--num-nodes", min=1, max=2**16, help="Machines.")]
 StrategyOption = Annotated[
     str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a model in parts.")
 ]
@@ -70,12 +73,17 @@ VerifyOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
+def echo(value: object) -> None:
+    """One line on standard output; what steers a terminal is shown by its number."""
+    typer.echo(escape_controls(str(value)))
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if show_version:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 
@@ -97,6 +105,7 @@ def start(
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
     resolved = load_named_config(config, [*(settings or []), *named], preset)
+    check_used(resolved)
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
 
 
@@ -138,7 +147,6 @@ def drop_output() -> None:
 
 def main() -> None:
     """The console script: errors of match-graph are one sentence and exit code 1."""
-    sys.path.append(str(Path.cwd()))  # so that `--encoder my_file:Class` finds the user's file
     try:
         try:
             app()
@@ -146,10 +154,14 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # a full disk is said here, not at exit
     except MatchGraphError as error:
-        sys.stderr.write(f"Error: {error}\n")
+        sys.stderr.write(f"Error: {escape_controls(str(error))}\n")
         sys.exit(1)
     except OSError as error:
-        which = f"'{error.filename}'" if error.filename is not None else "one of them"
+        which = (
+            f"'{escape_controls(str(error.filename))}'"
+            if error.filename is not None
+            else "one of them"
+        )
         reason = error.strerror or str(error)
         sys.stderr.write(
             f"Error: Files must be readable and writable, but {which} is not "

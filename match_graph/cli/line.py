@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from match_graph.cli.app import (
@@ -28,6 +27,7 @@ from match_graph.cli.app import (
     VerifyOption,
     WordVectorsOption,
     app,
+    echo,
     share,
     start,
     training_settings,
@@ -42,6 +42,7 @@ from match_graph.cli.show import (
 from match_graph.config import load_config
 from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
+from match_graph.io.escape import SafeConsole
 from match_graph.training import Reporter, load, open_run
 from match_graph.training.classifier import DEFAULT_TOP_K
 from match_graph.training.folder import verify_run_folder
@@ -117,12 +118,12 @@ def build(
         shown = [value, *published.get(name, ())]
         cells = [f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in shown]
         table.add_row(name.replace("_", " "), *cells)
-    Console().print(table)
+    SafeConsole().print(table)
     if report is not None:
         from match_graph.export import write_report
 
         for path in write_report(built, report, Reporter(quiet)):
-            typer.echo(path)
+            echo(path)
 
 
 @app.command()
@@ -154,8 +155,8 @@ def pretrain(
     if measure:
         print_quality(run.pretraining.evaluate())
     if text:
-        typer.echo(run.pretraining.write_text())
-    typer.echo(run.folder)
+        echo(run.pretraining.write_text())
+    echo(run.folder)
 
 
 @app.command()
@@ -186,7 +187,7 @@ def train(
     )
     run.train()
     if run.leads:
-        typer.echo(run.folder)
+        echo(run.folder)
 
 
 @app.command()
@@ -220,12 +221,14 @@ def predict(
     ] = STREAM,
     top_k: Annotated[
         int | None,
-        typer.Option(min=1, help="Labels per document; 5, or with --threshold all above it."),
+        typer.Option(
+            min=1, max=2**31, help="Labels per document; 5, or with --threshold all above it."
+        ),
     ] = None,
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, max=2**20, help="Documents per batch.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     explain: Annotated[
         bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
@@ -256,7 +259,7 @@ def predict(
             folders, document, top_k or DEFAULT_TOP_K, root, device, encoder, head, reporter
         )
         if json_lines:
-            typer.echo(study.model_dump_json(indent=2))
+            echo(study.model_dump_json(indent=2))
         else:
             print_case_study(study)
         return

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from match_graph.io.escape import SafeConsole
 from match_graph.training import Run
 from match_graph.training.case_study import CaseStudy, Prediction
 from match_graph.training.summary import list_files, next_commands, show_examples
@@ -14,7 +14,7 @@ from match_graph.training.summary import list_files, next_commands, show_example
 
 def print_quality(quality: Mapping[str, Any]) -> None:
     """Ranks of held-out pairs and nearest neighbours, as `Pretraining.evaluate` gives them."""
-    console = Console()
+    console = SafeConsole()
     columns = ("mrr", "mrr_filtered", "satisfied", "pairs", "candidates")
     table = Table("held-out pairs", *(name.replace("_", " ") for name in columns))
     for node_type, values in quality["types"].items():
@@ -24,7 +24,7 @@ def print_quality(quality: Mapping[str, Any]) -> None:
     console.print(table)
     for node_type, neighbours in quality["neighbours"].items():
         for name, near in neighbours.items():
-            console.print(f"{node_type} {name}: {', '.join(near)}", markup=False, soft_wrap=True)
+            console.print(f"{node_type} {name}: {', '.join(near)}", soft_wrap=True)
 
 
 def print_metrics(run: Run) -> None:
@@ -35,7 +35,7 @@ def print_metrics(run: Run) -> None:
         table.add_row(split, *_format(values, table))
     if "test" in metrics:
         table.add_row("test, label prior", *_format(run.prior("test"), table))
-    console = Console()
+    console = SafeConsole()
     console.print(table)
     trust = metrics.get("test", {})
     if "F1_micro" in trust:
@@ -49,7 +49,7 @@ def print_metrics(run: Run) -> None:
 
 def print_examples(run: Run) -> None:
     """A few test documents with their gold and predicted labels."""
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     for example in show_examples(run):
         gold = set(example.gold)
         console.rule(Text(example.document), align="left")
@@ -66,7 +66,7 @@ def print_examples(run: Run) -> None:
 
 def print_paths(run: Run) -> None:
     """What the run folder holds, and what to run next."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = SafeConsole(highlight=False, soft_wrap=True)
     console.print("Written:")
     for path, content in list_files(run.folder).items():
         console.print(Text(f"  {path}  ({content})"))
@@ -77,7 +77,7 @@ def print_paths(run: Run) -> None:
 
 def print_case_study(study: CaseStudy) -> None:
     """A document with what each variant predicts for it, and what carried that."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = SafeConsole(highlight=False, soft_wrap=True)
     console.rule(Text(f"{study.document} ({study.split} of {study.dataset})"), align="left")
     console.print(Text(study.text))
     for field, values in study.metadata.items():
@@ -107,7 +107,7 @@ def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
     yield prediction.verdict
     for one in prediction.metadata[:number]:
         parts = [f"left out {-one.effect:+.2f}"]
-        parts += [] if one.attention is None else [f"attention {100 * one.attention:.1f} %"]
+        parts += [] if one.attention is None else [f"attention {one.attention:.3f}"]
         parts += [] if one.wide is None else [f"wide term {one.wide:+.2f}"]
         unknown = "" if one.is_known else " (unknown in training)"
         yield f"{one}{unknown}: {', '.join(parts)}"

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 from match_graph.datasets.json_lines import read_json_lines
 from match_graph.datasets.source import bounded_lines
 from match_graph.errors import CorpusError, ExportError
+from match_graph.io.escape import escape_controls
 from match_graph.training.classifier import Classifier, fail_document
 from match_graph.training.files import write_beside
 from match_graph.training.progress import Reporter
@@ -59,7 +60,8 @@ def predict_lines(
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
             records = _read_documents(_read_lines(lines, source), _name(source))
             for result in classifier.predict_records(records, top_k, threshold, batch_size):
-                file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+                line = escape_controls(json.dumps(result, ensure_ascii=False))  # the same JSON
+                file.write(line.encode() + b"\n")
                 count += 1
                 if count % batch_size == 0:
                     file.flush()

@@ -19,6 +19,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from match_graph.io.escape import SafeConsole
+
 #: Called with what is done so far and a short text.
 Advance: TypeAlias = Callable[[int, str], None]
 
@@ -32,17 +34,17 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False, seconds: float = 20.0) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = SafeConsole(stderr=True, highlight=False, soft_wrap=True)
         self.quiet, self.seconds = quiet, seconds
 
     def line(self, text: str) -> None:
         """One line."""
         if not self.quiet:
-            self.console.print(text, markup=False)
+            self.console.print(text)
 
     def warn(self, text: str) -> None:
         """One line, also when quiet."""
-        self.console.print(f"warning: {text}", markup=False)
+        self.console.print(f"warning: {text}")
 
     @contextmanager
     def track(self, name: str, total: int, unit: str) -> Iterator[Advance]:
@@ -82,13 +84,13 @@ class _RateColumn(ProgressColumn):
 def _make_bar(console: Console, unit: str) -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(unit),
+        TextColumn(unit, markup=False),
         _RateColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         console=console,
         transient=True,
     )

@@ -1,0 +1,51 @@
+"""Texts of users where they would do something: on a terminal, in a spreadsheet."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+#: Control characters but tab and line feed (C0, DEL, C1); marks that turn the direction of text
+#: (Unicode 16, 9.2 "Bidirectional formatting"); line separators; halves of pairs, which no
+#: encoding has.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+#: What a cell begins with that spreadsheets take for a formula. Source: OWASP, CSV injection,
+#: https://owasp.org/www-community/attacks/CSV_Injection.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def escape_controls(text: str) -> str:
+    r"""Text that a terminal only shows: ``\u001b`` for ESC, as in JSON, which stays what it is."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class SafeConsole(Console):
+    """Rich's console; what steers a terminal is shown by its number, and no markup is read."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of what is printed, rich's own control codes among them."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _STEERING.search(segment.text):
+                yield segment
+            else:
+                yield Segment(escape_controls(segment.text), segment.style)
+
+
+def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """A table for a spreadsheet: an apostrophe before texts that it would compute."""
+
+    def escape(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return table.map(escape).rename(columns=escape)

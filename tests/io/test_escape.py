@@ -1,0 +1,58 @@
+"""Texts of users: nothing that is printed steers a terminal, no cell is a formula."""
+
+import io
+import json
+
+import pandas as pd
+import pytest
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from match_graph.io.escape import SafeConsole, escape_controls, escape_formulas
+
+#: Clear the screen, set the title (OSC), the same by C1, right to left, a bell, half a pair.
+EVIL = "a\x1b[2J\x1b]0;title\x07\x9b2J\u202eb\u2066\r\ud800[bold]:smile:[/x]"
+SHOWN = r"a\u001b[2J\u001b]0;title\u0007\u009b2J\u202eb\u2066\u000d\ud800[bold]:smile:[/x]"
+
+
+def test_escape_controls_shows_the_number() -> None:
+    """Text of any script, tabs and lines stay; JSON stays equal."""
+    assert escape_controls(EVIL) == SHOWN
+    plain = "Größe\tא 中文 ع\n½ naïve 👍"
+    assert escape_controls(plain) == plain
+    line = json.dumps({"id": "x\x1b\x9b\u202e\x7f"}, ensure_ascii=False)
+    assert escape_controls(line) != line
+    assert json.loads(escape_controls(line)) == json.loads(line)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_safe_console_escapes_whatever_is_printed(terminal: bool) -> None:
+    """Strings, texts, rules, tables and bars; on a terminal only rich's own codes are left."""
+    file = io.StringIO()
+    console = SafeConsole(file=file, force_terminal=terminal, highlight=False, width=400)
+    bad = EVIL.replace("\x07", "").replace("\r", "")  # rich drops these from texts
+    console.print(bad)
+    console.print(Text(bad, style="dim"))
+    console.rule(Text(bad))
+    table = Table(bad)
+    table.add_row(bad)
+    console.print(table)
+    with Progress(console=console) as bar:
+        bar.add_task(bad.replace("[/x]", ""), total=1)
+    printed = file.getvalue()
+    assert printed.count(r"\u001b[2J\u001b]0;title\u009b2J\u202eb\u2066\ud800[bold]") >= 3
+    assert "\x1b[2J" not in printed
+    assert "\x1b]" not in printed
+    assert not {"\x9b", "\u202e", "\u2066", "\x07"} & {*printed}
+    assert ("\x1b" in printed) == terminal
+
+
+def test_escape_formulas_leaves_numbers() -> None:
+    """What =, +, -, @, a tab or a carriage return begins; headings too."""
+    texts = ["=1+1", "+1", "-x", "@A1", "\tx", "\rx", "a=b", "", None, -0.5, 2]
+    table = escape_formulas(pd.DataFrame({"=row": pd.Series(texts, dtype=object)}))
+    assert [*table.columns] == ["'=row"]
+    assert [*table["'=row"]] == [
+        "'=1+1", "'+1", "'-x", "'@A1", "'\tx", "'\rx", "a=b", "", None, -0.5, 2,
+    ]  # fmt: skip
