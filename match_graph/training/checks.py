@@ -11,6 +11,7 @@ from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
 from match_graph.training.device import choose_device
 from match_graph.training.fitting import is_baseline, make_baseline
+from match_graph.training.memory import check_memory
 from match_graph.typing import MASKS
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def check_model(run: "Run") -> None:
     of the graph and as new ones.
 
     Raises:
-        ConfigError: As `make_model` and baselines, or the encoder gives what it should not.
+        ConfigError: As `make_model` and baselines, the encoder gives what it should not, or the
+            model does not fit into memory.
     """
     none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
     if is_baseline(run.config.model):
@@ -35,6 +37,7 @@ def check_model(run: "Run") -> None:
                 f"'{run.config.model.encoder}' is a baseline; set model.coherent to false."
             )
     else:
+        check_memory(run)
         no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
         model = make_levels(none_kept, (1,) * len(run.sizes), run.config.model, no_edge)
         if ":" in run.config.model.encoder and "graph" not in run.needs:
