@@ -18,7 +18,7 @@ from match_graph.benchmark.page import (
     Page,
     Section,
     Table,
-    percent,
+    fraction,
     seconds,
 )
 from match_graph.benchmark.page_parts import (
@@ -137,7 +137,7 @@ class DatasetPart:
                 value = row.measured.get(measure)
                 if value is not None and value.is_best:
                     name = f"best {measure}, {self.record.name}"
-                    found.append(Headline(name, f"{percent(value.mean)} %", row.name))
+                    found.append(Headline(name, fraction(value.mean), row.name))
                     break
         return found
 
@@ -145,7 +145,7 @@ class DatasetPart:
         """Means over seeds with stars and the best in bold; what is expected; notes."""
         numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
         about = (
-            f"In percent on {self.split}: mean ± standard deviation over runs of different seeds. "
+            f"On {self.split}: mean ± standard deviation over runs of different seeds. "
             f"{numbers} documents, {self.record.num_labels:,} labels; documents without gold "
             f"labels count 0. The best is marked."
         )
@@ -166,15 +166,15 @@ class DatasetPart:
         if self.results.experiment.figure == "grid":
             points = collect_grid(self.record.rows, self.rows)
             keys = [*self.results.experiment.grid]
-            return Section("Grid", "In percent.", [*tabulate_grid(points, keys, self.measures)])
+            return Section("Grid", "", [*tabulate_grid(points, keys, self.measures)])
         charts = []
         for measure in [*self.main, *({"violation_rate"} & {*self.measures})]:
             bars = [
-                Bar(row.name, 100 * value.mean, format_value(value), 100 * (value.std or 0.0))
+                Bar(row.name, value.mean, format_value(value), value.std or 0.0)
                 for row in self.rows
                 if (value := row.measured.get(measure)) is not None
             ]
-            unit = "percent, less is better" if measure in LOWER_IS_BETTER else "percent"
+            unit = "fraction, less is better" if measure in LOWER_IS_BETTER else "fraction"
             charts += [BarChart(measure, unit, bars)] if bars else []
         return Section("Rows side by side", "Whiskers are one standard deviation.", charts)
 
@@ -199,7 +199,7 @@ class DatasetPart:
         names = list(dict.fromkeys(name for values in found.values() for name in values))
         if not names:
             return Section("Slices of the labels", "", [])
-        table = tabulate_best(found, names, "R@5 in percent")
+        table = tabulate_best(found, names, "R@5")
         return Section("Slices of the labels", ABOUT_SLICES, [table])
 
     def calibration(self) -> Section:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from match_graph.benchmark.page import Series, Table, percent
+from match_graph.benchmark.page import Series, Table, fraction
 from match_graph.benchmark.page.charts import NUM_STYLES
 from match_graph.benchmark.summary import LOWER_IS_BETTER, RowSummary, Value
 
@@ -21,7 +21,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
         lines.append(
             [
                 row.name,
-                *("-" if value is None else format_value(value, 2) for value in values),
+                *("-" if value is None else format_value(value, 4) for value in values),
                 str(row.runs),
                 "-" if row.parameters is None else f"{row.parameters:,}",
                 "-" if row.seconds_per_epoch is None else f"{row.seconds_per_epoch:.3g}",
@@ -33,7 +33,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
 
 
 def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table | None:
-    """What another source reports, in percent, and the difference; None without any of it."""
+    """What another source reports and the difference; None without any of it."""
     lines = []
     for row in rows:
         values = [row.measured.get(measure) for measure in measures]
@@ -49,7 +49,7 @@ def tabulate_best(
     name: str,
     lower_is_better: bool = False,
 ) -> Table:
-    """Fractions in percent, the best of each column marked; "-" for what is missing."""
+    """Fractions, the best of each column marked; "-" for what is missing."""
     best = set()
     choose = min if lower_is_better else max
     for place, column in enumerate(columns, start=1):
@@ -57,7 +57,8 @@ def tabulate_best(
         first = choose((value for value in values if value is not None), default=None)
         best |= {(row, place) for row, value in enumerate(values) if value == first is not None}
     lines = [
-        [row, *(percent(values.get(column)) for column in columns)] for row, values in found.items()
+        [row, *(fraction(values.get(column)) for column in columns)]
+        for row, values in found.items()
     ]
     return Table([name, *columns], lines, frozenset(best))
 
@@ -65,7 +66,7 @@ def tabulate_best(
 def tabulate_grid(
     points: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]
 ) -> Iterator[Table]:
-    """For each measure the first setting down and the second across, in percent."""
+    """For each measure the first setting down and the second across."""
     if points.empty:
         return
     down, across = keys
@@ -96,13 +97,13 @@ def cut(lines: Sequence[T]) -> list[Sequence[T]]:
     return [lines[start : start + NUM_STYLES] for start in range(0, len(lines), NUM_STYLES)]
 
 
-def format_value(value: Value, digits: int = 1) -> str:
-    """In percent, with its deviation and stars."""
-    spread = "" if value.std is None else f" ± {percent(value.std, digits)}"
-    return f"{percent(value.mean, digits)}{spread}{value.stars}"
+def format_value(value: Value, digits: int = 3) -> str:
+    """The mean with its deviation and stars."""
+    spread = "" if value.std is None else f" ± {fraction(value.std, digits)}"
+    return f"{fraction(value.mean, digits)}{spread}{value.stars}"
 
 
 def _format_expected(value: Value | None) -> str:
     if value is None or value.difference is None:
         return "-"
-    return f"{percent(value.expected[0])} ({100 * value.difference:+.2f})"
+    return f"{fraction(value.expected[0])} ({value.difference:+.4f})"

@@ -17,7 +17,7 @@ from match_graph.benchmark.page import (
     Section,
     Series,
     Table,
-    percent,
+    fraction,
 )
 from match_graph.benchmark.page_parts import (
     ABOUT_SLICES,
@@ -75,10 +75,10 @@ class RunFolder:
     def headlines(self) -> list[Headline]:
         """The measures that matter most."""
         values = self.metrics[self.split]
-        shown = [("P@1", 1), ("P@5", 1), ("NDCG@3", 1), ("NDCG@5", 1), ("F1_micro", 1)]
+        shown = ("P@1", "P@5", "NDCG@3", "NDCG@5", "F1_micro")
         found = [
-            Headline(f"{name}, {self.split}", f"{percent(values[name], digits)} %")
-            for name, digits in shown
+            Headline(f"{name}, {self.split}", fraction(values[name]))
+            for name in shown
             if name in values
         ]
         others = [
@@ -86,9 +86,7 @@ class RunFolder:
             ("ECE@5", "calibration error, 5 best"),
         ]
         return found + [
-            Headline(about, f"{percent(values[name], 1)} %")
-            for name, about in others
-            if name in values
+            Headline(about, fraction(values[name])) for name, about in others if name in values
         ]
 
     def measures(self, prior: Mapping[str, float] | None) -> Section:
@@ -98,9 +96,9 @@ class RunFolder:
             rows[f"{self.split}, label prior"] = dict(prior)
         columns = [name for name in _COLUMNS if any(name in values for values in rows.values())]
         table = Table(
-            ["in percent", *columns],
+            ["", *columns],
             [
-                [name, *(percent(values.get(column)) for column in columns)]
+                [name, *(fraction(values.get(column)) for column in columns)]
                 for name, values in rows.items()
             ],
         )
@@ -135,10 +133,9 @@ class RunFolder:
             }
             for title, names in _group_slices(found).items():
                 bars = [
-                    Bar(_name_slice(name), 100 * found[name], percent(found[name], 1))
-                    for name in names
+                    Bar(_name_slice(name), found[name], fraction(found[name], 3)) for name in names
                 ]
-                charts.append(BarChart(f"{measure} {title}", "percent", bars))
+                charts.append(BarChart(f"{measure} {title}", "fraction", bars))
         if not charts:
             return Section("Slices of the labels", "", [
                 Note(["There are no slices; `match-graph evaluate` measures them on test."])
@@ -155,8 +152,8 @@ class RunFolder:
         values = self.metrics[self.split]
         about = (
             f"How often a label of some probability is gold; on the diagonal they agree. Expected "
-            f"calibration error: {percent(values['ECE@5'])} % of the 5 best labels, "
-            f"{percent(values['ECE'])} % of all."
+            f"calibration error: {fraction(values['ECE@5'])} for the 5 best labels, "
+            f"{fraction(values['ECE'])} for all."
         )
         return Section("Calibration", about, [draw_reliability(bins)])
 

@@ -26,7 +26,7 @@ NO_PICTURES = (
     "Pictures need matplotlib, which is not installed; run `pip install 'match-graph[report]'`."
 )
 _DOCUMENT_ENDS = ("document", "training document", "citing document")
-#: Columns that are fractions: printed in percent.
+#: Columns that are fractions.
 _SHARES = {"without", "with a value", "values unseen in training", "only unseen values", "share"}
 
 
@@ -127,7 +127,7 @@ def _format(value: Any, is_share: bool) -> str:
     if isinstance(value, float) and np.isnan(value):
         return "-"
     if is_share:
-        return f"{100 * value:.1f} %"
+        return f"{value:.4f}"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 

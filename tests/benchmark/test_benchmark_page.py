@@ -46,15 +46,15 @@ def test_the_table_by_hand(page: Page) -> None:
     assert table.columns[:5] == ["", "P@1", "NDCG@5", "violation_rate", "runs"]
     # BertXML's P@1 is .02 below in both runs: the difference has no variance, so no star
     assert [list(row[:5]) for row in table.rows] == [
-        ["TF-IDF", "51.00 ± 1.41", "40.50 ± 0.71*", "25.00 ± 7.07", "2"],
-        ["MATCH <b>", "61.00 ± 1.41", "56.00 ± 1.41", "15.00 ± 7.07", "2"],
-        ["BertXML", "59.00 ± 1.41", "57.00 ± 1.41", "35.00 ± 7.07", "2"],
+        ["TF-IDF", "0.5100 ± 0.0141", "0.4050 ± 0.0071*", "0.2500 ± 0.0707", "2"],
+        ["MATCH <b>", "0.6100 ± 0.0141", "0.5600 ± 0.0141", "0.1500 ± 0.0707", "2"],
+        ["BertXML", "0.5900 ± 0.0141", "0.5700 ± 0.0141", "0.3500 ± 0.0707", "2"],
         ["LM", "-", "-", "-", "0"],
     ]
     assert table.best == {(1, 1), (2, 2), (1, 3)}
     assert isinstance(expected, Table)
     assert expected.caption == "What the paper reports, and in brackets the difference of ours"
-    assert list(expected.rows[0]) == ["MATCH <b>", "60.00 (+1.00)", "50.00 (+6.00)", "-"]
+    assert list(expected.rows[0]) == ["MATCH <b>", "0.6000 (+0.0100)", "0.5000 (+0.0600)", "-"]
     assert isinstance(notes, Note)
     assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines
 
@@ -77,8 +77,8 @@ def test_headlines_name_the_best_row(page: Page) -> None:
     """By each main measure."""
     shown = [(one.name, one.value, one.about) for one in page.headlines]
     assert shown == [
-        ("best P@1, synthetic", "61.00 %", "MATCH <b>"),
-        ("best NDCG@5, synthetic", "57.00 %", "BertXML"),
+        ("best P@1, synthetic", "0.6100", "MATCH <b>"),
+        ("best NDCG@5, synthetic", "0.5700", "BertXML"),
         ("runs finished", "6 of 8", ""),
     ]
 
@@ -87,14 +87,14 @@ def test_the_figures(page: Page, trained_run: Run) -> None:
     """Bars of main measures and violations, curves over seeds, slices, reliability."""
     bars = find_blocks(page, "Rows side by side")
     assert [(block.title, block.unit) for block in bars if isinstance(block, BarChart)] == [
-        ("P@1", "percent"), ("NDCG@5", "percent"),
-        ("violation_rate", "percent, less is better"),
+        ("P@1", "fraction"), ("NDCG@5", "fraction"),
+        ("violation_rate", "fraction, less is better"),
     ]  # fmt: skip
     assert isinstance(bars[0], BarChart)
     assert [(bar.name, bar.value, bar.spread) for bar in bars[0].bars] == [
-        ("TF-IDF", pytest.approx(51), pytest.approx(2**0.5)),
-        ("MATCH <b>", pytest.approx(61), pytest.approx(2**0.5)),
-        ("BertXML", pytest.approx(59), pytest.approx(2**0.5)),
+        ("TF-IDF", pytest.approx(0.51), pytest.approx(2**0.5 / 100)),
+        ("MATCH <b>", pytest.approx(0.61), pytest.approx(2**0.5 / 100)),
+        ("BertXML", pytest.approx(0.59), pytest.approx(2**0.5 / 100)),
     ]
     loss, valid = find_blocks(page, "Training")
     assert isinstance(loss, LineChart)
@@ -105,10 +105,10 @@ def test_the_figures(page: Page, trained_run: Run) -> None:
     assert valid.series[0].y == [0.25, 0.5]
     [slices] = find_blocks(page, "Slices of the labels")
     assert isinstance(slices, Table)
-    assert slices.columns == ["R@5 in percent", "head", "depth 0"]
+    assert slices.columns == ["R@5", "head", "depth 0"]
     assert [list(row) for row in slices.rows] == [
-        ["TF-IDF", "55.00", "15.00"], ["MATCH <b>", "80.00", "40.00"],
-        ["BertXML", "80.00", "30.00"], ["LM", "-", "-"],
+        ["TF-IDF", "0.5500", "0.1500"], ["MATCH <b>", "0.8000", "0.4000"],
+        ["BertXML", "0.8000", "0.3000"], ["LM", "-", "-"],
     ]  # fmt: skip
     [diagram] = find_blocks(page, "Calibration")
     assert isinstance(diagram, LineChart)

@@ -24,8 +24,8 @@ def test_a_grid_is_a_table_per_measure() -> None:
     [table] = tabulate_grid(points, ["x", "y"], ["P@1"])
     assert table.columns == ["P@1", "y=1", "y=2"]
     assert [list(row) for row in table.rows] == [
-        ["x=0.1", "50.00", "75.00"],
-        ["x=0.2", "25.00", "-"],
+        ["x=0.1", "0.5000", "0.7500"],
+        ["x=0.2", "0.2500", "-"],
     ]
     assert table.best == {(0, 1), (0, 2)}
     assert not [*tabulate_grid(pd.DataFrame(), ["x", "y"], ["P@1"])]

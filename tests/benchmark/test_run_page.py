@@ -43,15 +43,13 @@ def test_the_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
     assert page.title == "synthetic: match, seed 0"
     assert [section.title for section in page.sections] == TITLES
     shown = {one.name: one.value for one in page.headlines}
-    assert shown["P@1, test"] == f"{100 * metrics['test']['P@1']:.1f} %"
+    assert shown["P@1, test"] == f"{metrics['test']['P@1']:.4f}"
     [table] = page.sections[0].blocks
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["valid", "test", "test, label prior"]
     column = table.columns.index("NDCG@5")
     expected = [metrics["valid"], metrics["test"], trained_run.prior("test")]
-    assert [row[column] for row in table.rows] == [
-        f"{100 * values['NDCG@5']:.2f}" for values in expected
-    ]
+    assert [row[column] for row in table.rows] == [f"{values['NDCG@5']:.4f}" for values in expected]
     assert table.rows[0][table.columns.index("F1_micro")] == "-"
 
 
@@ -67,7 +65,7 @@ def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> Non
     }
     assert list(slices)[:2] == ["R@5 by frequency", "R@5 by depth"]
     for bar in slices["R@5 by depth"].bars:
-        assert bar.value == pytest.approx(100 * values[f"{bar.name.replace(' ', '_')}/R@5"])
+        assert bar.value == pytest.approx(values[f"{bar.name.replace(' ', '_')}/R@5"])
     [diagram] = page.sections[3].blocks
     assert isinstance(diagram, LineChart)
     bins = pd.read_csv(trained_run.folder / CALIBRATION)

@@ -4,7 +4,7 @@ from match_graph.benchmark.page.blocks import Block, Case, Code, Headline, Note,
 from match_graph.benchmark.page.charts import Bar, BarChart, LineChart, Series
 from match_graph.benchmark.page.label_rows import LabelRows
 from match_graph.benchmark.page.render import render_page, write_page
-from match_graph.benchmark.page.tables import Table, percent, seconds
+from match_graph.benchmark.page.tables import Table, fraction, seconds
 
 __all__ = [
     "Bar",
@@ -20,7 +20,7 @@ __all__ = [
     "Section",
     "Series",
     "Table",
-    "percent",
+    "fraction",
     "render_page",
     "seconds",
     "write_page",

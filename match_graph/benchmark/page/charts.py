@@ -13,7 +13,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 38
 #: Styles that the page has for series; further ones begin again.
 NUM_STYLES = 6
 #: Height of a bar's row, where bars begin, letters of a name that fit before, width of a letter.
-_ROW, _BARS, _LETTERS, _LETTER = 24, 132, 20, 6.2
+_ROW, _BARS, _LETTERS, _LETTER = 24, 132, 18, 6.9
+
+
+#: What is drawn at most: ranges of larger numbers are beyond floating point.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     spread: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "spread"):
+            object.__setattr__(self, name, [_clip(value) for value in getattr(self, name)])
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,10 @@ class Bar:
     text: str
     spread: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("value", "spread"):
+            object.__setattr__(self, name, _clip(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class DrawnBar:
@@ -230,6 +242,10 @@ class BarChart:
             return Table(["", self.unit], rows)
         rows = [[*row, f"{bar.spread:.4g}"] for row, bar in zip(rows, self.bars, strict=True)]
         return Table(["", self.unit, "±"], rows)
+
+
+def _clip(value: float) -> float:
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
 def find_ticks(low: float, high: float, whole: bool = False) -> list[float]:

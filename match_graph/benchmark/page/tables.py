@@ -23,9 +23,11 @@ class Table:
     caption: str = ""
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    """A fraction in percent without the sign; "-" for None."""
-    return "-" if value is None else f"{100 * value:.{digits}f}"
+def fraction(value: float | None, digits: int = 4) -> str:
+    """A measure as metrics.json and tables have it; "-" for None."""
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def seconds(value: float) -> str:

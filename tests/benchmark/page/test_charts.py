@@ -60,7 +60,7 @@ def test_the_data_of_lines_has_a_row_per_place() -> None:
 def test_bars_begin_at_zero_and_have_whiskers() -> None:
     """Lengths in proportion; a whisker never begins before zero; long names are cut."""
     long = "a name that is much too long for its place"
-    chart = BarChart("", "percent", [Bar("a", 10.0, "10"), Bar(long, 5.0, "5", spread=10.0)])
+    chart = BarChart("", "fraction", [Bar("a", 10.0, "10"), Bar(long, 5.0, "5", spread=10.0)])
     first, second = chart.drawn
     assert first.length == pytest.approx(2 * second.length, abs=0.2)
     assert first.whisker is None
@@ -68,11 +68,11 @@ def test_bars_begin_at_zero_and_have_whiskers() -> None:
     assert second.whisker[0] == chart.start
     assert second.name.endswith("…")
     assert long.startswith(second.name[:-1])
-    assert chart.data.columns == ["", "percent", "±"]
+    assert chart.data.columns == ["", "fraction", "±"]
     assert chart.data.rows == [["a", "10", "0"], [long, "5", "10"]]
-    plain = BarChart("", "percent", [Bar("a", 0.0, "0")])
+    plain = BarChart("", "fraction", [Bar("a", 0.0, "0")])
     assert plain.drawn[0].length == 0
-    assert plain.data.columns == ["", "percent"]
+    assert plain.data.columns == ["", "fraction"]
 
 
 @given(numbers, numbers)
@@ -90,3 +90,14 @@ def test_marks_cover_their_range(low: float, high: float) -> None:
 def test_short_texts_stay() -> None:
     """The ellipsis counts as a letter."""
     assert (shorten("abcd", 4), shorten("abcde", 4)) == ("abcd", "abc…")
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, float("inf")])
+def test_charts_draw_the_largest_numbers(value: float) -> None:
+    """As far as they can: every place is on the canvas."""
+    line = LineChart("", "", "", [Series("a", [1, 2, 3], [0.0, value, -value], [value] * 3)])
+    for _, y, _ in line.lines[0].dots:
+        assert 0 <= y <= line.height
+    assert all(tick.text for tick in line.y_ticks)
+    bars = BarChart("", "", [Bar("a", abs(value), "x", abs(value)), Bar("b", 1.0, "y")])
+    assert all(0 <= bar.length <= bars.width for bar in bars.drawn)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from match_graph.benchmark.page import percent, seconds
+from match_graph.benchmark.page import fraction, seconds
 
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
-    [(0.12345, 2, "12.35"), (1.0, 1, "100.0"), (0.0, 2, "0.00"), (None, 2, "-")],
+    [(0.12345, 4, "0.1235"), (1.0, 3, "1.000"), (None, 4, "-"), (1e30, 4, "1e+30")],
 )
-def test_fractions_in_percent(value: float | None, digits: int, text: str) -> None:
-    """Without the sign; nothing stands for what is missing but a dash."""
-    assert percent(value, digits) == text
+def test_fraction(value: float | None, digits: int, text: str) -> None:
+    """As metrics.json has it; nothing stands for what is missing but a dash."""
+    assert fraction(value, digits) == text
 
 
 @pytest.mark.parametrize(
