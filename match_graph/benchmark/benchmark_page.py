@@ -5,7 +5,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
-import yaml
 
 from match_graph.benchmark.page import (
     Bar,
@@ -41,6 +40,7 @@ from match_graph.benchmark.plots import collect_grid, collect_histories
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.benchmark.summary import LOWER_IS_BETTER, collect_notes, summarize
 from match_graph.errors import CorpusError, MatchGraphError
+from match_graph.io.yaml import dump_yaml
 from match_graph.training import Reporter, open_run
 from match_graph.training.files import HISTORY
 from match_graph.training.scores import SCORE_NAMES
@@ -292,7 +292,7 @@ def describe_making(results: Results) -> Section:
             for cell in results.cells
         ],
     )  # fmt: skip
-    content = yaml.safe_dump(
+    content = dump_yaml(
         results.experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True
     )
     return Section(

@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 
 from match_graph.config import (
@@ -21,7 +20,7 @@ from match_graph.config import (
 )
 from match_graph.errors import ConfigError, list_faults
 from match_graph.io.names import FileName
-from match_graph.io.yaml import read_yaml
+from match_graph.io.yaml import dump_yaml, read_yaml
 from match_graph.training.fitting import is_baseline
 from match_graph.training.settings import check_used, load_named_config
 
@@ -271,7 +270,7 @@ def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:
 
 def write_value(value: Any) -> str:
     """A value as YAML that is read back as the same; JSON's 1e-05 would be read as text."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
+    text: str = dump_yaml(value, default_flow_style=True, allow_unicode=True, width=10**9)
     return text.removesuffix("...\n")
 
 

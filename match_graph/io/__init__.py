@@ -22,7 +22,7 @@ from match_graph.io.manifest import (
     write_manifest,
 )
 from match_graph.io.names import check_file_name, check_inner_path
-from match_graph.io.yaml import parse_yaml, read_yaml
+from match_graph.io.yaml import dump_yaml, parse_yaml, read_yaml
 
 __all__ = [
     "Digest",
@@ -33,6 +33,7 @@ __all__ = [
     "check_inner_path",
     "check_regular",
     "compute_digest",
+    "dump_yaml",
     "escape_controls",
     "escape_formulas",
     "find_damage",

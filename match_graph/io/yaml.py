@@ -1,5 +1,6 @@
 """YAML of users: plain values only, within limits, every key once."""
 
+import re
 from collections.abc import Hashable
 from math import isfinite
 from pathlib import Path
@@ -16,6 +17,8 @@ MAX_NODES = 100_000
 #: Levels of nesting at most.
 MAX_DEPTH = 50
 _INT64 = range(-(2**63), 2**63)
+#: Numbers such as 1e-3, which YAML 1.2 reads as people mean them and PyYAML takes for text.
+_EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$")
 
 
 def read_yaml(path: Path, what: str) -> Any:
@@ -41,6 +44,17 @@ def read_yaml(path: Path, what: str) -> Any:
             f"{what} must be a readable YAML file, but '{path}' is not ({error}); check the path "
             f"and the syntax."
         ) from error
+
+
+def dump_yaml(value: Any, **layout: Any) -> str:
+    """Plain values as YAML that `parse_yaml` reads back.
+
+    Args:
+        value: Of mappings, lists, text, numbers, booleans and None.
+        **layout: As for `yaml.dump`, such as ``sort_keys``.
+    """
+    text: str = yaml.dump(value, Dumper=_Dumper, **layout)
+    return text
 
 
 def parse_yaml(text: str) -> Any:
@@ -128,6 +142,14 @@ _Loader.yaml_implicit_resolvers = {  # a date is text
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's, with quotes around text that `_Loader` would take for a number."""
+
+
+for _cls in (_Loader, _Dumper):
+    _cls.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from filelock import FileLock, Timeout
 
 from match_graph.config import Config, parse_settings, read_settings
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from match_graph.io.yaml import dump_yaml
 from match_graph.training.files import (
     CONFIG,
     LOCK,
@@ -152,7 +152,7 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
             return
         _clear(folder)
         write_manifest(folder, {})
-        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+        text = dump_yaml(config.model_dump(mode="json"), sort_keys=False)
         write_beside(folder / CONFIG, lambda place: place.write_text(text, encoding="utf-8"))
 
 

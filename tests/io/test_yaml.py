@@ -1,12 +1,15 @@
 """YAML of users: what goes beyond the limits is one sentence, and quick."""
 
 import os
+import string
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from match_graph.errors import ConfigError
-from match_graph.io.yaml import MAX_BYTES, parse_yaml, read_yaml
+from match_graph.io.yaml import MAX_BYTES, dump_yaml, parse_yaml, read_yaml
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)
@@ -58,6 +61,24 @@ def test_parse_yaml_refuses(text: str, reason: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_yaml(text)
     assert str(caught.value).startswith(reason)
+
+
+def test_parse_yaml_reads_numbers_with_exponents() -> None:
+    """1e-3 is a number, as in YAML 1.2; what only looks like one is text."""
+    assert parse_yaml("[1e-3, -2E+5, 3.e2, 1.5e3]") == [0.001, -200000.0, 300.0, 1500.0]
+    assert parse_yaml("[1e, e3, 1e-3x, '1e-3']") == ["1e", "e3", "1e-3x", "1e-3"]
+    with pytest.raises(ValueError, match="a number must be finite, found 1e999"):
+        parse_yaml("1e999")
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(string.printable)
+    | st.floats(allow_nan=False, allow_infinity=False) | st.from_regex(r"[-+]?\d{1,3}e[-+]?\d\Z"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("ae1-.", min_size=1), inner),
+))  # fmt: skip
+def test_dump_yaml_is_read_back(value: object) -> None:
+    """Text that looks like a number stays text."""
+    assert parse_yaml(dump_yaml(value)) == value
 
 
 def test_read_yaml_names_the_file(tmp_path: Path) -> None:
