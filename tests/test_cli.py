@@ -223,7 +223,8 @@ def test_a_path_that_cannot_be_written_is_one_sentence(call, toy: Path, tmp_path
     (tmp_path / "file").write_text("")
     code, _, error = call("build", toy, "--root", tmp_path / "file")
     assert code == 1
-    assert error.startswith("Error: Files must be readable and writable, but '")
+    assert error.startswith("Error: A data set must be built whole, but '")
+    assert "could not be written (Not a directory)" in error
     assert error.count("\n") == 1
 
 

@@ -18,7 +18,6 @@ from match_graph.datasets.match_folder import (
     read_match_folder,
 )
 from match_graph.datasets.text import Tokenizer
-from match_graph.errors import ExportError
 from match_graph.export.escape import NOT_IN_TAXONOMY, escape_all, unescape
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.source import GOLD, Source
@@ -27,9 +26,6 @@ from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.csr import row_index, sorted_row_ptr
 from match_graph.graph.label_dag import contract_hierarchy
 from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
-
-#: Keys of a document's object that are no metadata.
-_TAKEN = ("paper", "text", "label")
 
 
 class MatchTarget(Target):
@@ -42,15 +38,6 @@ class MatchTarget(Target):
 
     features = ("none",)
     texts = ("raw", "words")
-
-    def check(self, source: Source) -> None:
-        taken = [name for name in source.fields if name in _TAKEN]
-        if taken:
-            raise ExportError(
-                f"The MATCH format keeps {', '.join(_TAKEN)} beside the metadata fields, but "
-                f"'{source.dataset.name}' has the fields {taken}; choose other fields with "
-                f"--set data.fields=[...], or another target."
-            )
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         ids = source.dataset.names(LABEL).tolist()

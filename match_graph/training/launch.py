@@ -201,26 +201,30 @@ def _join_store(rank: int, number: int, timeout: timedelta) -> distributed.TCPSt
 
 def _start_others(number: int) -> list["Popen[bytes]"]:
     """Runs this program again for each further device of this machine."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None:
-        command = [sys.executable, "-m", spec.name, *sys.argv[1:]]
-    elif Path(sys.argv[0]).is_file() or shutil.which(sys.argv[0]):
-        command = [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:]]
-    else:
-        raise ConfigError(
-            f"For several processes this program is run again, so it must be a file, found "
-            f"'{sys.argv[0]}'; write it to one, or run torchrun."
-        )
     if "OMP_NUM_THREADS" not in os.environ:
         num_threads = max((os.cpu_count() or 1) // number, 1)
         os.environ["OMP_NUM_THREADS"] = str(num_threads)
         torch.set_num_threads(num_threads)
     os.environ["LOCAL_RANK"] = "0"
     variables = {**os.environ, PARENT: str(os.getpid())}
+    command = _find_program() if number > 1 else []
     return [
         Popen(command, env={**variables, "LOCAL_RANK": str(local)})  # noqa: S603 (this program)
         for local in range(1, number)
     ]
+
+
+def _find_program() -> list[str]:
+    """The command that runs this program again, with its arguments."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None:
+        return [sys.executable, "-m", spec.name, *sys.argv[1:]]
+    if Path(sys.argv[0]).is_file() or shutil.which(sys.argv[0]):
+        return [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:]]
+    raise ConfigError(
+        f"For several processes this program is run again, so it must be a file, found "
+        f"'{sys.argv[0]}'; write it to one, or run torchrun."
+    )
 
 
 class _Patience:

@@ -44,7 +44,7 @@ def test_histories_are_averaged_by_epoch() -> None:
     [several, single] = average_histories({"a": [first, second], "b": [first]}, "loss")
     assert (several.x, several.y) == ([1, 2], [1.5, 0.5])
     assert several.spread == pytest.approx([0.5**0.5, 0.0])
-    assert single.spread == ()
+    assert single.spread == []
     assert average_histories({"a": [first]}, "other") == []
 
 

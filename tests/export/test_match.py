@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from match_graph.datasets import CorpusBuilder, CorpusDataset, MatchFolder, Synthetic
-from match_graph.errors import ExportError
 from match_graph.export import ExportOptions, export_dataset
 from match_graph.graph import describe_graph
 from match_graph.typing import TAGGED
@@ -111,16 +110,3 @@ def test_names_come_back_and_depths_do_not(given_dataset, tmp_path: Path) -> Non
         assert ("id2label.txt has one name a line" in text) == ("\n" in name)
         assert "id2author.txt has one name a line" in text
         assert "The depth of labels: the format has no place for it." in text
-
-
-def test_a_field_that_the_format_has_a_key_for_is_refused(given_dataset, tmp_path: Path) -> None:
-    """A metadata field named text would overwrite the text."""
-    builder = CorpusBuilder("taken", ["paper", "author"], "taken")
-    builder.add("d", "train", "w", ["w"], {"paper": ["p"], "author": []}, ["l"], "1")
-    dataset = given_dataset(builder.build([]), tmp_path)
-    with pytest.raises(ExportError) as caught:
-        export_dataset(dataset, "match", tmp_path / "out")
-    assert str(caught.value) == (
-        "The MATCH format keeps paper, text, label beside the metadata fields, but 'taken' has the "
-        "fields ['paper']; choose other fields with --set data.fields=[...], or another target."
-    )

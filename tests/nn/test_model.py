@@ -229,10 +229,9 @@ def test_an_unknown_head_is_an_error(name: str) -> None:
 
 
 def test_an_unknown_setting_is_an_error() -> None:
-    """With its path and what there is; of the encoder and of the head."""
+    """With its path and the nearest; of the encoder and of the head."""
     assert message_of(encoder_config={"num_clz": 3}) == (
-        "model.encoder_config must be valid: 'num_clz' is not a setting; choose from "
-        "['dropout', 'feed_forward', 'num_cls', 'num_heads', 'num_layers', 'position_channels']."
+        "model.encoder_config must be valid: 'num_clz' is not a setting; the nearest is 'num_cls'."
     )
     assert message_of(encoder_config=SMALL, head_config={"bias": False}) == (
         "model.head_config must be valid: 'bias' is not a setting; choose from []."

@@ -42,7 +42,9 @@ def test_make_fabric_limits_spinning_of_the_processes_that_it_starts(
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
     found: list[str | None] = []
-    fabric = SimpleNamespace(launch=lambda: found.append(os.environ.get("GOMP_SPINCOUNT")))
+    fabric = SimpleNamespace(
+        launch=lambda: found.append(os.environ.get("GOMP_SPINCOUNT")), strategy=None, world_size=1
+    )
     monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
     make_fabric(TrainConfig(accelerator="cpu", devices=devices))
     assert found == [count]

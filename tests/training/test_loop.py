@@ -160,7 +160,10 @@ def test_state_knows_when_it_is_over() -> None:
 
 def test_a_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
     """A diverging run stops, names the setting, and leaves no weights."""
-    run = make_run("a", "train.epochs=1", "train.learning_rate=1.0e+30", "train.clip_norm=1.0e+30")
+    run = make_run("a", "train.epochs=1")
+    beyond = {"learning_rate": 1e30, "clip_norm": 1e30}  # out of the bounds of a file
+    train = run.config.train.model_copy(update=beyond)
+    run.config = run.config.model_copy(update={"train": train})
     with pytest.raises(ConfigError) as caught:
         run.train()
     assert str(caught.value) == (

@@ -57,7 +57,7 @@ def test_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
         read_scores(tmp_path, "test", "P@1")
     assert str(caught.value) == (
         f"'{path}' must hold the measure 'P@1' of every document, but it cannot be read "
-        f"(FileNotFoundError); write it again with `match-graph evaluate`."
+        f"(no such file or directory); write it again with `match-graph evaluate`."
     )
     pd.read_parquet(trained_run.folder / SCORES).query("split == 'valid'").to_parquet(path)
     with pytest.raises(CheckpointError) as caught:

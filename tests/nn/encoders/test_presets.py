@@ -23,6 +23,7 @@ PRESETS = [
 OF_THE_RUN = {
     "format", "dataset", "seed", "ablation",
     "data.fields", "data.drop_fields", "data.tokenizer", "data.hierarchy", "data.options",
+    "data.faults",
     "model.encoder", "model.head", "model.word_vectors", "model.head_config.chunk_values",
     "train.accelerator", "train.devices", "train.num_nodes", "train.strategy",
     "train.deterministic",

@@ -91,7 +91,7 @@ def test_defaults_are_those_of_the_public_implementations() -> None:
     config = XmlCnnEncoder.Config()
     assert config.model_dump() == {"metadata": False, **expected, "dropout": 0.2}
     paper = XmlCnnEncoder.settings["paper"]["model.encoder_config"]
-    assert paper == {**expected, "dropout": 0.5}
+    assert paper == {"metadata": False, **expected, "dropout": 0.5}
 
 
 def test_dropout_acts_on_the_state_in_training(make_encoder, toy_batch: EgoBatch) -> None:
