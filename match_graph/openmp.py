@@ -1,8 +1,9 @@
-"""OpenMP's environment, set before torch loads libgomp: threads that wait do not spin for long."""
+"""How threads of torch wait for each other, and how many of them compute."""
 
 import os
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 #: Turns of a waiting thread's loop before it sleeps: libgomp's own number where there are more
@@ -36,6 +37,23 @@ def is_program(arguments: Sequence[str], command: Sequence[str]) -> bool:
     if arguments and arguments[0] == "-m":
         return any(word.partition(".")[0] == "match_graph" for word in command)
     return bool(arguments) and Path(arguments[0]).stem in ("match-graph", "match-graph-script")
+
+
+@contextmanager
+def limit_threads(number: int) -> Iterator[None]:
+    """Within the block torch computes with at most so many threads, and at least one.
+
+    Args:
+        number: For each operation; of this thread and, for matrix products, of all others too.
+    """
+    import torch  # not before `limit_spinning`
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(number, before)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 if is_program(getattr(sys, "argv", []), sys.orig_argv):

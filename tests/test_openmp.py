@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from match_graph.benchmark.speed.alone import run_alone
-from match_graph.openmp import SPIN_COUNT, is_program, limit_spinning
+from match_graph.openmp import SPIN_COUNT, is_program, limit_spinning, limit_threads
 
 SCRIPT = "import sys; from match_graph.cli import main; sys.exit(main())"  # as pip writes it
 DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
@@ -82,3 +83,18 @@ def test_run_alone_limits_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in DECIDED:
         monkeypatch.delenv(name, raising=False)
     assert run_alone(os.getenv, "GOMP_SPINCOUNT") == str(SPIN_COUNT)
+
+
+@pytest.mark.parametrize(("number", "inside"), [(0, 1), (1, 1), (2, 2), (99, 3)])
+def test_limit_threads_is_between_one_and_what_was_allowed(number: int, inside: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with limit_threads(number):
+            assert torch.get_num_threads() == inside
+        assert torch.get_num_threads() == 3
+        with pytest.raises(ZeroDivisionError), limit_threads(1):
+            raise ZeroDivisionError
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -3,8 +3,7 @@
 import bisect
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch_geometric.data import HeteroData
 
 from match_graph.config import PretrainConfig
 from match_graph.errors import CheckpointError, GraphError
+from match_graph.openmp import limit_threads
 from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
 from match_graph.pretrain.pairs import Relation, find_relations
@@ -118,7 +118,7 @@ class SphericalTrainer:
         rows = self.config.chunk_size
         if not self.config.shared_negatives:
             rows *= self.config.negatives
-        with _limit_threads(rows * self.config.channels // _VALUES_PER_THREAD):
+        with limit_threads(rows * self.config.channels // _VALUES_PER_THREAD):
             self._fit(samples, report, save, save_seconds, stop)
 
     def _fit(
@@ -238,14 +238,3 @@ class SphericalTrainer:
 def _choose_edge_types(data: HeteroData, config: PretrainConfig) -> list[EdgeType]:
     wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
     return [kind for kind in data.edge_types if wanted.get(kind, True)]
-
-
-@contextmanager
-def _limit_threads(number: int) -> Iterator[None]:
-    """Within the block torch computes with at most so many threads, and at least one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, min(number, before)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

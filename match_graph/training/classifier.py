@@ -1,9 +1,12 @@
 """A trained run as a classifier of new documents; it needs the run folder alone."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from lightning.fabric import Fabric
@@ -11,7 +14,12 @@ from torch import Tensor, nn
 
 from match_graph.config import Config
 from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
-from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
+from match_graph.errors import (
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    list_faults,
+)
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,
@@ -36,8 +44,10 @@ from match_graph.training.vocabulary import Record, Vocabulary, read_label_dag, 
 
 #: Labels per document unless the caller says otherwise.
 DEFAULT_TOP_K = 5
-#: Batches that are read ahead and sorted by length, so that little is padded.
+#: Batches that are read together and sorted by length, so that little is padded.
 _BUFFER = 8
+#: What `choose_labels` gives.
+_Chosen: TypeAlias = list[list[tuple[int, float]]]
 
 
 class Classifier:
@@ -99,7 +109,7 @@ class Classifier:
                 training has not seen count as unknown.
             top_k: At most so many labels; None for 5, with ``threshold`` for all above it.
             threshold: Gives the labels at or above their thresholds instead of the best ones.
-            batch_size: Documents per batch; eight batches are read ahead.
+            batch_size: Documents per batch; sixteen batches are read ahead.
 
         Returns:
             For each document ``{"paper": id or None, "labels": [{"id", "name", "probability"}]}``,
@@ -185,17 +195,64 @@ class Classifier:
         thresholds: Tensor | None,
         batch_size: int,
     ) -> Iterator[dict[str, Any]]:
-        while buffer := list(islice(records, _BUFFER * batch_size)):
-            labels: list[list[dict[str, Any]]] = [[] for _ in buffer]
-            for documents, logits in self.score(buffer, batch_size):
-                chosen = choose_labels(logits, top_k, thresholds, self.label_rank)
-                for document, pairs in zip(documents.tolist(), chosen, strict=True):
-                    labels[document] = [
-                        {**self._labels[label], "probability": float(f"{probability:.6g}")}
-                        for label, probability in pairs
-                    ]
-            for record, found in zip(buffer, labels, strict=True):
-                yield {"paper": record.document, "labels": found}
+        """Results in order; the next documents are read while threads compute those before.
+
+        A batch is computed by one thread: threads that share its operations would wait for each
+        other some hundred times, and reading needs a processor too.
+        """
+
+        def choose(batch: EgoBatch) -> _Chosen:
+            return choose_labels(self.compute(batch), top_k, thresholds, self.label_rank)
+
+        waiting: deque[tuple[list[Record], list[tuple[Tensor, Future[_Chosen]]]]] = deque()
+        with self._open_threads() as threads:
+            fault: Exception | None = None
+            buffer: list[Record] = []
+            while True:
+                try:
+                    buffer = list(islice(records, _BUFFER * batch_size)) if fault is None else []
+                except Exception as error:  # raised after the results of those before
+                    fault, buffer = error, []
+                if buffer:
+                    parts = self.batches(buffer, batch_size)
+                    jobs = [(rows, threads.submit(choose, batch)) for rows, batch in parts]
+                    waiting.append((buffer, jobs))
+                if len(waiting) > 1 or (waiting and not buffer):
+                    yield from self._collect(*waiting.popleft())
+                elif not buffer:
+                    break
+            if fault is not None:
+                raise fault
+
+    @contextmanager
+    def _open_threads(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads that compute batches: as many as torch has on CPU, else one."""
+        number = torch.get_num_threads()
+        on_cpu = self.fabric.device.type == "cpu"
+        pool = ThreadPoolExecutor(
+            min(number, _BUFFER) if on_cpu else 1,
+            "predict",
+            initializer=torch.set_num_threads,
+            initargs=(1 if on_cpu else number,),
+        )
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(number)  # for matrix products, which other threads have set too
+
+    def _collect(
+        self, records: Sequence[Record], jobs: Sequence[tuple[Tensor, Future[_Chosen]]]
+    ) -> Iterator[dict[str, Any]]:
+        labels: list[list[dict[str, Any]]] = [[] for _ in records]
+        for documents, job in jobs:
+            for document, pairs in zip(documents.tolist(), job.result(), strict=True):
+                labels[document] = [
+                    {**self._labels[label], "probability": float(f"{probability:.6g}")}
+                    for label, probability in pairs
+                ]
+        for record, found in zip(records, labels, strict=True):
+            yield {"paper": record.document, "labels": found}
 
 
 def choose_labels(
@@ -203,7 +260,7 @@ def choose_labels(
     top_k: int | None,
     thresholds: Tensor | None,
     label_rank: Tensor | None = None,
-) -> list[list[tuple[int, float]]]:
+) -> _Chosen:
     """(label, probability) of each document, most probable first.
 
     Args:

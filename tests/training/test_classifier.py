@@ -131,7 +131,7 @@ def test_predicted_documents_are_new_to_the_model(
 
 
 def test_it_streams(classifier: Classifier) -> None:
-    """Of an endless generator only the buffer is read before results come, in order."""
+    """Of an endless generator two buffers are read before results come, in order."""
     read = []
 
     def endless() -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_it_streams(classifier: Classifier) -> None:
 
     results = list(islice(classifier.predict(endless(), batch_size=4), 50))
     assert [result["paper"] for result in results] == [str(n) for n in range(1, 51)]
-    assert len(read) == 64  # two buffers of eight batches
+    assert len(read) == 96  # the two buffers of eight batches that were given out, and the next
 
 
 def test_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:

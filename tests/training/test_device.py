@@ -1,15 +1,24 @@
 """Device and precision."""
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
-from match_graph.config import TrainConfig
+from match_graph.config import ModelConfig, TrainConfig
 from match_graph.errors import ConfigError
+from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.nn import MatchModel
 from match_graph.training import device as device_module
-from match_graph.training.device import choose_device, choose_precision, make_fabric
+from match_graph.training.device import (
+    choose_device,
+    choose_precision,
+    count_threads,
+    make_fabric,
+)
 
 
 def test_precision_is_what_is_asked_for() -> None:
@@ -48,3 +57,30 @@ def test_make_fabric_limits_spinning_of_the_processes_that_it_starts(
     monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
     make_fabric(TrainConfig(accelerator="cpu", devices=devices))
     assert found == [count]
+
+
+def test_count_threads_grows_with_tokens_labels_and_nodes() -> None:
+    """By the widest products, worked out by hand: C = 128, feed-forward 4 C, head [L, 8 C]."""
+    model = MatchModel(TokenSpace(("word",), (50,)), 634, ModelConfig(encoder="match"))
+    per_token, per_document = 4 * 128 * 128, 634 * 8 * 128
+
+    def make(num_documents: int, length: int) -> EgoBatch:
+        ptr = torch.arange(num_documents + 1) * length
+        zeros = torch.zeros(num_documents * length, dtype=torch.int64)
+        return EgoBatch(torch.arange(num_documents), zeros, zeros, zeros, ptr)
+
+    for num_documents, length in ((32, 71), (256, 71), (512, 200)):
+        work = num_documents * (length * per_token + per_document)
+        assert count_threads(make(num_documents, length), model) == work // 2**28
+    small = make(32, 71)
+    assert count_threads(small, model) == 0  # one thread
+    graph = HeteroData()
+    graph["document"].num_nodes = 20_000
+    assert (
+        count_threads(replace(small, graph=graph), model)
+        == ((32 * 71 + 20_000) * per_token + 32 * per_document) // 2**28
+    )
+    assert (
+        count_threads(replace(small, text=["a" * 4000] * 32), model)
+        == (32_000 * per_token + 32 * per_document) // 2**28
+    )
