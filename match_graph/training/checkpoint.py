@@ -336,15 +336,24 @@ class SaveTimer:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.seconds = fabric, SAVE_SECONDS
-        self.last = time.monotonic()
+        self.last, self.cost = time.monotonic(), 0.0
 
     def is_due(self, step: int) -> bool:
         """Whether to write one after a step."""
-        due = time.monotonic() - self.last >= self.seconds
+        if self.fabric.world_size > 1 and step % ASK_EVERY:
+            return False
+        return self._ask(time.monotonic() - self.last >= self.seconds)
+
+    def is_due_after_epoch(self) -> bool:
+        """Whether to write one after an epoch: unless it takes more than a twentieth of the time.
+
+        So it is written after the first.
+        """
+        return self._ask(time.monotonic() - self.last >= SAVE_FACTOR * self.cost)
+
+    def _ask(self, due: bool) -> bool:
         if self.fabric.world_size == 1:
             return due
-        if step % ASK_EVERY:
-            return False
         return bool(sum_up(self.fabric, torch.tensor(int(due and self.fabric.is_global_zero))))
 
     @contextmanager
@@ -353,7 +362,8 @@ class SaveTimer:
         start = time.monotonic()
         yield
         self.last = time.monotonic()
-        self.seconds = max(SAVE_SECONDS, SAVE_FACTOR * (self.last - start))
+        self.cost = self.last - start
+        self.seconds = max(SAVE_SECONDS, SAVE_FACTOR * self.cost)
 
 
 def is_sharded(value: Any) -> bool:

@@ -19,6 +19,7 @@ from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.hypernymy import LabelMatrices
+from match_graph.openmp import limit_threads
 from match_graph.training.average import WeightAverage, find_shard
 from match_graph.training.checkpoint import (
     Learner,
@@ -27,7 +28,7 @@ from match_graph.training.checkpoint import (
     check_same,
     read_checkpoint,
 )
-from match_graph.training.device import keep_apart, make_fabric, whole
+from match_graph.training.device import count_threads, keep_apart, make_fabric, whole
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.files import HISTORY, MODEL, STATE, write_beside, write_tensors
 from match_graph.training.optimizers import make_optimizers, set_progress
@@ -92,7 +93,8 @@ def train_model(
 ) -> TrainState:
     """Trains, keeps the best weights on validation NDCG@5, and resumes where a checkpoint is.
 
-    Checkpoints are written after every epoch and, where it is long, between two of its batches.
+    Checkpoints are written after epochs, the last one among them, but for those that are so short
+    that it would take a twentieth of the time, and where an epoch is long between two batches.
     Every epoch starts from a seed of its own, the order of its batches and what is drawn for them
     are functions of that, and a checkpoint within an epoch holds the generators' states: so a
     resumed training equals an uninterrupted one. Writes ``model.safetensors`` (best weights),
@@ -158,8 +160,9 @@ def train_model(
                     _write_weights(learner, folder)
             learner.add_row({"epoch": state.epoch, **losses, **measures})
             _write_history(learner, folder, writer)
-            with timer.writing():
-                learner.save(folder)
+            if state.is_over(config) or timer.is_due_after_epoch():
+                with timer.writing():
+                    learner.save(folder)
             reporter.line(
                 f"train: epoch {state.epoch} of {config.epochs}, loss {losses['loss']:.4f}, "
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
@@ -274,13 +277,14 @@ def train_step(
     for optimizer in learner.optimizers:
         set_progress(optimizer, step / num_steps, config, together)
         optimizer.zero_grad()
-    losses = match_loss(
-        learner.wrapped(batch), batch.label_ptr, batch.label_index,
-        whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
-        config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
-        hierarchy.matrices, check=False,
-    )  # fmt: skip
-    fabric.backward(losses.total)
+    with limit_threads(count_threads(batch, model)):
+        losses = match_loss(
+            learner.wrapped(batch), batch.label_ptr, batch.label_index,
+            whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
+            config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
+            hierarchy.matrices, check=False,
+        )  # fmt: skip
+        fabric.backward(losses.total)
     if model.wide is not None:
         average_sparse_gradient(fabric, model.wide.weight)
     fabric.clip_gradients(

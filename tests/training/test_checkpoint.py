@@ -136,6 +136,22 @@ def test_it_is_due_by_the_clock_and_never_costs_more_than_its_share(
     assert timer.is_due(5)
 
 
+def test_save_timer_is_due_after_epochs_that_take_long_against_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Always after the first; after one that took .5 seconds, not before 10."""
+    now = 100.0
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
+    timer = SaveTimer(make_fabric(TrainConfig(accelerator="cpu")))
+    assert timer.is_due_after_epoch()
+    with timer.writing():
+        now += 0.5
+    now += 9.5
+    assert not timer.is_due_after_epoch()
+    now += 0.5
+    assert timer.is_due_after_epoch()
+
+
 def test_losses_are_means_over_documents() -> None:
     """Batches of different size by hand; a share of 0 counts nothing, and states read back."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
