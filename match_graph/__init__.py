@@ -55,6 +55,7 @@ from match_graph.graph import (
     build_graph,
     describe_graph,
 )
+from match_graph.io import Reporter
 from match_graph.metrics import (
     CalibrationMeter,
     Comparison,
@@ -100,15 +101,7 @@ from match_graph.nn import (
     sparse_bce,
 )
 from match_graph.pretrain import SphericalTrainer
-from match_graph.training import (
-    Classifier,
-    Reporter,
-    Run,
-    evaluate_model,
-    load,
-    open_run,
-    start_run,
-)
+from match_graph.training import Classifier, Run, evaluate_model, load, open_run, start_run
 
 __version__ = "0.1.0"
 

@@ -16,8 +16,8 @@ import torch
 
 from match_graph.cli import app
 from match_graph.datasets import Synthetic
+from match_graph.io.files import HISTORY, METRICS, MODEL, VECTORS, read_tensors
 from match_graph.training import checkpoint, pretraining
-from match_graph.training.files import HISTORY, METRICS, MODEL, VECTORS, read_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -35,22 +35,3 @@ def test_the_quick_start_is_short_and_uses_public_names_only() -> None:
     used = set(re.findall(r"\bmg\.(\w+)", code))
     assert used
     assert used <= set(match_graph.__all__)
-
-
-def test_the_tree_names_every_module() -> None:
-    """Every file of the package stands in the tree, below its folder, and nothing else does."""
-    package = README.parent / "match_graph"
-    lines = (
-        README.read_text(encoding="utf-8").split("## The tree", 1)[1].split("```")[1].splitlines()
-    )
-    shown, folders = set(), []
-    for line in lines:
-        name = line.split()[0] if line.split() else ""
-        depth = (len(line) - len(line.lstrip())) // 2
-        folders = folders[:depth]
-        if name.endswith("/"):
-            folders.append(name)
-        elif folders and folders[0] == "match_graph/":
-            shown.add("".join(folders[1:]) + name)
-    there = {str(path.relative_to(package)) for path in package.rglob("*.py")}
-    assert shown == {path for path in there if not path.endswith("__init__.py")}

@@ -40,9 +40,10 @@ from match_graph.benchmark.plots import collect_grid, collect_histories
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.benchmark.summary import LOWER_IS_BETTER, collect_notes, summarize
 from match_graph.errors import CorpusError, MatchGraphError
+from match_graph.io import Reporter
+from match_graph.io.files import HISTORY
 from match_graph.io.yaml import dump_yaml
-from match_graph.training import Reporter, open_run
-from match_graph.training.files import HISTORY
+from match_graph.training import open_run
 from match_graph.training.scores import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 

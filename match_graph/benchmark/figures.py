@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from match_graph.errors import MatchGraphError
-from match_graph.training.files import write_beside
+from match_graph.io.files import write_beside
 
 #: Line styles and colours in the order in which variants are given; the first is ours.
 _STYLES = ("-", "--", ":", "-.")

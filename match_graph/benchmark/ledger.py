@@ -19,9 +19,9 @@ from match_graph.benchmark.results import (
     write_results,
 )
 from match_graph.errors import CheckpointError, MatchGraphError
-from match_graph.training.files import CONFIG, METRICS, RECORD
+from match_graph.io.files import CONFIG, METRICS, RECORD
+from match_graph.io.progress import Reporter
 from match_graph.training.folder import find_difference, open_run_folder
-from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_record
 from match_graph.training.record import describe_software
 

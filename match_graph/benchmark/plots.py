@@ -12,8 +12,8 @@ from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.benchmark.summary import RowSummary
 from match_graph.errors import MatchGraphError
 from match_graph.io.escape import escape_formulas
-from match_graph.training.files import write_beside
-from match_graph.training.progress import Reporter
+from match_graph.io.files import write_beside
+from match_graph.io.progress import Reporter
 
 
 def write_figure(

@@ -8,8 +8,8 @@ from match_graph.benchmark.page import write_page
 from match_graph.benchmark.results import RESULTS
 from match_graph.benchmark.run_page import make_run_page
 from match_graph.errors import ConfigError
-from match_graph.training import Reporter
-from match_graph.training.files import REPORT
+from match_graph.io import Reporter
+from match_graph.io.files import REPORT
 
 
 def write_report_page(

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from match_graph.benchmark.experiment import Experiment, PlannedRow
 from match_graph.config import StrictModel
 from match_graph.errors import CheckpointError, describe_faults, list_faults
+from match_graph.io.files import write_beside
 from match_graph.io.names import FileName, InnerPath
-from match_graph.training.files import write_beside
 
 RESULTS = "results.json"
 RESULTS_FORMAT = 1

@@ -27,13 +27,14 @@ from match_graph.benchmark.page_parts import (
     study_cases,
 )
 from match_graph.errors import CheckpointError, MatchGraphError
-from match_graph.training import Reporter, open_run
-from match_graph.training.files import (
+from match_graph.io import Reporter
+from match_graph.io.files import (
     CALIBRATION,
     CONFIG,
     METRICS,
     has_file,
 )
+from match_graph.training import open_run
 from match_graph.training.folder import open_run_folder
 from match_graph.training.readers import read_history, read_metrics, read_record
 

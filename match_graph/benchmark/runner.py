@@ -21,9 +21,9 @@ from match_graph.benchmark.probe import probe_cells
 from match_graph.benchmark.results import Results
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import CheckpointError, ConfigError
+from match_graph.io.files import VECTORS
+from match_graph.io.progress import Reporter
 from match_graph.openmp import limit_spinning
-from match_graph.training.files import VECTORS
-from match_graph.training.progress import Reporter
 
 #: How long a stopped cell has to write its record before it is ended.
 _PATIENCE = 10.0

@@ -11,8 +11,8 @@ from match_graph.benchmark.plots import write_figure
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.benchmark.summary import RowSummary, Value, collect_notes, summarize
 from match_graph.io.escape import escape_formulas
-from match_graph.training.files import write_beside
-from match_graph.training.progress import Reporter
+from match_graph.io.files import write_beside
+from match_graph.io.progress import Reporter
 
 TABLES = "tables"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$!&])")

@@ -15,8 +15,8 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
 from match_graph.io.escape import escape_formulas
+from match_graph.io.files import write_beside
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
-from match_graph.training.files import write_beside
 
 #: Share of the pairs that are held out, as in `training.pretraining`.
 _HELD_OUT = 0.05

@@ -11,8 +11,9 @@ import typer
 
 from match_graph import __version__
 from match_graph.errors import MatchGraphError
+from match_graph.io import Reporter
 from match_graph.io.escape import escape_controls
-from match_graph.training import Reporter, Run, start_run
+from match_graph.training import Run, start_run
 from match_graph.training.settings import check_used, load_named_config
 
 app = typer.Typer(

@@ -42,8 +42,9 @@ from match_graph.cli.show import (
 from match_graph.config import load_config
 from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
+from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
-from match_graph.training import Reporter, load, open_run
+from match_graph.training import load, open_run
 from match_graph.training.classifier import DEFAULT_TOP_K
 from match_graph.training.folder import verify_run_folder
 from match_graph.training.predictions import STREAM, predict_lines

@@ -23,8 +23,8 @@ from match_graph.cli.app import (
 from match_graph.config import load_config
 from match_graph.datasets import list_datasets, open_dataset
 from match_graph.errors import MatchGraphError
+from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
-from match_graph.training import Reporter
 from match_graph.training.catalogue import SIZE, list_models
 
 

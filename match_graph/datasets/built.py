@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.source import is_there
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside, finish
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from match_graph.io.source import is_there
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
 
 DATA, TARGETS, CORPUS, FAULTS = "data.pt", "targets.pt", "corpus.json", "faults.parquet"

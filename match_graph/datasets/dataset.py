@@ -36,9 +36,9 @@ from match_graph.datasets.built import (
     write_built,
 )
 from match_graph.datasets.corpus import Corpus
-from match_graph.datasets.source import Track, open_regular
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
+from match_graph.io.source import Track, open_regular
 from match_graph.typing import DOCUMENT, LABEL
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from match_graph.datasets.source import max_record_bytes, too_long
 from match_graph.errors import CorpusError
+from match_graph.io.source import max_record_bytes, too_long
 
 PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
 

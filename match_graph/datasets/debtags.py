@@ -22,8 +22,8 @@ from match_graph.datasets.deb_index import (
     no_tags,
     read_stanzas,
 )
-from match_graph.datasets.source import Track, open_sources
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.io.source import Track, open_sources
 from match_graph.typing import Split
 
 _FIELDS = ("venue", "author", "reference")

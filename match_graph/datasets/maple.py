@@ -11,26 +11,26 @@ from typing import Annotated, Any, Literal, TypeAlias
 from filelock import FileLock
 from pydantic import Field
 
-from match_graph.datasets.archive import SUFFIXES, unpack_archive
 from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card, CorpusDataset
-from match_graph.datasets.download import fetch_record
-from match_graph.datasets.json_lines import (
+from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_maple_graph
+from match_graph.datasets.maple_names import read_label_names, read_names
+from match_graph.datasets.match_folder import Hierarchy
+from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
+from match_graph.datasets.taxonomy import read_taxonomy
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.errors import CorpusError
+from match_graph.io.archive import SUFFIXES, unpack_archive
+from match_graph.io.download import fetch_record
+from match_graph.io.json_lines import (
     describe,
     read_id,
     read_json_lines,
     read_metadata,
     read_values,
 )
-from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_maple_graph
-from match_graph.datasets.maple_names import read_label_names, read_names
-from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.source import Track, is_there, open_sources
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.taxonomy import read_taxonomy
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.errors import CorpusError
+from match_graph.io.source import Track, is_there, open_sources
 
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
 FIELDS: tuple[MapleField, ...] = ("venue", "author", "reference")

@@ -15,10 +15,10 @@ from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.maple_names import read_columns
 from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.source import Sources, Track, is_there, open_sources
 from match_graph.datasets.splits import SplitRule
 from match_graph.datasets.taxonomy import read_taxonomy
 from match_graph.datasets.text import Tokenizer, split_words
+from match_graph.io.source import Sources, Track, is_there, open_sources
 
 LabelKind: TypeAlias = Literal["mag", "mesh"]
 #: The files of edges by field; the prefix of the ids at their far end.

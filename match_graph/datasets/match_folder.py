@@ -15,7 +15,9 @@ from match_graph.config import StrictModel
 from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import CorpusDataset
-from match_graph.datasets.json_lines import (
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.errors import CorpusError
+from match_graph.io.json_lines import (
     describe,
     read_id,
     read_json_lines,
@@ -23,7 +25,8 @@ from match_graph.datasets.json_lines import (
     read_metadata,
     read_text,
 )
-from match_graph.datasets.source import (
+from match_graph.io.manifest import parse_json
+from match_graph.io.source import (
     Sources,
     Track,
     is_folder,
@@ -32,9 +35,6 @@ from match_graph.datasets.source import (
     read_whole,
     resolve_path,
 )
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.errors import CorpusError
-from match_graph.io.manifest import parse_json
 from match_graph.typing import Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}

@@ -7,7 +7,7 @@ semicolon and one of its tree numbers a line.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from match_graph.datasets.json_lines import Fail, read_lines
+from match_graph.io.json_lines import Fail, read_lines
 
 #: The categories that the paper keeps, https://arxiv.org/abs/2102.07349, section 4.1.
 CATEGORIES = "ABCDEFGH"

@@ -13,7 +13,6 @@ from pydantic import Field
 from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card
-from match_graph.datasets.json_lines import describe, read_json_lines
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.openalex_work import (
     INSTANCES,
@@ -24,10 +23,11 @@ from match_graph.datasets.openalex_work import (
     read_objects,
     read_text,
 )
-from match_graph.datasets.source import Track, open_sources
 from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.datasets.user_files import UserFiles
+from match_graph.io.json_lines import describe, read_json_lines
+from match_graph.io.source import Track, open_sources
 
 OpenAlexField: TypeAlias = Literal["venue", "author", "institution", "reference"]
 #: The paper's three; institutions are there for those who want them.

@@ -6,7 +6,7 @@ Source: https://docs.openalex.org/api-entities/works/work-object.
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-from match_graph.datasets.json_lines import Fail, describe
+from match_graph.io.json_lines import Fail, describe
 
 #: The deepest level that a concept may have; OpenAlex has 5.
 MAX_LEVEL = 999

@@ -26,7 +26,11 @@ from match_graph.datasets.pubmed_article import (
     read_text,
     read_venue,
 )
-from match_graph.datasets.source import (
+from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets.user_files import UserFiles
+from match_graph.errors import CorpusError
+from match_graph.io.source import (
     GZIP_FAULTS,
     BoundedStream,
     Track,
@@ -34,10 +38,6 @@ from match_graph.datasets.source import (
     open_sources,
     too_long,
 )
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.datasets.user_files import UserFiles
-from match_graph.errors import CorpusError
 
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")

@@ -13,10 +13,10 @@ from match_graph.datasets.match_folder import MatchFolder
 from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
-from match_graph.datasets.source import is_folder, resolve_path
 from match_graph.datasets.synthetic import Synthetic
 from match_graph.datasets.table import Table
 from match_graph.errors import CorpusError
+from match_graph.io.source import is_folder, resolve_path
 
 #: Registered data sets; any other name is a folder in the MATCH format.
 DATASETS: dict[str, type[CorpusDataset]] = {

@@ -8,20 +8,20 @@ from pydantic import model_validator
 
 from match_graph.datasets.builder import CorpusBuilder, Faults
 from match_graph.datasets.corpus import Corpus
-from match_graph.datasets.csv_lines import read_csv_rows
 from match_graph.datasets.dataset import Card
-from match_graph.datasets.json_lines import (
+from match_graph.datasets.match_folder import Hierarchy
+from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
+from match_graph.datasets.taxonomy import read_taxonomy
+from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets.user_files import UserFiles
+from match_graph.io.csv_lines import read_csv_rows
+from match_graph.io.json_lines import (
     describe,
     read_id,
     read_json_lines,
     read_values,
 )
-from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.source import Track, open_sources
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.taxonomy import read_taxonomy
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.datasets.user_files import UserFiles
+from match_graph.io.source import Track, open_sources
 from match_graph.typing import Split
 
 #: A column, or several that are put together.

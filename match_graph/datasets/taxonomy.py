@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from match_graph.datasets.json_lines import Fail, read_lines
+from match_graph.io.json_lines import Fail, read_lines
 
 
 def read_taxonomy(lines: Iterable[bytes], name: str, fail: Fail) -> list[tuple[str, str, str]]:

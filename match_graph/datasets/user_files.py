@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from match_graph.datasets.dataset import CorpusDataset, default_root
-from match_graph.datasets.source import find_files, is_there, open_regular, resolve_path
 from match_graph.datasets.splits import SplitRule
 from match_graph.errors import CorpusError
+from match_graph.io.source import find_files, is_there, open_regular, resolve_path
 
 
 class UserFiles(CorpusDataset):

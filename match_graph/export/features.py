@@ -13,12 +13,12 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.graph.csr import sorted_row_ptr
+from match_graph.io.files import VECTORS, read_tensors
+from match_graph.io.progress import Reporter
 from match_graph.pretrain import SphericalTrainer
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import choose_device
-from match_graph.training.files import VECTORS, read_tensors
 from match_graph.training.folder import open_run_folder
-from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_record
 from match_graph.typing import CONTAINS, DOCUMENT
 

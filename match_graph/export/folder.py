@@ -22,7 +22,7 @@ from match_graph.export.registry import find_target
 from match_graph.export.source import Source, open_source
 from match_graph.export.target import Reading, Target
 from match_graph.io.beside import beside, finish, remove_dead
-from match_graph.training.progress import Advance, Reporter
+from match_graph.io.progress import Advance, Reporter
 
 
 def export_dataset(

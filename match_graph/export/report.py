@@ -17,8 +17,8 @@ from match_graph.graph.profile import (
     describe_depths,
     describe_parents,
 )
-from match_graph.training.files import write_beside
-from match_graph.training.progress import Reporter
+from match_graph.io.files import write_beside
+from match_graph.io.progress import Reporter
 from match_graph.typing import DOCUMENT, SPLITS
 
 REPORT = "REPORT.md"

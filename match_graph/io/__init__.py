@@ -22,10 +22,12 @@ from match_graph.io.manifest import (
     write_manifest,
 )
 from match_graph.io.names import check_file_name, check_inner_path
+from match_graph.io.progress import Reporter
 from match_graph.io.yaml import dump_yaml, parse_yaml, read_yaml
 
 __all__ = [
     "Digest",
+    "Reporter",
     "SafeConsole",
     "beside",
     "changing",

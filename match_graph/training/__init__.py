@@ -6,7 +6,6 @@ from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.explain import Explainer
 from match_graph.training.loop import train_model
 from match_graph.training.predictions import predict_lines
-from match_graph.training.progress import Reporter
 from match_graph.training.run import Run
 from match_graph.training.start import open_run, start_run
 from match_graph.training.variants import compare_variants, study_document
@@ -15,7 +14,6 @@ __all__ = [
     "CaseStudy",
     "Classifier",
     "Explainer",
-    "Reporter",
     "Run",
     "compare_variants",
     "evaluate_model",

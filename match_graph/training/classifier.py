@@ -13,7 +13,6 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.config import Config
-from match_graph.datasets.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.errors import (
     CheckpointError,
     ConfigError,
@@ -29,12 +28,13 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.graph.csr import check_not_nan
+from match_graph.io.files import load_weights
+from match_graph.io.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.encoder_files import with_encoder_files
-from match_graph.training.files import load_weights
 from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
 from match_graph.training.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.training.known_graph import KnownGraph, find_neighborhood, read_known_graph

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from match_graph.config import ModelConfig
+from match_graph.io.files import ENCODER_FILES, has_folder, write_folder
 from match_graph.nn import Encoder
-from match_graph.training.files import ENCODER_FILES, has_folder, write_folder
 from match_graph.training.fitting import find_encoder
 
 

@@ -10,11 +10,11 @@ from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import Config, ModelConfig, parse_settings
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.io.files import FITTED, has_folder, write_folder
+from match_graph.io.progress import Reporter
 from match_graph.nn import ENCODERS, Encoder
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.model import find_class
-from match_graph.training.files import FITTED, has_folder, write_folder
-from match_graph.training.progress import Reporter
 
 
 class FittedModel(nn.Module):

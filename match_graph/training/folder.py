@@ -12,9 +12,7 @@ from filelock import FileLock, Timeout
 from match_graph.config import Config, parse_settings, read_settings
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
-from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
-from match_graph.io.yaml import dump_yaml
-from match_graph.training.files import (
+from match_graph.io.files import (
     CONFIG,
     LOCK,
     RUN_FILES,
@@ -23,6 +21,8 @@ from match_graph.training.files import (
     describe_failure,
     write_beside,
 )
+from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from match_graph.io.yaml import dump_yaml
 
 #: Settings of ``train`` in which a resumed run may differ from what it was.
 SHARING = ("devices", "num_nodes", "strategy")

@@ -16,14 +16,14 @@ from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
-from match_graph.nn import Encoder
-from match_graph.training.files import (
+from match_graph.io.files import (
     DamagedError,
     describe_failure,
     read_tensors,
     write_beside,
     write_tensors,
 )
+from match_graph.nn import Encoder
 from match_graph.training.fitting import find_encoder
 from match_graph.training.vocabulary import Record, Vocabulary, read_names
 from match_graph.typing import (

@@ -10,9 +10,9 @@ from match_graph.config import ModelConfig
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import LabelDAG, Targets, TokenSpace
 from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
+from match_graph.io.files import LEVELS, MODEL, read_weights
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import TreeModel, make_levels
-from match_graph.training.files import LEVELS, MODEL, read_weights
 from match_graph.typing import MASKS
 
 

@@ -17,6 +17,8 @@ from torch.utils.tensorboard import SummaryWriter
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, EgoLoader
+from match_graph.io.files import HISTORY, MODEL, STATE, write_beside, write_tensors
+from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.hypernymy import LabelMatrices
 from match_graph.openmp import limit_threads
@@ -30,10 +32,8 @@ from match_graph.training.checkpoint import (
 )
 from match_graph.training.device import count_threads, keep_apart, make_fabric, whole
 from match_graph.training.evaluate import evaluate_model
-from match_graph.training.files import HISTORY, MODEL, STATE, write_beside, write_tensors
 from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_up
-from match_graph.training.progress import Reporter
 
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"

@@ -7,6 +7,7 @@ import pandas as pd
 from torch import Tensor
 
 from match_graph.datasets import CorpusDataset
+from match_graph.io.files import write_beside
 from match_graph.metrics import (
     CalibrationMeter,
     F1Meter,
@@ -20,7 +21,6 @@ from match_graph.metrics import (
     slice_by_frequency,
 )
 from match_graph.training.evaluate import Observer, RankObserver
-from match_graph.training.files import write_beside
 from match_graph.typing import MASKS
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from match_graph.datasets.json_lines import read_json_lines
-from match_graph.datasets.source import bounded_lines
 from match_graph.errors import CorpusError, ExportError
 from match_graph.io.escape import escape_controls
+from match_graph.io.files import write_beside
+from match_graph.io.json_lines import read_json_lines
+from match_graph.io.progress import Reporter
+from match_graph.io.source import bounded_lines
 from match_graph.training.classifier import Classifier, fail_document
-from match_graph.training.files import write_beside
-from match_graph.training.progress import Reporter
 
 #: Stands for standard input or standard output.
 STREAM = "-"

@@ -15,6 +15,19 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
+from match_graph.io.files import (
+    VECTORS,
+    has_file,
+    has_state,
+    read_state,
+    read_tensors,
+    remove_state,
+    write_beside,
+    write_json,
+    write_state,
+    write_tensors,
+)
+from match_graph.io.progress import Reporter
 from match_graph.nn import LinearHead, MatchModel
 from match_graph.pretrain import (
     CONTEXT,
@@ -27,20 +40,7 @@ from match_graph.pretrain import (
     write_word2vec,
 )
 from match_graph.training.device import choose_device
-from match_graph.training.files import (
-    VECTORS,
-    has_file,
-    has_state,
-    read_state,
-    read_tensors,
-    remove_state,
-    write_beside,
-    write_json,
-    write_state,
-    write_tensors,
-)
 from match_graph.training.folder import open_run_folder
-from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_record
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 

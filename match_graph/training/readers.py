@@ -9,8 +9,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from match_graph.errors import CheckpointError
-from match_graph.io.manifest import read_bytes
-from match_graph.training.files import (
+from match_graph.io.files import (
     CALIBRATION,
     HISTORY,
     METRICS,
@@ -20,6 +19,7 @@ from match_graph.training.files import (
     has_file,
     read_json,
 )
+from match_graph.io.manifest import read_bytes
 from match_graph.typing import Split
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import torch
 
 from match_graph.config import TrainConfig
+from match_graph.io.files import RECORD, has_file, write_json
 from match_graph.training.device import choose_device
-from match_graph.training.files import RECORD, has_file, write_json
 from match_graph.training.readers import read_record
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")

@@ -26,14 +26,7 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.io.beside import remove_leftovers
-from match_graph.metrics import PlattScaling, ThresholdSearch
-from match_graph.nn import Encoder, MatchModel
-from match_graph.nn.label_tree import level_sizes, make_levels
-from match_graph.training.catalogue import count_parameters
-from match_graph.training.checkpoint import close_training
-from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
-from match_graph.training.evaluate import Observer, evaluate_model, label_prior
-from match_graph.training.files import (
+from match_graph.io.files import (
     CALIBRATION,
     FITTED,
     METRICS,
@@ -46,6 +39,14 @@ from match_graph.training.files import (
     remove_files,
     write_json,
 )
+from match_graph.io.progress import Reporter
+from match_graph.metrics import PlattScaling, ThresholdSearch
+from match_graph.nn import Encoder, MatchModel
+from match_graph.nn.label_tree import level_sizes, make_levels
+from match_graph.training.catalogue import count_parameters
+from match_graph.training.checkpoint import close_training
+from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
+from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.fitting import (
     find_encoder,
     fit_baseline,
@@ -61,7 +62,6 @@ from match_graph.training.loop import Hierarchy, train_model
 from match_graph.training.measures import SplitMeasures, write_bins
 from match_graph.training.pretraining import Pretraining
 from match_graph.training.processes import lead, sum_up
-from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_metrics
 from match_graph.training.record import RunRecord
 from match_graph.training.scaling import (

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, LabelDAG
+from match_graph.io.files import SCALING, has_file, read_tensors, write_tensors
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.training.evaluate import WatchedBatches, evaluate_model
-from match_graph.training.files import SCALING, has_file, read_tensors, write_tensors
 
 #: One-number tensors of the file, and those of all labels.
 _NUMBERS, _TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")

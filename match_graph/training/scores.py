@@ -9,9 +9,9 @@ from torch import Tensor
 
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
+from match_graph.io.files import DamagedError, check_whole, describe_failure, write_beside
 from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
 from match_graph.training.evaluate import WatchedBatches
-from match_graph.training.files import DamagedError, check_whole, describe_failure, write_beside
 from match_graph.typing import Split
 
 SCORES = "scores.parquet"

@@ -9,14 +9,15 @@ from lightning.fabric import Fabric
 
 from match_graph.config import Config, TrainConfig, parse_settings
 from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
-from match_graph.datasets.source import resolve_path
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
+from match_graph.io.files import CONFIG, RECORD, has_file
+from match_graph.io.progress import Reporter
+from match_graph.io.source import resolve_path
 from match_graph.training.ablations import resolve_ablations
 from match_graph.training.checks import check_model
 from match_graph.training.defaults import resolve_config
 from match_graph.training.device import make_fabric
-from match_graph.training.files import CONFIG, RECORD, has_file
 from match_graph.training.fitting import find_encoder
 from match_graph.training.folder import (
     SHARING,
@@ -30,7 +31,6 @@ from match_graph.training.heartbeat import shared
 from match_graph.training.known_graph import write_known_graph
 from match_graph.training.launch import count_processes
 from match_graph.training.processes import lead
-from match_graph.training.progress import Reporter
 from match_graph.training.readers import read_record
 from match_graph.training.run import Run
 from match_graph.training.vocabulary import write_vocabulary

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import CheckpointError
+from match_graph.io.files import check_whole, describe_failure, has_file, write_beside
 from match_graph.metrics import Thresholds
-from match_graph.training.files import check_whole, describe_failure, has_file, write_beside
 
 THRESHOLDS = "thresholds.parquet"
 

@@ -8,10 +8,10 @@ import torch
 from match_graph.datasets import CorpusDataset
 from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, CorpusError
+from match_graph.io.progress import Reporter
 from match_graph.training.case_study import CaseLabel, CaseStudy, Missed, Variant
 from match_graph.training.classifier import DEFAULT_TOP_K
 from match_graph.training.explain import Explainer, Explanation
-from match_graph.training.progress import Reporter
 from match_graph.training.start import open_run
 from match_graph.typing import DOCUMENT, LABEL
 

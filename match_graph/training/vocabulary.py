@@ -16,7 +16,7 @@ from match_graph.errors import CheckpointError
 from match_graph.graph import LabelDAG, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
-from match_graph.training.files import (
+from match_graph.io.files import (
     DamagedError,
     check_whole,
     describe_failure,

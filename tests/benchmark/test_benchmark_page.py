@@ -21,8 +21,8 @@ from match_graph.benchmark.page import (
     render_page,
 )
 from match_graph.errors import CheckpointError, CorpusError
+from match_graph.io.files import CALIBRATION
 from match_graph.testing import write_match_folder
-from match_graph.training.files import CALIBRATION
 
 
 def make(folder: Path, run: Run, number: int = 1, documents: tuple[str, ...] = ()) -> Page:

@@ -10,7 +10,7 @@ from match_graph.benchmark.page_parts import (
     list_record,
     select_bins,
 )
-from match_graph.training.files import CALIBRATION
+from match_graph.io.files import CALIBRATION
 
 
 def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:

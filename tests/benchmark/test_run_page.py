@@ -11,8 +11,8 @@ from match_graph import Run
 from match_graph.benchmark.page import BarChart, Case, LineChart, Note, Page, Table, render_page
 from match_graph.benchmark.run_page import draw_columns, make_run_page
 from match_graph.errors import CheckpointError, CorpusError
+from match_graph.io.files import CALIBRATION, HISTORY, METRICS, remove_files, write_json
 from match_graph.io.manifest import write_manifest
-from match_graph.training.files import CALIBRATION, HISTORY, METRICS, remove_files, write_json
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from match_graph.benchmark import Experiment, read_results, run_benchmark
 from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import make_plan
 from match_graph.errors import CheckpointError, ConfigError
+from match_graph.io import Reporter
 from match_graph.testing import toy_documents, write_match_folder
-from match_graph.training import Reporter
 
 #: An encoder of a user's own that fails in its own way.
 BAD_ENCODER = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from match_graph.datasets import CorpusBuilder
 from match_graph.datasets.maple_names import read_label_names, read_names
-from match_graph.datasets.source import open_sources
+from match_graph.io.source import open_sources
 
 
 def test_names_and_depths_of_what_documents_have(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from match_graph.datasets import MatchFolder
 from match_graph.export import EXPORTS, ExportOptions, export_dataset
-from match_graph.training import Reporter
+from match_graph.io import Reporter
 
 LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
 

@@ -12,7 +12,8 @@ from match_graph.export import EXPORTS, ExportOptions, export_dataset
 from match_graph.export.features import number_nodes, spread_vectors, train_vectors
 from match_graph.export.source import open_source
 from match_graph.graph import BuiltGraph
-from match_graph.training import Reporter, Run
+from match_graph.io import Reporter
+from match_graph.training import Run
 
 CHANNELS = 8
 SETTINGS = ["pretrain.samples=20000", f"pretrain.channels={CHANNELS}", f"model.channels={CHANNELS}"]

@@ -9,7 +9,7 @@ import pytest
 from match_graph.cli import main
 from match_graph.datasets import MatchFolder
 from match_graph.export import write_report
-from match_graph.training import Reporter
+from match_graph.io import Reporter
 
 PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 

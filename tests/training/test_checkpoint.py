@@ -9,13 +9,13 @@ import torch
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
+from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors, write_state
 from match_graph.io.manifest import write_manifest
 from match_graph.nn.loss import Losses
 from match_graph.training import Run, checkpoint, start_run
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import LossMeter, SaveTimer, TrainState
 from match_graph.training.device import make_fabric
-from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors, write_state
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from match_graph import Run, load, rank_labels, start_run
 from match_graph.datasets import CorpusDataset
 from match_graph.datasets.text import WORD_PATTERN
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.io.files import METRICS, MODEL, read_tensors, remove_files, write_tensors
 from match_graph.io.manifest import read_manifest, write_manifest
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import Classifier
 from match_graph.training.classifier import choose_labels, read_record
 from match_graph.training.evidence import DocumentEvidence
-from match_graph.training.files import METRICS, MODEL, read_tensors, remove_files, write_tensors
 from match_graph.typing import MASKS
 
 

@@ -16,9 +16,9 @@ from match_graph import (
 )
 from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError
+from match_graph.io.files import CONFIG
 from match_graph.io.manifest import write_manifest
 from match_graph.training.explain import Explainer
-from match_graph.training.files import CONFIG
 from match_graph.typing import MASKS
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from match_graph.config import load_config
 from match_graph.errors import CheckpointError
-from match_graph.io import manifest
+from match_graph.io import files, manifest
 from match_graph.io.manifest import MANIFEST, read_manifest
-from match_graph.training import files
 from match_graph.training import folder as folders
 
 

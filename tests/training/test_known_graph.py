@@ -11,9 +11,9 @@ import torch
 from match_graph import Run, load, start_run
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import NeighborhoodConfig
+from match_graph.io.files import read_tensors, write_tensors
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.classifier import read_record
-from match_graph.training.files import read_tensors, write_tensors
 from match_graph.training.known_graph import EDGES, GRAPH, read_known_graph, write_known_graph
 from match_graph.training.vocabulary import read_vocabulary
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge

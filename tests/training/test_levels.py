@@ -8,10 +8,10 @@ import torch
 
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
+from match_graph.io.files import HISTORY, LEVELS, MODEL, STATE, read_tensors
 from match_graph.nn.label_tree import TreeModel
 from match_graph.training import Run, load, start_run
 from match_graph.training import loop as loop_module
-from match_graph.training.files import HISTORY, LEVELS, MODEL, STATE, read_tensors
 from match_graph.training.levels import plan_levels
 from match_graph.typing import MASKS
 

@@ -16,11 +16,12 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import Targets
 from match_graph.graph.csr import make_ptr, row_index
+from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors
+from match_graph.io.progress import Reporter
 from match_graph.training import Run, checkpoint, start_run
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric
-from match_graph.training.files import HISTORY, MODEL, STATE, read_state, read_tensors
 from match_graph.training.loop import (
     Hierarchy,
     draw_seed,
@@ -29,7 +30,6 @@ from match_graph.training.loop import (
     train_step,
 )
 from match_graph.training.optimizers import schedule
-from match_graph.training.progress import Reporter
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from gensim.models import KeyedVectors
 from safetensors.torch import load_file
 
 from match_graph.errors import CheckpointError, ConfigError
+from match_graph.io.files import VECTORS, read_json, write_state
 from match_graph.training import Run, start_run
 from match_graph.training import pretraining as module
-from match_graph.training.files import VECTORS, read_json, write_state
 
 CODE = """
 import sys

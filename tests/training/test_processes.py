@@ -19,10 +19,7 @@ import torch.distributed.fsdp  # here, so that forked processes need not
 
 from match_graph.config import Config, TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.testing import write_match_folder
-from match_graph.training import Run, checkpoint, loop, start_run
-from match_graph.training.device import make_fabric
-from match_graph.training.files import (
+from match_graph.io.files import (
     HISTORY,
     METRICS,
     MODEL,
@@ -31,6 +28,9 @@ from match_graph.training.files import (
     read_state,
     read_tensors,
 )
+from match_graph.testing import write_match_folder
+from match_graph.training import Run, checkpoint, loop, start_run
+from match_graph.training.device import make_fabric
 from match_graph.training.processes import (
     average_sparse_gradient,
     gather,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from match_graph.errors import CheckpointError
-from match_graph.training.files import CALIBRATION, HISTORY, METRICS, RECORD
+from match_graph.io.files import CALIBRATION, HISTORY, METRICS, RECORD
 from match_graph.training.readers import read_bins, read_history, read_metrics, read_record
 
 RIGHT_RECORD = {

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.io.files import METRICS, MODEL, RECORD, STATE, read_tensors
 from match_graph.io.manifest import write_manifest
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training import load, open_run, start_run
 from match_graph.training.evaluate import evaluate_model
-from match_graph.training.files import METRICS, MODEL, RECORD, STATE, read_tensors
 
 
 @pytest.fixture

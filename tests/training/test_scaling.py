@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from match_graph.errors import CheckpointError
+from match_graph.io.files import METRICS, SCALING, read_tensors, remove_files, write_tensors
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.training import Run, load, open_run
 from match_graph.training import run as run_module
 from match_graph.training.classifier import read_record
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.evidence import DocumentEvidence
-from match_graph.training.files import METRICS, SCALING, read_tensors, remove_files, write_tensors
 from match_graph.training.scaling import (
     ScaledModel,
     Validation,

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError
+from match_graph.io.files import METRICS
 from match_graph.training import Run
-from match_graph.training.files import METRICS
 from match_graph.training.scores import SCORE_NAMES, SCORES, DocumentScores, read_scores
 from match_graph.typing import MASKS
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from match_graph.benchmark.page.blocks import Page
 from match_graph.errors import MatchGraphError
-from match_graph.training.files import write_beside
+from match_graph.io.files import write_beside
 
 _TEMPLATE, _STYLE = "page.html.jinja", "page.css"
 

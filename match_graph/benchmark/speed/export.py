@@ -15,7 +15,7 @@ from match_graph.datasets import CorpusDataset
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import ExportError
 from match_graph.export import EXPORTS, export_dataset
-from match_graph.training.progress import Advance, Reporter
+from match_graph.io.progress import Advance, Reporter
 from match_graph.typing import DOCUMENT
 
 #: Above so many documents the graph of tensors alone is exported, whose size is what decides.

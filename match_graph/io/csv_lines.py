@@ -4,8 +4,8 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from match_graph.datasets.json_lines import Fail
-from match_graph.datasets.source import max_record_bytes, too_long
+from match_graph.io.json_lines import Fail
+from match_graph.io.source import max_record_bytes, too_long
 
 
 def read_csv_rows(

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from match_graph.datasets.archive import unpack_archive
 from match_graph.errors import CorpusError
+from match_graph.io.archive import unpack_archive
 
 
 def write_zip(path: Path, members: dict[str, bytes], links: tuple[str, ...] = ()) -> Path:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError
+from match_graph.io import files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
-from match_graph.training import files
 
 
 class Payload:

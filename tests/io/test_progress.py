@@ -2,7 +2,7 @@
 
 import pytest
 
-from match_graph.training.progress import Reporter
+from match_graph.io.progress import Reporter
 
 
 def test_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_a_terminal_gets_a_bar_with_rate(monkeypatch: pytest.MonkeyPatch) -> Non
 
     from rich.console import Console
 
-    from match_graph.training import progress
+    from match_graph.io import progress
 
     output = StringIO()
     console = Console(file=output, force_terminal=True, width=200)

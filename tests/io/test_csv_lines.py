@@ -4,8 +4,8 @@ import csv
 
 import pytest
 
-from match_graph.datasets.csv_lines import read_csv_rows
 from match_graph.errors import CorpusError
+from match_graph.io.csv_lines import read_csv_rows
 
 
 def read(content: bytes, delimiter: str = ",") -> list[tuple[str, dict[str, str]]]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from match_graph.datasets.source import Track
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside
+from match_graph.io.source import Track
 
 API = "https://zenodo.org/api/records"
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.datasets import download
-from match_graph.datasets.download import fetch_record
 from match_graph.errors import CorpusError
-from match_graph.training import Reporter
+from match_graph.io import Reporter, download
+from match_graph.io.download import fetch_record
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.datasets.source import find_files, open_regular, open_sources, resolve_path
 from match_graph.errors import CorpusError
-from match_graph.training import Reporter
+from match_graph.io import Reporter
+from match_graph.io.source import find_files, open_regular, open_sources, resolve_path
 
 LINES = [b"one\n", b"\n", b"two \xe2\x80\xa8 same line\r\n", b"three"]
 
@@ -142,7 +142,7 @@ def test_bounded_lines_refuses_endless_blank_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They cost time and say nothing."""
-    monkeypatch.setattr("match_graph.datasets.source.MAX_BLANK_LINES", 2)
+    monkeypatch.setattr("match_graph.io.source.MAX_BLANK_LINES", 2)
     (tmp_path / "a.txt").write_bytes(b"\n \nx\n\t\n\r\n")
     with pytest.raises(CorpusError) as caught:
         read_lines(tmp_path / "a.txt")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, NamedTuple, TypeAlias
 
-from match_graph.datasets.source import open_regular
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside
+from match_graph.io.source import open_regular
 
 SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar")
 
