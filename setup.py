@@ -22,6 +22,7 @@ DEV = [
     "hypothesis>=6.100",
     "geoopt>=0.5",
     "gensim>=4.3",
+    "setuptools>=70.1",  # builds the wheel that tests install
     "ruff>=0.9",
     "mypy>=1.15",
     "pre-commit>=4",
