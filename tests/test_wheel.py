@@ -1,5 +1,6 @@
 """What is installed: every file of the package, and types that a consumer's mypy finds."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -52,10 +53,12 @@ run.no_such_method()  # type: ignore[attr-defined]
 '''
 
 
-def call(*arguments: object) -> None:
-    """Runs a module of this Python."""
+def call(folder: Path, *arguments: object) -> None:
+    """Runs a module of this Python where no path leads to the sources."""
     command = [sys.executable, "-m", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    paths = {"PYTHONPATH", "MYPYPATH"}
+    env = {name: value for name, value in os.environ.items() if name not in paths}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -67,7 +70,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT, folder / "source", ignore=kept)
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
     source, out = folder / "source", folder / "out"
-    call("pip", "wheel", *options, "--no-build-isolation", "--wheel-dir", out, source)
+    call(folder, "pip", "wheel", *options, "--no-build-isolation", "--wheel-dir", out, source)
     [found] = out.glob("*.whl")
     return found
 
@@ -93,11 +96,11 @@ def test_wheel_gives_types(wheel: Path, tmp_path: Path) -> None:
     places = {"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")}
     target = Path(sysconfig.get_path("purelib", "venv", places))
     options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
-    call("pip", "install", *options, "--target", target, wheel)
+    call(tmp_path, "pip", "install", *options, "--target", target, wheel)
     (target / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     (tmp_path / "consumer.py").write_text(CONSUMER, encoding="utf-8")
     python = Path(sysconfig.get_path("scripts", "venv", places)) / Path(sys.executable).name
     call(
-        "mypy", "--strict", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
+        tmp_path, "mypy", "--strict", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
         ROOT / ".mypy_cache", "--python-executable", python, tmp_path / "consumer.py",
     )  # fmt: skip
