@@ -8,10 +8,9 @@ alone. More names stand in the sub-packages.
 from match_graph import openmp as openmp  # first: it takes effect before torch is imported
 from match_graph.baselines import BASELINES, Baseline, LabelPrior, OmikujiTrees, TfidfLinear
 from match_graph.config import Config, PretrainConfig, load_config
+from match_graph.corpus import Corpus, CorpusBuilder
 from match_graph.datasets import (
     DATASETS,
-    Corpus,
-    CorpusBuilder,
     CorpusDataset,
     DebTags,
     MagCs,

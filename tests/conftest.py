@@ -10,7 +10,8 @@ from hypothesis import settings
 
 from match_graph.cli import main
 from match_graph.config import Config, load_config
-from match_graph.datasets import Corpus, Synthetic
+from match_graph.corpus import Corpus
+from match_graph.datasets import Synthetic
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.testing import toy_corpus
 from match_graph.training import Run, start_run

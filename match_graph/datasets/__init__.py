@@ -1,7 +1,5 @@
-"""Raw files -> `Corpus` (pandas tables) -> PyG `InMemoryDataset`; one reader per file."""
+"""Readers of raw files, one per source, and the PyG data set that they make."""
 
-from match_graph.datasets.builder import CorpusBuilder
-from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.dataset import Card, CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags, read_package_index
 from match_graph.datasets.listing import list_datasets
@@ -19,8 +17,6 @@ from match_graph.datasets.text import split_words
 __all__ = [
     "DATASETS",
     "Card",
-    "Corpus",
-    "CorpusBuilder",
     "CorpusDataset",
     "DebTags",
     "MagCs",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 import platformdirs
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.datasets.builder import Faults
+from match_graph.corpus import Corpus, Faults
 from match_graph.datasets.built import (
     CORPUS,
     DATA,
@@ -35,14 +35,11 @@ from match_graph.datasets.built import (
     save_tensors,
     write_built,
 )
-from match_graph.datasets.corpus import Corpus
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
+from match_graph.graph import LabelDAG, Targets, TokenSpace, build_graph
 from match_graph.io.source import Track, open_regular
 from match_graph.typing import DOCUMENT, LABEL
-
-if TYPE_CHECKING:
-    from match_graph.graph import LabelDAG, Targets, TokenSpace
 
 FORMAT_VERSION = 2
 
@@ -212,8 +209,6 @@ class CorpusDataset(InMemoryDataset):
     def process(self) -> None:
         """Reads the raw files, builds the graph, and writes both beside, then renames."""
         # The one import against the line datasets -> graph: a PyG data set builds its graph.
-        from match_graph.graph import build_graph
-
         source = self.source  # hashed before anything is read
         corpus = self.read()
         self._check_unchanged()
@@ -292,24 +287,18 @@ class CorpusDataset(InMemoryDataset):
         return load_faults(self.built)
 
     @cached_property
-    def targets(self) -> "Targets":
+    def targets(self) -> Targets:
         """The gold labels of all splits; only loss and metrics may read them."""
-        from match_graph.graph import Targets
-
         num_documents = int(self._data[DOCUMENT].num_nodes)
         return Targets(**load_targets(self.built, num_documents, int(self._data[LABEL].num_nodes)))
 
     @cached_property
-    def label_dag(self) -> "LabelDAG":
+    def label_dag(self) -> LabelDAG:
         """The label hierarchy after contraction."""
-        from match_graph.graph import LabelDAG
-
         return LabelDAG.from_data(self[0])
 
-    def token_space(self, min_count: int = 2, min_word_count: int = 2) -> "TokenSpace":
+    def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """The tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""
-        from match_graph.graph import TokenSpace
-
         return TokenSpace.from_data(self[0], min_count, min_word_count)
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:

@@ -12,8 +12,7 @@ from typing import Any
 from filelock import FileLock
 
 from match_graph.config import StrictModel
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.deb_index import (
     DESCRIPTIONS,

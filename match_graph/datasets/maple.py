@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from filelock import FileLock
 from pydantic import Field
 
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_maple_graph
 from match_graph.datasets.maple_names import read_label_names, read_names

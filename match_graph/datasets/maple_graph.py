@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.maple_names import read_columns
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.splits import SplitRule

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from match_graph.datasets.builder import CorpusBuilder
+from match_graph.corpus import CorpusBuilder
 from match_graph.io.json_lines import read_lines
 from match_graph.io.source import Sources, is_there
 

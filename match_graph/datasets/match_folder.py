@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from match_graph.config import StrictModel
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
 from match_graph.errors import CorpusError

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.openalex_work import (

@@ -13,8 +13,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 from pydantic import Field
 
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card, default_root
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.mesh import CATEGORIES, MeshTrees, read_trees

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.datasets.builder import Faults
+from match_graph.corpus import Faults
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.maple import Maple

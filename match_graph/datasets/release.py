@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from match_graph.config import StrictModel
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.match_folder import (
     FIELDS,

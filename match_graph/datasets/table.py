@@ -6,8 +6,7 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import model_validator
 
-from match_graph.datasets.builder import CorpusBuilder, Faults
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card
 from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule

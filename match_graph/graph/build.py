@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus
 from match_graph.graph.csr import sorted_row_ptr
 from match_graph.graph.label_dag import contract_hierarchy
 from match_graph.graph.targets import Targets

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.corpus import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
 from match_graph.graph.targets import Targets
+from match_graph.hierarchy import describe_cycle, find_cycle_edges
 from match_graph.typing import IS_A, LABEL
 
 _MAX_PAIRS = 2**28  # of a label and an ancestor; 1.3 GB

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from match_graph.datasets.corpus import Corpus
+from match_graph.corpus import Corpus
 from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, read_match_folder
 from match_graph.typing import Split
 

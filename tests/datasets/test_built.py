@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from match_graph.datasets import Corpus, MatchFolder
+from match_graph.corpus import Corpus
+from match_graph.datasets import MatchFolder
 from match_graph.errors import CorpusError
 from match_graph.io.manifest import write_manifest
 from match_graph.testing import write_match_folder

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData, InMemoryDataset
 
-from match_graph.datasets import Corpus, CorpusDataset, MatchFolder, default_root
+from match_graph.corpus import Corpus
+from match_graph.datasets import CorpusDataset, MatchFolder, default_root
 from match_graph.datasets.dataset import _name_hashes, hash_file
 from match_graph.errors import CorpusError
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from match_graph.datasets import CorpusBuilder
+from match_graph.corpus import CorpusBuilder
 from match_graph.datasets.maple_names import read_label_names, read_names
 from match_graph.io.source import open_sources
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import Corpus, MatchFolder, read_match_folder
+from match_graph.corpus import Corpus
+from match_graph.datasets import MatchFolder, read_match_folder
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
 from match_graph.testing import toy_documents, write_match_folder

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from match_graph.corpus import Corpus
 from match_graph.datasets import (
-    Corpus,
     Table,
     read_maple_graph,
     read_maple_json,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import Corpus, PubMedXml, open_dataset, read_pubmed_xml
+from match_graph.corpus import Corpus
+from match_graph.datasets import PubMedXml, open_dataset, read_pubmed_xml
 from match_graph.datasets.pubmed_xml import read_articles
 from match_graph.datasets.splits import SplitRule
 from match_graph.errors import CorpusError

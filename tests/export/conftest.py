@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import Corpus, CorpusDataset, MatchFolder
+from match_graph.corpus import Corpus
+from match_graph.datasets import CorpusDataset, MatchFolder
 from match_graph.testing import write_match_folder
 
 

@@ -17,14 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from match_graph.config import load_config
-from match_graph.datasets import (
-    CorpusBuilder,
-    CorpusDataset,
-    MatchFolder,
-    PubMedXml,
-    Synthetic,
-    split_words,
-)
+from match_graph.corpus import CorpusBuilder
+from match_graph.datasets import CorpusDataset, MatchFolder, PubMedXml, Synthetic, split_words
 from match_graph.errors import ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
 from match_graph.testing import toy_documents, write_match_folder

@@ -69,7 +69,7 @@ def test_large_graphs_have_no_graphml_and_larger_ones_nothing(
 
 def test_control_characters_are_escaped_in_graphml_alone(given_dataset, tmp_path: Path) -> None:
     """XML cannot hold them; the graph names the columns, and the others stay readable."""
-    from match_graph.datasets import CorpusBuilder
+    from match_graph.corpus import CorpusBuilder
 
     builder = CorpusBuilder("control", ["author"], "control")
     builder.add("50%", "train", "w", ["w"], {"author": ["a\x00b c%"]}, ["l"], "1")

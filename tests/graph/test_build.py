@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from match_graph.datasets import Corpus, Synthetic
-from match_graph.datasets.corpus import hierarchy_frame
+from match_graph.corpus import Corpus
+from match_graph.datasets import Synthetic
 from match_graph.graph import BuiltGraph, build_graph
+from match_graph.hierarchy import hierarchy_frame
 from match_graph.typing import MASKS
 
 TYPES = ("venue", "author", "reference", "word", "label")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets.corpus import hierarchy_frame
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph, LabelDAG, Targets
 from match_graph.graph.label_dag import check_label_edges, contract_hierarchy
+from match_graph.hierarchy import hierarchy_frame
 
 NUM_LABELS = 8
 

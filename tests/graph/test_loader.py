@@ -12,7 +12,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.transforms import ToUndirected
 
-from match_graph.datasets import Corpus, Synthetic
+from match_graph.corpus import Corpus
+from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import (
     BuiltGraph,

@@ -17,8 +17,8 @@ from match_graph.benchmark.speed.formats import (
     take_sample,
 )
 from match_graph.benchmark.speed.measure import Bench, Speed, make_speed
+from match_graph.corpus import Corpus
 from match_graph.datasets import (
-    Corpus,
     read_maple_graph,
     read_maple_json,
     read_match_folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.datasets import Corpus
+from match_graph.corpus import Corpus
 from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import LanguageModelEncoder, TokenEmbedding

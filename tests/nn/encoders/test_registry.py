@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets import Corpus
+from match_graph.corpus import Corpus
 from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace, build_graph
 from match_graph.nn import ENCODERS, TokenEmbedding
 from match_graph.testing import assert_encoder
