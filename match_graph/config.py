@@ -39,8 +39,12 @@ class DataConfig(StrictModel):
 
     fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
     drop_fields: list[str] = Field([], description="metadata fields that the run does not use")
-    tokenizer: Literal["regex", "whitespace"] | None = None
-    hierarchy: Literal["use", "ignore"] | None = None
+    tokenizer: Literal["regex", "whitespace"] | None = Field(
+        None, description="how texts become words; none: the data set's"
+    )
+    hierarchy: Literal["use", "ignore"] | None = Field(
+        None, description="ignore: labels have no parents; none: the data set's"
+    )
     min_count: int = Field(
         2, ge=1, le=10**9, description="training documents below which metadata are [UNK]"
     )
@@ -82,14 +86,16 @@ class PretrainConfig(StrictModel):
     negatives: int = Field(
         32, ge=1, le=2**16, description="per chunk if shared, per positive otherwise"
     )
-    shared_negatives: bool = True
+    shared_negatives: bool = Field(True, description="one set of negatives per chunk")
     chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step")
-    window: int = Field(5, ge=0, le=10_000)
+    window: int = Field(5, ge=0, le=10_000, description="words on each side that count as context")
     margin: float = Field(0.3, gt=0, le=100, description="the paper's gamma")
     learning_rate: float = Field(
         0.05, gt=0, le=1000, description="at the start; falls linearly to 0"
     )
-    filter_positives: bool = False
+    filter_positives: bool = Field(
+        False, description="negatives that are positives of their anchor do not count"
+    )
     label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
     cited_documents: bool = Field(False, description="also (document, cited document) pairs")
 
@@ -104,15 +110,17 @@ class ModelConfig(StrictModel):
     ablation without pre-training do from GloVe; "random" draws all rows.
     """
 
-    encoder: str = "match"
-    encoder_config: dict[str, Any] = Field(default_factory=dict)
+    encoder: str = Field("match", description="a registered encoder or baseline, or module:Class")
+    encoder_config: dict[str, Any] = Field(default_factory=dict, description="its settings")
     head: str | None = Field(None, description="none: the one that fits the encoder")
-    head_config: dict[str, Any] = Field(default_factory=dict)
+    head_config: dict[str, Any] = Field(default_factory=dict, description="its settings")
     coherent: bool = Field(False, description="no label scores below its descendants")
     channels: int = Field(
         100, ge=2, le=MAX_CHANNELS, description="of token embeddings; the paper's delta"
     )
-    init: Literal["spherical", "spherical_text", "word_vectors", "random"] = "spherical"
+    init: Literal["spherical", "spherical_text", "word_vectors", "random"] = Field(
+        "spherical", description="what token embeddings start from"
+    )
     word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")
     wide: bool | None = Field(
         None, description="a linear term from tokens to labels beside the encoder; none: by size"
@@ -120,7 +128,7 @@ class ModelConfig(StrictModel):
     head_from_labels: bool = Field(False, description="labels' vectors start the prediction layer")
     label_prior: bool = Field(True, description="biases start at the labels' log-odds in training")
     scale_embedding: bool = Field(True, description="vectors of tokens times the root of channels")
-    embedding_dropout: float = Field(0.3, ge=0, lt=1)
+    embedding_dropout: float = Field(0.3, ge=0, lt=1, description="dropout on embedded tokens")
     token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
 
 
@@ -134,17 +142,19 @@ class TrainConfig(StrictModel):
         le=2**20,
         description="documents per step, over all processes; none: by corpus size",
     )
-    optimizer: Literal["adam", "adamw"] = "adamw"
-    learning_rate: float = Field(1e-3, gt=0, le=1000)
+    optimizer: Literal["adam", "adamw"] = Field(
+        "adamw", description="adamw: decoupled weight decay"
+    )
+    learning_rate: float = Field(1e-3, gt=0, le=1000, description="the highest, after warmup")
     wide_learning_rate: float = Field(
         1.5, gt=0, le=10**6, description="of model.wide, per document"
     )
-    weight_decay: float = Field(0.01, ge=0, le=1000)
+    weight_decay: float = Field(0.01, ge=0, le=1000, description="of weight matrices, by adamw")
     warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
     schedule: Literal["linear", "constant"] = Field(
         "linear", description="the rate after warmup: falls to 0 at the end, or stays"
     )
-    clip_norm: float = Field(5.0, gt=0, le=10**9)
+    clip_norm: float = Field(5.0, gt=0, le=10**9, description="largest norm of the gradient")
     average: float = Field(
         0.25,
         ge=0,
@@ -164,11 +174,18 @@ class TrainConfig(StrictModel):
         le=10**9,
         description="validated after each epoch, always the same; none: by corpus size",
     )
-    lambda_parameter: float = Field(1e-5, ge=0, le=10**9)
-    lambda_output: float = Field(1.0, ge=0, le=10**9)
-    edge_weight: Literal["none", "parent_given_child"] = "parent_given_child"
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
-    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    lambda_parameter: float = Field(1e-5, ge=0, le=10**9, description="the lambda_1 of the paper")
+    lambda_output: float = Field(1.0, ge=0, le=10**9, description="the lambda_2 of the paper")
+    edge_weight: Literal["none", "parent_given_child"] = Field(
+        "parent_given_child",
+        description="of label edges in both terms: 1, or P(parent | child) in training",
+    )
+    precision: Literal["auto", "32-true", "bf16-mixed"] = Field(
+        "auto", description="auto: bfloat16 by autocast where the processor computes in it"
+    )
+    accelerator: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="what computes; auto: CUDA if there is a device"
+    )
     devices: int = Field(1, ge=1, le=4096, description="of each machine, a process each")
     num_nodes: int = Field(1, ge=1, le=2**16, description="machines")
     strategy: Literal["auto", "ddp", "fsdp"] = Field(
@@ -180,10 +197,12 @@ class TrainConfig(StrictModel):
 class Config(StrictModel):
     """Everything that a run depends on besides the data."""
 
-    format: int = Field(FORMAT_VERSION, ge=FORMAT_VERSION, le=FORMAT_VERSION)
-    dataset: str = ""
-    seed: int = Field(0, ge=0, lt=2**32)
-    ablation: list[str] = Field([], description="what to leave out; see training.ablations")
+    format: int = Field(
+        FORMAT_VERSION, ge=FORMAT_VERSION, le=FORMAT_VERSION, description="of this file"
+    )
+    dataset: str = Field("", description="a registered name or a folder")
+    seed: int = Field(0, ge=0, lt=2**32, description="of everything random")
+    ablation: list[str] = Field([], description="no-metadata, no-FIELD, no-hierarchy, no-pretrain")
     data: DataConfig = Field(default_factory=DataConfig)
     pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)

@@ -49,14 +49,18 @@ class OmikujiTrees(Baseline):
     class Config(StrictModel):
         """Settings; the defaults are omikuji's, which are Parabel's."""
 
-        num_trees: int = Field(3, ge=1, le=1000)
+        num_trees: int = Field(
+            3, ge=1, le=1000, description="label trees whose scores are averaged"
+        )
         min_branch_size: int = Field(
             100, ge=2, le=10**9, description="labels below which a node is a leaf"
         )
         cost: float = Field(1.0, gt=0, le=10**9, description="C of the nodes' linear classifiers")
         prune: float = Field(0.1, ge=0, le=10**9, description="weights closer to 0 are dropped")
         sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
-        beam_size: int = Field(10, ge=1, le=10**6)
+        beam_size: int = Field(
+            10, ge=1, le=10**6, description="nodes followed on each level in prediction"
+        )
         num_threads: int = Field(0, ge=0, le=4096, description="0: one per core")
 
     paper: ClassVar[str] = "Prabhu et al., WWW 2018, https://doi.org/10.1145/3178876.3185998"

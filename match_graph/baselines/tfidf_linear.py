@@ -42,7 +42,9 @@ class TfidfLinear(Baseline):
     class Config(StrictModel):
         """Settings."""
 
-        loss: Literal["squared_hinge", "log"] = "squared_hinge"
+        loss: Literal["squared_hinge", "log"] = Field(
+            "squared_hinge", description="of the classifiers, LIBLINEAR's"
+        )
         cost: float = Field(0.5, gt=0, le=10**9, description="LIBLINEAR's C: larger fits closer")
         sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
         prune: float = Field(0.01, ge=0, le=10**9, description="weights closer to 0 are dropped")

@@ -34,7 +34,7 @@ class AttentionXmlEncoder(TextEncoder):
         """Settings; the defaults are the paper's for EUR-Lex."""
 
         hidden_channels: int = Field(256, ge=1, le=MAX_CHANNELS, description="of each direction")
-        num_layers: int = Field(1, ge=1, le=256)
+        num_layers: int = Field(1, ge=1, le=256, description="of the LSTM")
         dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
 
     gives: ClassVar[Literal["document", "tokens"]] = "tokens"

@@ -36,15 +36,15 @@ class BertXmlEncoder(TextEncoder):
         """Settings; the defaults are CorNet's."""
 
         num_cls: int = Field(5, ge=1, le=1024, description="[CLS] tokens")
-        num_layers: int = Field(3, ge=1, le=256)
-        num_heads: int = Field(2, ge=1, le=1024)
+        num_layers: int = Field(3, ge=1, le=256, description="Transformer layers")
+        num_heads: int = Field(2, ge=1, le=1024, description="attention heads")
         hidden_channels: int = Field(
             600, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
         )
         max_positions: int = Field(
             500, ge=1, le=10**6, description="words further on share the last one"
         )
-        dropout: float = Field(0.1, ge=0, lt=1)
+        dropout: float = Field(0.1, ge=0, lt=1, description="on residual branches")
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {

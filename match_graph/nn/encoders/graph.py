@@ -36,9 +36,9 @@ class GraphEncoder(Encoder):
     class Config(StrictModel):
         """Settings; a subclass adds its layer's."""
 
-        num_layers: int = Field(2, ge=1, le=256)
-        channels: int = Field(128, ge=1, le=MAX_CHANNELS)
-        dropout: float = Field(0.2, ge=0, lt=1)
+        num_layers: int = Field(2, ge=1, le=256, description="rounds of messages")
+        channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="width of node states")
+        dropout: float = Field(0.2, ge=0, lt=1, description="after each layer")
         neighborhood: NeighborhoodConfig = Field(default_factory=NeighborhoodConfig)
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})

@@ -37,7 +37,7 @@ class HgtEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_heads: int = Field(4, ge=1, le=1024)
+        num_heads: int = Field(4, ge=1, le=1024, description="attention heads")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         if config.channels % config.num_heads:

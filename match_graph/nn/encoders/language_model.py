@@ -57,7 +57,9 @@ class LanguageModelEncoder(Encoder):
         max_pieces: int = Field(
             256, ge=2, le=2**16, description="of a text, its special tokens among them"
         )
-        pooling: Literal["first", "mean"] = "first"
+        pooling: Literal["first", "mean"] = Field(
+            "first", description="document state: the first piece's, or the mean over pieces"
+        )
         rate_factor: float = Field(
             0.03, gt=0, le=1, description="learning rate of the checkpoint's weights, as a factor"
         )

@@ -66,9 +66,13 @@ class MatchEncoder(Encoder):
         num_cls: int = Field(8, ge=1, le=1024, description="[CLS] tokens; the paper's C")
         num_layers: int = Field(1, ge=1, le=256, description="the paper's L, which is 3 there")
         num_heads: int = Field(2, ge=1, le=1024, description="the paper's k")
-        position_channels: int = Field(28, ge=2, le=MAX_CHANNELS)
+        position_channels: int = Field(
+            28, ge=2, le=MAX_CHANNELS, description="of the sinusoidal code joined to each word"
+        )
         feed_forward: int = Field(4, ge=1, le=1024, description="times the width")
-        dropout: float = Field(0.2, ge=0, lt=1)
+        dropout: float = Field(
+            0.2, ge=0, lt=1, description="on residual branches; the paper's is 0.1"
+        )
         field_vectors: bool = Field(True, description="a learned vector of its type on every token")
 
     paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"

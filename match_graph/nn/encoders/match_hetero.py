@@ -32,8 +32,8 @@ class MatchHeteroEncoder(MatchEncoder):
     class Config(MatchEncoder.Config):
         """Settings: those of MATCH, and of its graph encoder."""
 
-        graph_layers: int = Field(2, ge=1, le=256)
-        graph_channels: int = Field(64, ge=1, le=MAX_CHANNELS)
+        graph_layers: int = Field(2, ge=1, le=256, description="rounds of messages")
+        graph_channels: int = Field(64, ge=1, le=MAX_CHANNELS, description="width of node states")
         neighborhood: NeighborhoodConfig = Field(
             default_factory=lambda: NeighborhoodConfig(words=[0], word_documents=[0])
         )

@@ -36,10 +36,10 @@ class MeshProbeNetEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
 
-        rnn: Literal["lstm", "gru"] = "lstm"
+        rnn: Literal["lstm", "gru"] = Field("lstm", description="the recurrent cell")
         hidden_channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="of each direction")
-        num_layers: int = Field(1, ge=1, le=256)
-        num_probes: int = Field(5, ge=1, le=1024)
+        num_layers: int = Field(1, ge=1, le=256, description="recurrent layers")
+        num_probes: int = Field(5, ge=1, le=1024, description="attention queries per document")
         dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
 
     paper: ClassVar[str] = (

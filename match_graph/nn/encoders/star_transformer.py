@@ -38,8 +38,8 @@ class StarTransformerEncoder(TextEncoder):
         """Settings."""
 
         num_cycles: int = Field(2, ge=1, le=256, description="the paper's T")
-        num_heads: int = Field(4, ge=1, le=1024)
-        dropout: float = Field(0.2, ge=0, lt=1)
+        num_heads: int = Field(4, ge=1, le=1024, description="attention heads")
+        dropout: float = Field(0.2, ge=0, lt=1, description="on what attention gives")
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {

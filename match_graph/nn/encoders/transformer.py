@@ -32,12 +32,12 @@ class TransformerEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are those of the encoder of MATCH, for comparison."""
 
-        num_layers: int = Field(3, ge=1, le=256)
-        num_heads: int = Field(2, ge=1, le=1024)
+        num_layers: int = Field(3, ge=1, le=256, description="Transformer layers")
+        num_heads: int = Field(2, ge=1, le=1024, description="attention heads")
         hidden_channels: int = Field(
             400, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
         )
-        dropout: float = Field(0.2, ge=0, lt=1)
+        dropout: float = Field(0.2, ge=0, lt=1, description="on residual branches")
 
     paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
