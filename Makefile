@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test setup format check bench clean
+.PHONY: demo test setup format check docs docs-check bench clean
 
 # Debian's packages by tags where there is apt, else the planted corpus.
 DEMO ?= $(shell command -v apt-get >/dev/null 2>&1 && echo debtags || echo synthetic)
@@ -25,6 +25,15 @@ check: .venv/.dev  ## what CI checks besides the tests: lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Warnings are errors: a broken reference fails the build.
+SPHINX := $(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html
+
+docs: .venv/.docs  ## the documentation site in docs/_build/html; runs every example
+	$(SPHINX) docs docs/_build/html
+
+docs-check: .venv/.docs  ## what CI checks of the site: all of it, without running the examples
+	$(SPHINX) -D plot_gallery=0 docs docs/_build/check
+
 # What `make bench` runs.
 EXPERIMENT ?= experiments/comparison.yaml
 
@@ -32,7 +41,7 @@ bench: .venv/.dev  ## an experiment: every row with three seeds, its tables and 
 	$(BIN)/match-graph benchmark $(EXPERIMENT) --dataset $(DEMO)
 
 clean:  ## remove the environment and what the tools left
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .coverage *.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .coverage *.egg-info docs/_build docs/generated
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "match-graph needs Python 3.11 or newer; set PYTHON=/path/to/python3.11.")'
@@ -46,4 +55,8 @@ clean:  ## remove the environment and what the tools left
 
 .venv/.dev: .venv/.core
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+.venv/.docs: .venv/.core
+	$(PIP) --editable '.[docs]'
 	touch $@

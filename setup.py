@@ -15,6 +15,13 @@ if VERSION is None:
 PEERS = ["omikuji>=0.5"]
 EXPORT = ["ogb>=1.3.6", "relbench>=3"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
+DOCS = [
+    "sphinx>=8",
+    "pydata-sphinx-theme>=0.16",
+    "sphinx-gallery>=0.18",
+    "myst-parser>=4",
+    "sphinx-autodoc-typehints>=3",
+]
 DEV = [
     "pytest>=8",
     "pytest-cov>=5",
@@ -72,6 +79,7 @@ setup(
         "report": REPORT,
         "peers": PEERS,
         "lm": ["transformers>=5"],
+        "docs": DOCS + EXPORT + REPORT,  # the gallery exports and draws
         "dev": DEV + EXPORT + REPORT + PEERS,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},

@@ -1,0 +1,137 @@
+"""The documentation site: settings, commands and names on its pages exist; no page is lost."""
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pydantic import BaseModel
+from typer.main import get_command
+
+import match_graph as mg
+from match_graph.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & {*path.parts}
+)  # fmt: skip
+TEXT = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in PAGES}
+BY_PAGE = pytest.mark.parametrize("page", TEXT)
+
+
+@pytest.fixture
+def settings_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The hook that writes the page of settings; Sphinx itself is not needed."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    yield importlib.import_module("settings_page")
+    for name in {"settings_page", "api_pages"} - before:
+        sys.modules.pop(name, None)
+
+
+def list_keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from list_keys(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def all_keys() -> set[str]:
+    keys = set(list_keys(mg.Config, ""))
+    for registry, key in (
+        (mg.ENCODERS, "model.encoder_config."),
+        (mg.BASELINES, "model.encoder_config."),
+        (mg.HEADS, "model.head_config."),
+    ):
+        for cls in registry.values():
+            keys |= set(list_keys(cls.Config, key))
+    return keys
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```", TEXT[page], re.MULTILINE | re.DOTALL)
+
+
+def test_settings_page_lists_every_key(settings_page: ModuleType) -> None:
+    """Of Config, encoders, heads and baselines, each with a meaning."""
+    rows = re.findall(r"^\| `([\w.]+)` \|(.*)\|$", settings_page.render_page(), re.MULTILINE)
+    assert {key for key, _ in rows} == all_keys()
+    assert [key for key, rest in rows if not rest.rpartition("|")[2].strip()] == []
+
+
+def test_settings_page_names_every_registered_class(settings_page: ModuleType) -> None:
+    """A section each."""
+    page = settings_page.render_page()
+    for name in (*mg.ENCODERS, *mg.HEADS, *mg.BASELINES):
+        assert f"### `{name}`" in page
+
+
+def test_every_page_is_in_a_toctree() -> None:
+    """All but the index, each from a page of its folder or above."""
+    listed = {
+        str((path.parent / entry.strip()).relative_to(DOCS))
+        for path in PAGES
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", path.read_text(), re.DOTALL)
+        for entry in tree.splitlines()
+        if entry.strip() and not entry.startswith(":")
+    }
+    assert {name.removesuffix(".md") for name in TEXT} - {"index"} <= listed
+    missing = {entry for entry in listed if not entry.startswith("generated/")}
+    assert missing <= {name.removesuffix(".md") for name in TEXT}
+
+
+@BY_PAGE
+def test_commands_and_options_of_pages_exist(page: str) -> None:
+    """Every `match-graph` line: sub-command, flags, keys of --set, encoders."""
+    commands = get_command(app).commands
+    shown = [line for block in blocks(page, "") for line in block.splitlines()]
+    shown += re.findall(r"`(match-graph [^`]+)`", TEXT[page])
+    for line in (line.strip() for line in shown if line.strip().startswith("match-graph ")):
+        name = line.split()[1]
+        if name == "COMMAND":
+            continue
+        assert name in commands, line
+        options = {flag for item in commands[name].params for flag in item.opts}
+        assert set(re.findall(r"(?<= )--[\w-]+", line)) - {"--help"} <= options, line
+        for key in re.findall(r"--set '?([\w.]+)=", line):
+            assert key in all_keys(), line
+        for encoder in re.findall(r"--encoder (\w+)(?![\w:])", line):
+            assert encoder in mg.ENCODERS or encoder in mg.BASELINES, line
+
+
+@BY_PAGE
+def test_python_of_pages_uses_public_names(page: str) -> None:
+    """Blocks compile; what they import of match_graph, and `mg.NAME`, exists."""
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("match_graph"):
+                module = importlib.import_module(str(node.module))
+                assert all(hasattr(module, alias.name) for alias in node.names)
+        assert set(re.findall(r"\bmg\.(\w+)", block)) <= set(mg.__all__)
+
+
+def test_hypernymy_page_runs() -> None:
+    """Its block computes a gradient."""
+    for block in blocks("concepts/hypernymy.md", "python"):
+        exec(block, {})
+
+
+def test_makefile_builds_the_site() -> None:
+    """`make docs` and `make docs-check`; CI runs the latter, where warnings are errors."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^docs: \.venv/\.docs", makefile, re.MULTILINE)
+    assert re.search(r"^docs-check: \.venv/\.docs.*\n.*-D plot_gallery=0", makefile, re.MULTILINE)
+    assert "sphinx -W --keep-going" in makefile
+    assert "docs-check" in (ROOT / ".ci/run").read_text()
+
+
+def test_site_says_what_was_never_run() -> None:
+    """CUDA."""
+    assert "Nothing of this was ever run on CUDA" in TEXT["index.md"]
