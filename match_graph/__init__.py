@@ -99,8 +99,10 @@ from match_graph.nn import (
     match_loss,
     sparse_bce,
 )
+from match_graph.predict import Classifier, load
 from match_graph.pretrain import SphericalTrainer
-from match_graph.training import Classifier, Run, evaluate_model, load, open_run, start_run
+from match_graph.runs import Run, open_run, start_run
+from match_graph.training import evaluate_model
 
 __version__ = "0.1.0"
 

@@ -13,8 +13,8 @@ from match_graph.config import Config, load_config
 from match_graph.corpus import Corpus
 from match_graph.datasets import Synthetic
 from match_graph.graph import BuiltGraph, build_graph
+from match_graph.runs import Run, start_run
 from match_graph.testing import toy_corpus
-from match_graph.training import Run, start_run
 
 torch.set_num_threads(1)  # pytest-xdist runs two workers
 

@@ -7,7 +7,7 @@ import pytest
 
 from match_graph import Run
 from match_graph.cli import main
-from match_graph.training.case_study import CaseStudy
+from match_graph.predict.case_study import CaseStudy
 from match_graph.typing import MASKS
 
 

@@ -16,7 +16,7 @@ from match_graph import Run, load
 from match_graph.cli import main
 from match_graph.errors import MatchGraphError
 from match_graph.io.manifest import write_manifest
-from match_graph.training import predict_lines
+from match_graph.predict import predict_lines
 
 #: (arguments, standard input) -> (exit code, standard output, standard error).
 Call = Callable[..., tuple[int, str, str]]

@@ -10,9 +10,9 @@ from match_graph.benchmark import Experiment, Results, load_experiment, run_benc
 from match_graph.datasets import Synthetic
 from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
+from match_graph.runs.settings import load_named_config
 from match_graph.testing import write_match_folder, write_release_folder
 from match_graph.training.fitting import find_encoder
-from match_graph.training.settings import load_named_config
 from match_graph.typing import LABEL, MASKS
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"

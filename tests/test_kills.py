@@ -17,7 +17,8 @@ import torch
 from match_graph.cli import app
 from match_graph.datasets import Synthetic
 from match_graph.io.files import HISTORY, METRICS, MODEL, VECTORS, read_tensors
-from match_graph.training import checkpoint, pretraining
+from match_graph.runs import pretraining
+from match_graph.training import checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

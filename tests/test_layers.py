@@ -22,6 +22,8 @@ LINE = (
     ("baselines",),
     ("metrics",),
     ("training",),
+    ("runs",),
+    ("predict",),
     ("export",),
     ("benchmark",),
     ("cli",),

@@ -43,8 +43,8 @@ from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.files import HISTORY
 from match_graph.io.yaml import dump_yaml
-from match_graph.training import open_run
-from match_graph.training.scores import SCORE_NAMES
+from match_graph.runs import open_run
+from match_graph.runs.per_document import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
 #: Rows that case studies compare, the reference among them.

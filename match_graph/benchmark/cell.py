@@ -24,8 +24,8 @@ from match_graph.benchmark.results import LARGEST, Cell, find_measure
 from match_graph.errors import CheckpointError, MatchGraphError, describe_faults, list_faults
 from match_graph.io.files import LEVELS, METRICS
 from match_graph.io.progress import Reporter
-from match_graph.training.readers import read_history, read_metrics, read_record
-from match_graph.training.start import start_run
+from match_graph.runs.readers import read_history, read_metrics, read_record
+from match_graph.runs.start import start_run
 
 #: Seconds that a process of a killed benchmark has to end.
 _PATIENCE = 60.0

@@ -21,8 +21,8 @@ from match_graph.config import (
 from match_graph.errors import ConfigError, list_faults
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, read_yaml
+from match_graph.runs.settings import check_used, load_named_config
 from match_graph.training.fitting import is_baseline
-from match_graph.training.settings import check_used, load_named_config
 
 EXPERIMENT_FORMAT = 1
 #: Rows of a table at most, those of a grid among them; and runs of a benchmark.

@@ -21,9 +21,9 @@ from match_graph.benchmark.results import (
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io.files import CONFIG, METRICS, RECORD
 from match_graph.io.progress import Reporter
-from match_graph.training.folder import find_difference, open_run_folder
-from match_graph.training.readers import read_record
-from match_graph.training.record import describe_software
+from match_graph.runs.folder import find_difference, open_run_folder
+from match_graph.runs.readers import read_record
+from match_graph.runs.record import describe_software
 
 #: What two experiments must have in common for their cells to stand in one table.
 _WHAT_ROWS_ARE = ("settings", "overrides", "budget", "split", "rows", "grid", "measures")

@@ -16,9 +16,10 @@ from match_graph.benchmark.page import (
     seconds,
 )
 from match_graph.metrics.slices import FREQUENCY_CUTS
-from match_graph.training import Explainer, Run, compare_variants
-from match_graph.training.readers import read_bins
-from match_graph.training.summary import draw_records
+from match_graph.predict import Explainer, compare_variants
+from match_graph.predict.summary import draw_records
+from match_graph.runs import Run
+from match_graph.runs.readers import read_bins
 
 #: How labels are parted, as `metrics.slices` does.
 ABOUT_SLICES = (

@@ -13,9 +13,9 @@ from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import metadata_fields
 from match_graph.io.names import check_file_name
 from match_graph.io.progress import Reporter
+from match_graph.runs.pretraining import describe_pretraining
+from match_graph.runs.start import locate_config, settle_config
 from match_graph.training.fitting import is_baseline
-from match_graph.training.pretraining import describe_pretraining
-from match_graph.training.start import locate_config, settle_config
 from match_graph.typing import MASKS
 
 EPOCHS = "train.epochs"

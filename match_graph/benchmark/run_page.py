@@ -34,9 +34,9 @@ from match_graph.io.files import (
     METRICS,
     has_file,
 )
-from match_graph.training import open_run
-from match_graph.training.folder import open_run_folder
-from match_graph.training.readers import read_history, read_metrics, read_record
+from match_graph.runs import open_run
+from match_graph.runs.folder import open_run_folder
+from match_graph.runs.readers import read_history, read_metrics, read_record
 
 #: Columns of the table of measures, as far as a split has them.
 _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")

@@ -13,8 +13,8 @@ from match_graph import __version__
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import escape_controls
-from match_graph.training import Run, start_run
-from match_graph.training.settings import check_used, load_named_config
+from match_graph.runs import Run, start_run
+from match_graph.runs.settings import check_used, load_named_config
 
 app = typer.Typer(
     name="match-graph",

@@ -44,11 +44,12 @@ from match_graph.datasets import open_dataset
 from match_graph.graph import compare_counts, describe_graph
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
-from match_graph.training import load, open_run
-from match_graph.training.classifier import DEFAULT_TOP_K
-from match_graph.training.folder import verify_run_folder
-from match_graph.training.predictions import STREAM, predict_lines
-from match_graph.training.variants import study_document
+from match_graph.predict import load
+from match_graph.predict.classifier import DEFAULT_TOP_K
+from match_graph.predict.streams import STREAM, predict_lines
+from match_graph.predict.variants import study_document
+from match_graph.runs import open_run
+from match_graph.runs.folder import verify_run_folder
 
 
 @app.command("run")

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from match_graph.io.escape import SafeConsole
-from match_graph.training import Run
-from match_graph.training.case_study import CaseStudy, Prediction
-from match_graph.training.summary import list_files, next_commands, show_examples
+from match_graph.predict.case_study import CaseStudy, Prediction
+from match_graph.predict.summary import list_files, next_commands, show_examples
+from match_graph.runs import Run
 
 
 def print_quality(quality: Mapping[str, Any]) -> None:

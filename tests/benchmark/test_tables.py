@@ -22,7 +22,7 @@ from match_graph.benchmark.summary import collect_notes
 from match_graph.benchmark.tables import escape_latex, escape_markdown, make_csv
 from match_graph.errors import CheckpointError
 from match_graph.io import Reporter
-from match_graph.training.scores import DocumentScores, write_scores
+from match_graph.runs.per_document import DocumentScores, write_scores
 
 #: NDCG@5 and violation rate by row and seed.
 VALUES = {

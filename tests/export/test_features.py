@@ -13,7 +13,7 @@ from match_graph.export.features import number_nodes, spread_vectors, train_vect
 from match_graph.export.source import open_source
 from match_graph.graph import BuiltGraph
 from match_graph.io import Reporter
-from match_graph.training import Run
+from match_graph.runs import Run
 
 CHANNELS = 8
 SETTINGS = ["pretrain.samples=20000", f"pretrain.channels={CHANNELS}", f"model.channels={CHANNELS}"]

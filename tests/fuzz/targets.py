@@ -17,9 +17,9 @@ from match_graph.benchmark.speed.formats import WRITERS, take_sample
 from match_graph.cli import main
 from match_graph.datasets import Synthetic
 from match_graph.io import Reporter
+from match_graph.runs import start_run
+from match_graph.runs.settings import load_named_config
 from match_graph.testing import toy_documents, write_match_folder
-from match_graph.training import start_run
-from match_graph.training.settings import load_named_config
 
 #: What a worker imports before it forks, where it is there.
 PRELOAD = ("omikuji", "matplotlib.pyplot", "match_graph.export", "sklearn.svm", "torch._dynamo")

@@ -12,7 +12,8 @@ from match_graph.graph import EgoBatch
 from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors, write_state
 from match_graph.io.manifest import write_manifest
 from match_graph.nn.loss import Losses
-from match_graph.training import Run, checkpoint, start_run
+from match_graph.runs import Run, start_run
+from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import LossMeter, SaveTimer, TrainState
 from match_graph.training.device import make_fabric

@@ -13,7 +13,7 @@ from match_graph.datasets.records import make_records
 from match_graph.graph import TokenSpace
 from match_graph.io.files import ENCODER_FILES, LOCK
 from match_graph.nn import MatchEncoder, TokenEmbedding
-from match_graph.training import open_run
+from match_graph.runs import open_run
 from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.typing import MASKS
 

@@ -13,9 +13,9 @@ from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io.files import FITTED, LOCK, METRICS, RECORD
 from match_graph.nn import ENCODERS
-from match_graph.training import open_run
+from match_graph.predict.summary import list_files, show_examples
+from match_graph.runs import open_run
 from match_graph.training.fitting import find_encoder, is_baseline
-from match_graph.training.summary import list_files, show_examples
 from match_graph.typing import MASKS
 
 

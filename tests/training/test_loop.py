@@ -18,7 +18,8 @@ from match_graph.graph import Targets
 from match_graph.graph.csr import make_ptr, row_index
 from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors
 from match_graph.io.progress import Reporter
-from match_graph.training import Run, checkpoint, start_run
+from match_graph.runs import Run, start_run
+from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric

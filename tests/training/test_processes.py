@@ -28,8 +28,9 @@ from match_graph.io.files import (
     read_state,
     read_tensors,
 )
+from match_graph.runs import Run, start_run
 from match_graph.testing import write_match_folder
-from match_graph.training import Run, checkpoint, loop, start_run
+from match_graph.training import checkpoint, loop
 from match_graph.training.device import make_fabric
 from match_graph.training.processes import (
     average_sparse_gradient,

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 from match_graph.benchmark.page.charts import BarChart, LineChart
 from match_graph.benchmark.page.label_rows import LabelRows
 from match_graph.benchmark.page.tables import Table
-from match_graph.training.case_study import CaseStudy
+from match_graph.predict.case_study import CaseStudy
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from match_graph.benchmark.speed.targets import measure_targets
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
-from match_graph.training.defaults import resolve_config
+from match_graph.runs.defaults import resolve_config
 
 #: What measures a stage; a further stage is one more file and one more line.
 SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {

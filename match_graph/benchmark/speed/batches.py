@@ -12,8 +12,8 @@ from match_graph.benchmark.speed.measure import Bench
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.graph.loader import make_batch
 from match_graph.io.progress import Reporter
+from match_graph.runs.run import Run
 from match_graph.training.device import make_fabric
-from match_graph.training.run import Run
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from match_graph.benchmark.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.datasets.records import make_records
 from match_graph.errors import ConfigError
 from match_graph.nn import MatchEncoder
-from match_graph.training.classifier import Classifier
+from match_graph.predict.classifier import Classifier
+from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.training.device import make_fabric
 from match_graph.training.fitting import find_encoder
-from match_graph.training.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.typing import MASKS
 
 #: Documents of a piece of ours, and of the baseline, which is much slower.

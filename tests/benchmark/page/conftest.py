@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from match_graph.training.case_study import (
+from match_graph.predict.case_study import (
     CaseLabel,
     CaseStudy,
     Evidence,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from match_graph.benchmark.page import LabelRows
 from match_graph.benchmark.page.label_rows import arrange
-from match_graph.training.case_study import CaseLabel, CaseStudy
+from match_graph.predict.case_study import CaseLabel, CaseStudy
 
 
 def test_a_diamond(case_study: CaseStudy, hostile: str) -> None:

@@ -22,7 +22,7 @@ from match_graph.benchmark.page import (
     write_page,
 )
 from match_graph.errors import MatchGraphError
-from match_graph.training.case_study import CaseStudy
+from match_graph.predict.case_study import CaseStudy
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import torch
 
 from match_graph.benchmark import Bench
 from match_graph.datasets import Synthetic
-from match_graph.training.defaults import resolve_config
+from match_graph.runs.defaults import resolve_config
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from match_graph.config import Config
 from match_graph.datasets import Synthetic
 from match_graph.nn import ENCODERS, HEADS, MatchEncoder
 from match_graph.nn.model import choose_head
-from match_graph.training.defaults import resolve_config
-from match_graph.training.settings import load_named_config
+from match_graph.runs.defaults import resolve_config
+from match_graph.runs.settings import load_named_config
 
 PRESETS = [
     (encoder, name)

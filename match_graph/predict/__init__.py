@@ -1,0 +1,17 @@
+"""A trained run used: predictions, their explanations, runs compared on a document."""
+
+from match_graph.predict.case_study import CaseStudy
+from match_graph.predict.classifier import Classifier, load
+from match_graph.predict.explain import Explainer
+from match_graph.predict.streams import predict_lines
+from match_graph.predict.variants import compare_variants, study_document
+
+__all__ = [
+    "CaseStudy",
+    "Classifier",
+    "Explainer",
+    "compare_variants",
+    "load",
+    "predict_lines",
+    "study_document",
+]

@@ -1,0 +1,374 @@
+"""A trained run as a classifier of new documents; it needs the run folder alone."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from match_graph.config import Config
+from match_graph.errors import (
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    list_faults,
+)
+from match_graph.graph import (
+    EgoBatch,
+    EgoGraphs,
+    EgoLoader,
+    EgoSampler,
+    LabelDAG,
+    LengthBucketSampler,
+)
+from match_graph.graph.csr import check_not_nan
+from match_graph.io.files import load_weights
+from match_graph.io.json_lines import describe, read_id, read_metadata, read_text
+from match_graph.metrics import PlattScaling, rank_labels
+from match_graph.nn import MatchModel
+from match_graph.nn.label_tree import make_model
+from match_graph.runs.calibration import ScaledModel, read_scaling
+from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
+from match_graph.runs.known_graph import KnownGraph, find_neighborhood, read_known_graph
+from match_graph.runs.thresholds import read_thresholds
+from match_graph.runs.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
+from match_graph.training.device import choose_device, make_fabric
+from match_graph.training.encoder_files import with_encoder_files
+from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
+
+#: Labels per document unless the caller says otherwise.
+DEFAULT_TOP_K = 5
+#: Batches that are read together and sorted by length, so that little is padded.
+_BUFFER = 8
+#: What `choose_labels` gives.
+_Chosen: TypeAlias = list[list[tuple[int, float]]]
+
+
+class Classifier:
+    """Predicts the labels of documents with a trained model; made by `load`.
+
+    Args:
+        vocabulary: Names of tokens and labels.
+        model: Trained.
+        config: Of the run.
+        fabric: Device and precision.
+        thresholds: The least probability of each label, [L]; None where none were chosen.
+        label_dag: The hierarchy, where the output is coherent.
+        scaling: Of label scores; None where there is none.
+        known: The graph that an encoder of several hops reaches neighbours by; others need none.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        model: nn.Module,
+        config: Config,
+        fabric: Fabric,
+        thresholds: Tensor | None = None,
+        label_dag: LabelDAG | None = None,
+        scaling: PlattScaling | None = None,
+        known: KnownGraph | None = None,
+    ) -> None:
+        self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
+        self.thresholds, self.scaling, self.known = thresholds, scaling, known
+        self.label_rank = None if label_dag is None else label_dag.rank
+        self._needs_graph = "graph" in find_encoder(config.model.encoder).needs
+        self._graphs: EgoGraphs | None = None
+        neighborhood = find_neighborhood(config.model)
+        if known is not None and neighborhood is not None:
+            self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
+        self.network = model if isinstance(model, MatchModel) else None
+        self.model: nn.Module = fabric.setup_module(model.eval())
+        if scaling is not None and scaling.width:
+            self.model = ScaledModel(self.model, scaling, label_dag).eval()
+        labels = vocabulary.labels
+        names = labels["name"] if "name" in labels else labels["id"]
+        self._labels = [
+            {"id": label, "name": name} if name and name != label else {"id": label}
+            for label, name in zip(labels["id"], names, strict=True)
+        ]
+
+    def predict(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> Iterator[dict[str, Any]]:
+        """The labels of documents, in their order, read and given out as a stream.
+
+        Args:
+            documents: Objects as in the MATCH format: ``text``, and what there is of the metadata
+                fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
+                training has not seen count as unknown.
+            top_k: At most so many labels; None for 5, with ``threshold`` for all above it.
+            threshold: Gives the labels at or above their thresholds instead of the best ones.
+            batch_size: Documents per batch; sixteen batches are read ahead.
+
+        Returns:
+            For each document ``{"paper": id or None, "labels": [{"id", "name", "probability"}]}``,
+            most probable first; ``name`` only where it is known and differs from the id.
+
+        Raises:
+            ConfigError: top_k or batch_size is below 1.
+            CheckpointError: There are no thresholds.
+            CorpusError: A document has no text or a field of the wrong type; while iterating.
+        """
+        named = ((f"document {n}", record) for n, record in enumerate(documents, start=1))
+        return self.predict_records(named, top_k, threshold, batch_size)
+
+    def predict_records(
+        self,
+        records: Iterable[tuple[str, Mapping[str, Any]]],
+        top_k: int | None = None,
+        threshold: bool = False,
+        batch_size: int = 256,
+    ) -> Iterator[dict[str, Any]]:
+        """As `predict`, of (place, document), the place being named in messages."""
+        for name, value in (("top_k", top_k), ("batch_size", batch_size)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, found {value}.")
+        if threshold and self.thresholds is None:
+            raise CheckpointError(
+                "Predicting by threshold needs a threshold for each label, but the run has none; "
+                "choose them on its validation split with `match-graph evaluate RUN`."
+            )
+        if top_k is None and not threshold:
+            top_k = DEFAULT_TOP_K
+        read = (read_record(record, self._fields, place) for place, record in records)
+        return self._stream(read, top_k, self.thresholds if threshold else None, batch_size)
+
+    def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
+        """Batches of similar length: (which documents [B], their logits [B, L], float32, CPU)."""
+        for rows, batch in self.batches(records, batch_size):
+            yield rows, self.compute(batch)
+
+    def batches(
+        self, records: Sequence[Record], batch_size: int = 256
+    ) -> Iterator[tuple[Tensor, EgoBatch]]:
+        """Documents as the model reads them, in batches of similar length: (which [B], batch).
+
+        To the model they are new ones, also where the run was trained on them.
+        """
+        data = self.vocabulary.build_graph(records)
+        settings = self.config.data
+        sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
+        documents = torch.arange(len(records))
+        graphs = None
+        if self.known is not None and self._graphs is not None:
+            graphs = self._graphs.adopt(self.known.build_graph(records))
+        loader = EgoLoader(
+            data,
+            sampler,
+            self.vocabulary.space,
+            documents,
+            with_graph=self._needs_graph,
+            graphs=graphs,
+            texts=[record.text for record in records],
+            batch_sampler=LengthBucketSampler(sampler.lengths(documents), batch_size, False),
+            generator=torch.Generator(),  # iterating must not move the caller's
+        )
+        for batch in loader:
+            yield batch.document, batch.as_new()
+
+    @property
+    def _fields(self) -> list[str]:
+        return self.vocabulary.settings.fields
+
+    @torch.no_grad()
+    def compute(self, batch: EgoBatch) -> Tensor:
+        """Label scores before the sigmoid, [B, L], float32, on the CPU."""
+        with self.fabric.autocast():
+            logits: Tensor = self.model(batch.to(self.fabric.device))
+        return logits.float().cpu()
+
+    def _stream(
+        self,
+        records: Iterator[Record],
+        top_k: int | None,
+        thresholds: Tensor | None,
+        batch_size: int,
+    ) -> Iterator[dict[str, Any]]:
+        """Results in order; the next documents are read while threads compute those before.
+
+        A batch is computed by one thread: threads that share its operations would wait for each
+        other some hundred times, and reading needs a processor too.
+        """
+
+        def choose(batch: EgoBatch) -> _Chosen:
+            return choose_labels(self.compute(batch), top_k, thresholds, self.label_rank)
+
+        waiting: deque[tuple[list[Record], list[tuple[Tensor, Future[_Chosen]]]]] = deque()
+        with self._open_threads() as threads:
+            fault: Exception | None = None
+            buffer: list[Record] = []
+            while True:
+                try:
+                    buffer = list(islice(records, _BUFFER * batch_size)) if fault is None else []
+                except Exception as error:  # raised after the results of those before
+                    fault, buffer = error, []
+                if buffer:
+                    parts = self.batches(buffer, batch_size)
+                    jobs = [(rows, threads.submit(choose, batch)) for rows, batch in parts]
+                    waiting.append((buffer, jobs))
+                if len(waiting) > 1 or (waiting and not buffer):
+                    yield from self._collect(*waiting.popleft())
+                elif not buffer:
+                    break
+            if fault is not None:
+                raise fault
+
+    @contextmanager
+    def _open_threads(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads that compute batches: as many as torch has on CPU, else one."""
+        number = torch.get_num_threads()
+        on_cpu = self.fabric.device.type == "cpu"
+        pool = ThreadPoolExecutor(
+            min(number, _BUFFER) if on_cpu else 1,
+            "predict",
+            initializer=torch.set_num_threads,
+            initargs=(1 if on_cpu else number,),
+        )
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(number)  # for matrix products, which other threads have set too
+
+    def _collect(
+        self, records: Sequence[Record], jobs: Sequence[tuple[Tensor, Future[_Chosen]]]
+    ) -> Iterator[dict[str, Any]]:
+        labels: list[list[dict[str, Any]]] = [[] for _ in records]
+        for documents, job in jobs:
+            for document, pairs in zip(documents.tolist(), job.result(), strict=True):
+                labels[document] = [
+                    {**self._labels[label], "probability": float(f"{probability:.6g}")}
+                    for label, probability in pairs
+                ]
+        for record, found in zip(records, labels, strict=True):
+            yield {"paper": record.document, "labels": found}
+
+
+def choose_labels(
+    logits: Tensor,
+    top_k: int | None,
+    thresholds: Tensor | None,
+    label_rank: Tensor | None = None,
+) -> _Chosen:
+    """(label, probability) of each document, most probable first.
+
+    Args:
+        logits: Label scores before the sigmoid, [B, L], float32.
+        top_k: At most so many; None for no limit.
+        thresholds: Only labels whose probability is at least this, [L]; None for all.
+        label_rank: As for `rank_labels`.
+
+    Raises:
+        GraphError: A score is NaN.
+    """
+    check_not_nan(logits, "Label scores")
+    probability = torch.sigmoid(logits)
+    count = torch.full((len(logits),), logits.size(1))
+    if thresholds is not None:
+        above = probability >= thresholds
+        logits = logits.masked_fill(~above, -torch.inf)
+        count = above.sum(dim=1)
+    if top_k is not None:
+        count = count.clamp(max=min(top_k, 2**31))
+    ranked = rank_labels(logits, int(count.max()) if len(count) else 0, label_rank)
+    values = probability.gather(1, ranked)
+    return [
+        list(zip(labels[:number], shares[:number], strict=True))
+        for labels, shares, number in zip(
+            ranked.tolist(), values.tolist(), count.tolist(), strict=True
+        )
+    ]
+
+
+def read_record(record: Any, fields: Sequence[str], place: str) -> Record:
+    """One object of the MATCH format, without its labels.
+
+    Raises:
+        CorpusError: It is no object, has no text, or a field is of the wrong type.
+    """
+    if not isinstance(record, Mapping):
+        fail_document(f"{place}: a document must be one object, found {describe(record)}.")
+    document = read_id(record, place, fail_document, required=False)
+    text = read_text(record, place, fail_document)
+    assert text is not None
+    return Record(document, text, read_metadata(record, fields, place, fail_document))
+
+
+def fail_document(fault: str) -> NoReturn:
+    """Raises the first fault of the documents to predict.
+
+    Raises:
+        CorpusError: Always.
+    """
+    raise CorpusError(list_faults("The documents must be in the MATCH format", [fault]))
+
+
+def load(
+    folder: str | Path,
+    device: str = "auto",
+    encoder: str | None = None,
+    head: str | None = None,
+    precision: str | None = None,
+    verify: bool = False,
+) -> Classifier:
+    """A trained run as a classifier; its data set is not needed.
+
+    Args:
+        folder: Of the run.
+        device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it:
+            a folder alone cannot make this process import code.
+        head: Likewise.
+        precision: As for ``train.precision``; None takes the run's.
+        verify: Compares the SHA-256 of every file of the run, also of those that reading leaves out
+            as they are large.
+
+    Raises:
+        CheckpointError: The folder is no trained run.
+        ConfigError: The run is of another format, or there is no such device.
+    """
+    folder = Path(folder)
+    if verify:
+        verify_run_folder(folder)
+    config = open_run_folder(folder)
+    check_own_code(folder, config, encoder, head)
+    choose_device(device)
+    vocabulary = read_vocabulary(folder)
+    label_dag = None
+    if config.model.coherent:
+        label_dag = read_label_dag(folder, len(vocabulary.labels))
+    model = _load_model(folder, config, vocabulary, label_dag)
+    alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
+    alone |= {} if precision is None else {"precision": precision}
+    fabric = make_fabric(config.train.model_copy(update=alone))
+    thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
+    scaling = read_scaling(folder, len(vocabulary.labels))
+    known = None
+    if find_neighborhood(config.model) is not None:
+        known = read_known_graph(folder, vocabulary)
+    return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, scaling, known)
+
+
+def _load_model(
+    folder: Path, config: Config, vocabulary: Vocabulary, label_dag: LabelDAG | None
+) -> nn.Module:
+    """The trained model or the fitted baseline of a run folder."""
+    space, num_labels = vocabulary.space, len(vocabulary.labels)
+    if is_baseline(config.model):
+        return load_baseline(space, num_labels, config, folder)
+    with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
+        settings = with_encoder_files(config.model, folder)
+        model = make_model(space, num_labels, settings, label_dag)
+    load_weights(model, folder, config.dataset)
+    return model

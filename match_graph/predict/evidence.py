@@ -1,0 +1,219 @@
+"""What each token of a document has to do with its labels: leave-one-out, attention, wide term."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from match_graph.graph import EgoBatch
+from match_graph.nn import MatchModel
+from match_graph.nn.attribution import record_attention
+from match_graph.predict.case_study import Evidence, WordEvidence
+from match_graph.predict.classifier import Classifier
+from match_graph.runs.vocabulary import Record
+from match_graph.typing import WORD
+
+
+@dataclass(frozen=True)
+class Item:
+    """A metadata token that was read.
+
+    Args:
+        field: Its type.
+        name: Of the instance.
+        place: In the batch of its document.
+    """
+
+    field: str
+    name: str
+    place: int
+
+
+class DocumentEvidence:
+    """A document as a trained run reads it, and what its tokens add to label scores.
+
+    Args:
+        classifier: Of the run.
+        record: The document.
+    """
+
+    def __init__(self, classifier: Classifier, record: Record) -> None:
+        self.classifier, self.record = classifier, record
+        self.space = classifier.vocabulary.space
+        self.batch: EgoBatch = next(classifier.batches([record]))[1]
+        self.items = self._list_items()
+
+    def score(self) -> Tensor:
+        """Label scores as it is, then without each of ``items``, [1 + M, L], float32.
+
+        All of them are documents of one prediction, batched as any others. Where a document has
+        more metadata than its budget, the next instance moves up when one is left out, as it would
+        for the model.
+        """
+        variants = [self.record, *(leave_out(self.record, item) for item in self.items)]
+        logits = torch.empty(len(variants), len(self.classifier.vocabulary.labels))
+        for documents, found in self.classifier.score(variants):
+            logits[documents] = found
+        return logits
+
+    def weigh(
+        self, logits: Tensor, labels: Tensor, num_words: int
+    ) -> tuple[list[list[Evidence]], list[list[WordEvidence]]]:
+        """What metadata and words have to do with some labels.
+
+        Args:
+            logits: From `score`.
+            labels: [K], int64.
+            num_words: At most so many for a label.
+
+        Returns:
+            For each label, the evidence of ``items``, and the words with the largest positive
+            additions of the wide term; none without one.
+        """
+        effect = (logits[0, labels] - logits[1:, labels]).t().tolist()  # [K, M]
+        attention = self.attend()
+        shares = [None] * len(self.items) if attention is None else attention.tolist()
+        wide = self.add_wide(labels)
+        added: list[Any] = [[None] * len(self.items)] * len(effect)
+        if wide is not None and wide.items is not None:
+            added = wide.items.t().tolist()
+        evidence = [
+            [
+                Evidence(
+                    field=item.field,
+                    name=item.name,
+                    is_known=self.is_known(item),
+                    attention=share,
+                    effect=change,
+                    wide=addition,
+                )
+                for item, share, change, addition in zip(self.items, shares, *columns, strict=True)
+            ]
+            for columns in zip(effect, added, strict=True)
+        ]
+        numbers = range(len(effect))
+        words = [[] if wide is None else wide.largest_words(k, num_words) for k in numbers]
+        return evidence, words
+
+    def attend(self) -> Tensor | None:
+        """The share of attention that each of ``items`` receives, [M].
+
+        That of the document's own states in the last layer which has such, averaged over states
+        and heads; words and the states themselves receive the rest. None where the encoder has no
+        such layer, or reads no metadata.
+        """
+        network = self.classifier.network
+        if network is None or not network.reads_metadata:
+            return None
+        with record_attention(network) as received:
+            self.classifier.compute(self.batch)
+        if not received:
+            return None
+        last = received[-1]  # the document's states come first, then its tokens
+        places = torch.tensor([item.place for item in self.items], dtype=torch.int64)
+        return last.share.cpu()[last.num_queries + places]
+
+    def add_wide(self, labels: Tensor) -> "WideEvidence | None":
+        """What the wide term adds to the scaled scores of some labels, [K]; None without one."""
+        network = self.classifier.network
+        if network is None or network.wide is None:
+            return None
+        return WideEvidence.from_batch(self, network, labels)
+
+    def words(self) -> list[str]:
+        """The words that were read, in order."""
+        number = int((self.batch.field == self.space.field_index(WORD)).sum())
+        return self.classifier.vocabulary.names(self.record, WORD)[:number]
+
+    def is_known(self, item: Item) -> bool:
+        """Whether an item has a token of its own; otherwise it was read as [UNK]."""
+        return int(self.batch.token_id[item.place]) != self.space.unk_id(item.field)
+
+    def _list_items(self) -> list[Item]:
+        """The metadata within their budget: the first instances of each field."""
+        items = []
+        for field in self.classifier.vocabulary.settings.fields:
+            places = (self.batch.field == self.space.field_index(field)).nonzero().view(-1)
+            names = self.classifier.vocabulary.names(self.record, field)
+            pairs = zip(names, places.tolist(), strict=False)
+            items += [Item(field, name, place) for name, place in pairs]
+        return items
+
+
+@dataclass(frozen=True)
+class WideEvidence:
+    """What the wide term adds to the scores of K labels, token by token.
+
+    Exact, but for scaled scores below -8, where the scaling fades.
+
+    Args:
+        items: Of each metadata token, [M, K]; several that were read as one [UNK] share what it
+            adds. None where the wide term reads words alone.
+        words: Distinct words.
+        of_words: Of each of these, [W, K].
+    """
+
+    items: Tensor | None
+    words: list[str]
+    of_words: Tensor
+
+    @classmethod
+    def from_batch(
+        cls, document: DocumentEvidence, network: MatchModel, labels: Tensor
+    ) -> "WideEvidence":
+        """Of a document; ``labels`` [K]."""
+        assert network.wide is not None
+        device = network.wide.weight.device
+        read = network.wide_tokens(document.batch.to(device))
+        with torch.no_grad():
+            _, token, added = network.wide.contributions(read, labels.to(device))
+        token, added = token.cpu(), added.cpu()
+        if document.classifier.scaling is not None:
+            added = added * document.classifier.scaling.scale[labels]
+        token_id = document.batch.token_id
+        items = None
+        if network.reads_metadata:
+            own = token_id[[item.place for item in document.items]]
+            times = (own.unsqueeze(1) == own).sum(dim=1, keepdim=True)
+            items = added[torch.searchsorted(token, own)] / times
+        is_word = document.batch.field == document.space.field_index(WORD)
+        first = dict(zip(token_id[is_word].tolist()[::-1], document.words()[::-1], strict=True))
+        rows = torch.searchsorted(token, torch.tensor(list(first), dtype=torch.int64))
+        return cls(items, list(first.values()), added[rows])
+
+    def largest_words(self, place: int, number: int) -> list[WordEvidence]:
+        """The words that add most to a label, those that add nothing or less left out."""
+        values = self.of_words[:, place].tolist()
+        pairs = sorted(zip(values, self.words, strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return [WordEvidence(word=word, wide=value) for value, word in pairs[:number] if value > 0]
+
+
+def leave_out(record: Record, item: Item) -> Record:
+    """The document as it would come without one metadata instance."""
+    kept = [name for name in record.metadata[item.field] if name != item.name]
+    return replace(record, metadata={**record.metadata, item.field: kept})
+
+
+def judge(evidence: Sequence[Evidence]) -> tuple[str | None, str | None, str]:
+    """The token that leave-one-out names, the one that attention names, and whether they agree."""
+    if not evidence:
+        return None, None, "No metadata were read."
+    most = max(evidence, key=lambda one: one.effect)
+    carried = str(most) if most.effect > 0 else None
+    looked = [one for one in evidence if one.attention is not None]
+    attended = str(max(looked, key=lambda one: one.attention or 0.0)) if looked else None
+    if carried is None:
+        rest = f"; most attention goes to '{attended}'." if attended else "."
+        return None, attended, f"Left out, no metadata token lowers the score{rest}"
+    if attended is None:
+        said = f"Left out, '{carried}' lowers the score most; there is no attention to compare."
+    elif carried == attended:
+        said = f"Leave-one-out and attention agree on '{carried}'."
+    else:
+        said = (
+            f"Leave-one-out and attention do not agree: left out, '{carried}' lowers the score "
+            f"most, while most attention goes to '{attended}'."
+        )
+    return carried, attended, said

@@ -1,0 +1,137 @@
+"""What carried each prediction of a trained run: metadata, words, parents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
+from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load, read_record
+from match_graph.predict.evidence import DocumentEvidence, judge
+from match_graph.runs.run import Run
+from match_graph.training.loop import Hierarchy
+from match_graph.typing import LABEL
+
+#: Words that are shown with what the wide term adds for them.
+_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What one run says of a document.
+
+    Args:
+        logits: Label scores before the sigmoid, [L], float32.
+        predictions: Best first.
+    """
+
+    logits: Tensor
+    predictions: list[Prediction]
+
+
+class Explainer:
+    """A trained run that says what carried its predictions.
+
+    All is computed in float32, whatever the precision of the run: differences between scores would
+    drown in the rounding of bfloat16. Scores are those of `Classifier`, scaled where the run scales
+    them; so are what the wide term adds, and the probabilities in the hypernymy terms, which
+    training took as they were. With a coherent output, what the wide term adds is to a
+    label's own score, which is not the final one where a descendant's is larger.
+
+    Args:
+        run: Trained.
+        device: As for `load`.
+        encoder: As for `load`.
+        head: As for `load`.
+
+    Raises:
+        CheckpointError: The run is not trained.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        device: str = "auto",
+        encoder: str | None = None,
+        head: str | None = None,
+    ) -> None:
+        self.run = run
+        #: What the variant is called.
+        self.name = run.folder.name
+        self.classifier = load(run.folder, device, encoder, head, precision="32-true")
+        self.labels: list[str] = run.dataset.names(LABEL).tolist()
+
+    def explain(self, record: Mapping[str, Any], top_k: int = DEFAULT_TOP_K) -> Explanation:
+        """The best labels of a document, each with what carried it.
+
+        Args:
+            record: An object of the MATCH format; ``label`` are the gold labels.
+            top_k: How many labels.
+        """
+        fields = self.classifier.vocabulary.settings.fields
+        read = read_record(record, fields, str(record["paper"]))
+        document = DocumentEvidence(self.classifier, read)
+        logits = document.score()
+        chosen = choose_labels(logits[:1], top_k, None, self.classifier.label_rank)[0]
+        best = torch.tensor([label for label, _ in chosen], dtype=torch.int64)
+        evidence, words = document.weigh(logits, best, _WORDS)
+        predictions = [
+            self._describe(logits[0], label, record["label"], known, added)
+            for (label, _), known, added in zip(chosen, evidence, words, strict=True)
+        ]
+        return Explanation(logits[0], predictions)
+
+    def _describe(
+        self,
+        logits: Tensor,
+        label: int,
+        gold: Sequence[str],
+        evidence: list[Evidence],
+        words: list[WordEvidence],
+    ) -> Prediction:
+        carried, attended, verdict = judge(evidence)
+        parents = self._find_pulls(logits, label)
+        strongest = max(parents, key=lambda pull: pull.total, default=None)
+        return Prediction(
+            label=self.labels[label],
+            probability=float(torch.sigmoid(logits[label])),
+            score=float(logits[label]),
+            is_right=self.labels[label] in gold,
+            metadata=sorted(evidence, key=lambda one: -one.effect),
+            words=words,
+            carried_by=carried,
+            attended=attended,
+            verdict=verdict,
+            parents=parents,
+            pulled_by=strongest.parent if strongest and strongest.total > 0 else None,
+        )
+
+    def _find_pulls(self, logits: Tensor, label: int) -> list[Pull]:
+        """The parents of a label with the hypernymy terms of their edges."""
+        edges = (self._hierarchy.edge_index[0] == label).nonzero().view(-1)
+        parents = self._hierarchy.edge_index[1, edges]
+        probability = torch.sigmoid(logits)
+        columns: list[list[float] | list[None]] = [[None] * len(edges)] * 3
+        if self.classifier.network is not None:
+            config, rows = self.run.config.train, self.classifier.network.head.label_weight.detach()
+            weight = torch.ones(len(edges))
+            if self._hierarchy.edge_weight is not None:
+                weight = self._hierarchy.edge_weight[edges]
+            excess = (probability[label] - probability[parents]).clamp(min=0)
+            apart = (rows[parents.to(rows.device)] - rows[label]).square().sum(dim=1).cpu() / 2
+            terms = config.lambda_output * weight * excess, config.lambda_parameter * weight * apart
+            columns = [weight.tolist(), *(term.tolist() for term in terms)]
+        names = [self.labels[parent] for parent in parents.tolist()]
+        return [
+            Pull(parent=name, probability=share, weight=weight, output_term=out, parameter_term=own)
+            for name, share, weight, out, own in zip(
+                names, probability[parents].tolist(), *columns, strict=True
+            )
+        ]
+
+    @cached_property
+    def _hierarchy(self) -> Hierarchy:
+        return self.run.hierarchy()

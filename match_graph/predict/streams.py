@@ -1,0 +1,222 @@
+"""Prediction from a file or stream of documents to one of results, a JSON object a line."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from match_graph.errors import CorpusError, ExportError
+from match_graph.io.escape import escape_controls
+from match_graph.io.files import write_beside
+from match_graph.io.json_lines import read_json_lines
+from match_graph.io.progress import Reporter
+from match_graph.io.source import bounded_lines
+from match_graph.predict.classifier import Classifier, fail_document
+
+#: Stands for standard input or standard output.
+STREAM = "-"
+
+#: (place, object) of each document.
+Records: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
+
+
+def predict_lines(
+    classifier: Classifier,
+    source: str,
+    target: str,
+    top_k: int | None = None,
+    threshold: bool = False,
+    batch_size: int = 256,
+    reporter: Reporter | None = None,
+) -> int:
+    """Predicts every document of a file and writes the results in order; returns how many.
+
+    A file is written beside and renamed when all documents are done; standard output gets each
+    result as soon as its batches are done.
+
+    Args:
+        classifier: From `load`.
+        source: A file of one JSON object a line, or "-" for standard input.
+        target: A file, or "-" for standard output.
+        top_k: As for `Classifier.predict`.
+        threshold: Likewise.
+        batch_size: Likewise.
+        reporter: For progress.
+
+    Raises:
+        CorpusError: The source cannot be read, holds no document, or a wrong one (file:line).
+        ExportError: The target cannot be written, or is the source.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    _check_target(source, target)
+    start, count = time.monotonic(), 0
+
+    def write(file: BinaryIO) -> None:
+        nonlocal count
+        with _open_source(source) as lines, _track(lines, source, reporter) as advance:
+            records = _read_documents(_read_lines(lines, source), _name(source))
+            for result in classifier.predict_records(records, top_k, threshold, batch_size):
+                line = escape_controls(json.dumps(result, ensure_ascii=False))  # the same JSON
+                file.write(line.encode() + b"\n")
+                count += 1
+                if count % batch_size == 0:
+                    file.flush()
+                    advance(count)
+            file.flush()
+
+    if target == STREAM:
+        _write_stream(write)
+    else:
+        _write_file(Path(target), write)
+    seconds = time.monotonic() - start
+    reporter.line(
+        f"predict: {count:,} documents in {seconds:.1f} s ({count / max(seconds, 1e-9):,.0f}/s)"
+    )
+    return count
+
+
+def _read_lines(lines: BinaryIO, source: str) -> Iterator[bytes]:
+    """The lines of a source.
+
+    Raises:
+        CorpusError: It cannot be read on, or a line is too long.
+    """
+    try:
+        yield from bounded_lines(lines, _name(source))
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: str, error: OSError) -> CorpusError:
+    return CorpusError(
+        f"The documents must be a file that can be read, but '{source}' cannot "
+        f"({error.strerror}); check the path, or give '-' for standard input."
+    )
+
+
+def _read_documents(lines: Iterable[bytes], name: str) -> Records:
+    """(place, object) of each line, the first fault raised.
+
+    Raises:
+        CorpusError: A line is no JSON object, or there is none.
+    """
+    found = False
+    for pair in read_json_lines(lines, name, fail_document):
+        found = True
+        yield pair
+    if not found:
+        raise CorpusError(
+            f"There must be at least one document to predict, found none in {name}; "
+            f"write one JSON object a line."
+        )
+
+
+def _name(source: str) -> str:
+    return "<stdin>" if source == STREAM else Path(source).name
+
+
+def _check_target(source: str, target: str) -> None:
+    """Checks before anything is read: a wrong place must not cost the time of the prediction.
+
+    Raises:
+        ExportError: The target is the source, a folder, or no name of a file.
+        CorpusError: The source has an impossible name.
+    """
+    if "\0" in source:
+        raise CorpusError(
+            f"The documents must be a file that can be read, but {source!r} holds the character "
+            f"NUL, which no name may; check the path, or give '-' for standard input."
+        )
+    if target == STREAM:
+        return
+    if "\0" in target:
+        raise ExportError(
+            f"Predictions must go to a file, but {target!r} holds the character NUL, which no name "
+            f"may; choose another with --output."
+        )
+    if source != STREAM and os.path.realpath(source) == os.path.realpath(target):
+        raise ExportError(
+            f"Predictions must go to another file than the documents, but both are '{target}'; "
+            f"choose another with --output."
+        )
+    if Path(os.path.realpath(target)).is_symlink():
+        raise ExportError(
+            f"Predictions must go to a file, but '{target}' is a link to itself; choose another "
+            f"with --output."
+        )
+    if Path(target).is_dir():
+        raise ExportError(
+            f"Predictions must go to a file, but '{target}' is a folder; name a file in it."
+        )
+
+
+@contextmanager
+def _open_source(source: str) -> Iterator[BinaryIO]:
+    if source == STREAM:
+        if sys.stdin is None:  # the shell's <&-
+            raise CorpusError(
+                "The documents must be a file that can be read, but standard input is closed; "
+                "name a file with --input."
+            )
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(source).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise _unreadable(source, error) from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callable[[int], None]]:
+    """Progress by bytes read where the size is known; nothing for a stream."""
+    size = 0 if source == STREAM else Path(source).stat().st_size
+    if not size:
+        yield lambda _count: None
+        return
+    with reporter.track("predict", size, "bytes") as advance:
+        yield lambda count: advance(lines.tell(), f"{count:,} documents")
+
+
+def _write_stream(write: Callable[[BinaryIO], None]) -> None:
+    """Writes to standard output; what was written stays.
+
+    Raises:
+        ExportError: It is closed, or closes before all is written, or its disk is full.
+    """
+    if sys.stdout is None:  # the shell's >&-
+        raise ExportError(
+            "Predictions must go somewhere, but standard output is closed; name a file with "
+            "--output."
+        )
+    try:
+        write(sys.stdout.buffer)
+    except OSError as error:
+        with suppress(OSError):  # what the buffer still holds would fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ExportError(
+            f"Predictions must be written to the last document, but standard output cannot take "
+            f"them ({error.strerror}); name a file with --output, which is there when all is done."
+        ) from error
+
+
+def _write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    def fill(beside: Path) -> None:
+        with beside.open("wb") as file:
+            write(file)
+
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe: nothing to rename
+            fill(path)
+        else:
+            write_beside(Path(os.path.realpath(path)), fill)
+    except OSError as error:
+        raise ExportError(
+            f"Predictions must go to a file that can be written, but '{path}' cannot "
+            f"({error.strerror}); choose another with --output."
+        ) from error

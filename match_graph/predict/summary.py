@@ -1,0 +1,118 @@
+"""What a finished run shows: example documents with their predictions, its files, what to try."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from match_graph.baselines import BASELINES
+from match_graph.datasets.records import make_records
+from match_graph.predict.classifier import load
+from match_graph.runs.run import Run
+from match_graph.typing import MASKS
+
+#: The files worth naming, in the order in which a reader wants them.
+_FILES = {
+    "metrics.json": "measures on valid and test",
+    "history.csv": "losses and validation measures per epoch",
+    "record.json": "seed, seconds, memory, versions, checksum of the data",
+    "config.yaml": "every setting",
+    "model.safetensors": "weights",
+    "baseline": "what the baseline learned",
+    "encoder": "what the encoder keeps besides its weights",
+    "vectors.safetensors": "pre-trained vectors",
+    "scaling.safetensors": "scale and shift of each label's scores",
+    "thresholds.parquet": "the least probability of each label",
+    "calibration.csv": "how often labels of a probability are gold",
+    "scores.parquet": "P@k and NDCG@k of every document",
+    "report.html": "a page of all this, by match-graph report",
+    "events": "the same as history.csv for TensorBoard",
+    "levels": "the upper levels of the label tree",
+    "tokens": "names of tokens and labels",
+    "graph": "documents that new ones can reach, with their edges",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test document with what was predicted.
+
+    Args:
+        document: Its id.
+        text: The beginning of its text.
+        metadata: Field -> instances.
+        gold: Its labels.
+        predicted: (label, probability), best first.
+    """
+
+    document: str
+    text: str
+    metadata: dict[str, list[str]]
+    gold: list[str]
+    predicted: list[tuple[str, float]]
+
+
+def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
+    """Test documents with text and labels, drawn by the run's seed, and their predictions.
+
+    None where the data set keeps no raw texts.
+    """
+    records = draw_records(run, number)
+    if not records:
+        return []
+    model = run.config.model  # this run was started by whoever named them
+    device = run.config.train.accelerator
+    classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
+    results = classifier.predict(records, top_k=top_k)
+    return [_make_example(*pair) for pair in zip(records, results, strict=True)]
+
+
+def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
+    """Test documents with text and labels, drawn by the run's seed, as `make_records` gives them.
+
+    None where the data set keeps no raw texts.
+    """
+    if not run.dataset.keeps_texts:
+        return []
+    documents = run.dataset.documents(MASKS["test"])
+    generator = torch.Generator().manual_seed(run.config.seed)
+    drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
+    records = make_records(run.dataset, drawn.tolist())
+    return [record for record in records if record["text"] and record["label"]][:number]
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    """Path -> what it holds, for the files of a run that are there."""
+    return {
+        str(folder / name): content for name, content in _FILES.items() if (folder / name).exists()
+    }
+
+
+def next_commands(run: Run) -> list[str]:
+    """Three commands to try after a run."""
+    name = run.config.dataset
+    return [
+        f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
+        f"match-graph build {name}",
+        f"match-graph run {name} --encoder {_another(run.config.model.encoder)}",
+    ]
+
+
+def _another(encoder: str) -> str:
+    """What to compare an encoder with: the linear peer, or a network."""
+    return "match" if encoder in BASELINES else "tfidf_linear"
+
+
+def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:
+    text = " ".join(record["text"].split())
+    metadata = {
+        name: values for name, values in record.items() if name not in ("paper", "text", "label")
+    }
+    return Example(
+        document=record["paper"],
+        text=text if len(text) <= 120 else text[:117] + "...",
+        metadata=metadata,
+        gold=record["label"],
+        predicted=[(label["id"], label["probability"]) for label in result["labels"]],
+    )

@@ -1,0 +1,161 @@
+"""Variants of a model side by side on one document: a case study as in the paper's Table 4."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from match_graph.datasets import CorpusDataset
+from match_graph.datasets.records import make_records
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.io.progress import Reporter
+from match_graph.predict.case_study import CaseLabel, CaseStudy, Missed, Variant
+from match_graph.predict.classifier import DEFAULT_TOP_K
+from match_graph.predict.explain import Explainer, Explanation
+from match_graph.runs.start import open_run
+from match_graph.typing import DOCUMENT, LABEL
+
+#: Characters of the text that are shown.
+_TEXT = 400
+
+
+def study_document(
+    folders: Sequence[str | Path],
+    document: str,
+    top_k: int = DEFAULT_TOP_K,
+    root: str | Path | None = None,
+    device: str = "auto",
+    encoder: str | None = None,
+    head: str | None = None,
+    reporter: Reporter | None = None,
+) -> CaseStudy:
+    """A case study of run folders.
+
+    Args:
+        folders: The run and those it is compared with.
+        document: Its id.
+        top_k: Labels of each variant.
+        root: Of built data; None takes the default.
+        device: As for `load`.
+        encoder: Of the first run; as for `load`.
+        head: Likewise.
+        reporter: For progress of a build.
+
+    Raises:
+        CheckpointError: A folder is no trained run, or they were made from different data.
+        CorpusError: There is no such document, or the data set keeps no texts.
+    """
+    first, *others = folders
+    explainers = [
+        Explainer(open_run(first, root, reporter, encoder, head), device, encoder, head),
+        *(Explainer(open_run(folder, root, reporter), device) for folder in others),
+    ]
+    return compare_variants(explainers, document, top_k)
+
+
+def compare_variants(
+    explainers: Sequence[Explainer], document: str, top_k: int = DEFAULT_TOP_K
+) -> CaseStudy:
+    """A case study of opened runs; arguments and errors as for `study_document`."""
+    _check_data(explainers)
+    dataset = explainers[0].run.dataset
+    number = find_document(dataset, document)
+    records = [make_records(one.run.dataset, [number])[0] for one in explainers]
+    found = [one.explain(record, top_k) for one, record in zip(explainers, records, strict=True)]
+    metadata: dict[str, list[str]] = {}
+    for record in records:  # a variant may have dropped fields
+        fields = record.keys() - {"paper", "text", "label"}
+        metadata.update({name: record[name] for name in record if name in fields})
+    text = " ".join(records[0]["text"].split())
+    labels = _find_labels(dataset, number, found)
+    return CaseStudy(
+        dataset=dataset.name,
+        document=document,
+        split=str(dataset.table(DOCUMENT, ["split"])["split"].iloc[number]),
+        text=text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}...",
+        metadata=metadata,
+        labels=labels,
+        variants=[_make_variant(*pair, labels) for pair in zip(explainers, found, strict=True)],
+    )
+
+
+def find_document(dataset: CorpusDataset, document: str) -> int:
+    """The number of a document in the graph.
+
+    Raises:
+        CorpusError: There is none of that id.
+    """
+    names = dataset.names(DOCUMENT).astype(str)
+    places = (names == document).to_numpy().nonzero()[0]
+    if not len(places):
+        raise CorpusError(
+            f"A document must be one of the {len(names):,} of '{dataset.name}', found no "
+            f"'{document}'; its ids are like '{names.iloc[0]}'."
+        )
+    return int(places[0])
+
+
+def _check_data(explainers: Sequence[Explainer]) -> None:
+    first, *others = [one.run for one in explainers]
+    for other in others:
+        if other.dataset.checksum != first.dataset.checksum:
+            named = [
+                f"'{run.folder}' has {run.dataset.name} ({run.dataset.checksum[:8]})"
+                for run in (first, other)
+            ]
+            raise CheckpointError(
+                f"Runs that are compared must be made from the same data, but {named[0]} and "
+                f"{named[1]}; compare runs of one data set with the same options."
+            )
+
+
+def _find_labels(
+    dataset: CorpusDataset, number: int, found: Sequence[Explanation]
+) -> list[CaseLabel]:
+    """Gold labels, predicted labels and all of their ancestors, parents first."""
+    table, dag = dataset.table(LABEL), dataset.label_dag
+    ids = table["id"].tolist()
+    place = {label: row for row, label in enumerate(ids)}
+    gold = set(dataset.targets.select(torch.tensor([number]))[1].tolist())
+    labels = gold | {place[one.label] for each in found for one in each.predictions}
+    ptr, above = dag.ancestors()
+    labels |= {parent for row in labels for parent in above[ptr[row] : ptr[row + 1]].tolist()}
+    depth = dag.depth.tolist()
+    names = table["name"].tolist() if "name" in table else ids
+    child, parent = dag.edge_index
+    return [
+        CaseLabel(
+            label=ids[row],
+            name=names[row] if names[row] and names[row] != ids[row] else None,
+            is_gold=row in gold,
+            depth=depth[row],
+            parents=[ids[one] for one in parent[child == row].tolist()],
+        )
+        for row in sorted(labels, key=lambda row: (depth[row], row))
+    ]
+
+
+def _make_variant(explainer: Explainer, found: Explanation, labels: Sequence[CaseLabel]) -> Variant:
+    place = {label: row for row, label in enumerate(explainer.labels)}
+    rows = [place[one.label] for one in labels]
+    probability = torch.sigmoid(found.logits[rows]).tolist()
+    best = {one.label for one in found.predictions}
+    missed = [
+        Missed(
+            label=one.label,
+            probability=share,
+            rank=1 + max(int((found.logits > found.logits[row]).sum()), len(best)),
+        )
+        for one, row, share in zip(labels, rows, probability, strict=True)
+        if one.is_gold and one.label not in best
+    ]
+    config = explainer.run.config
+    return Variant(
+        run=explainer.name,
+        encoder=config.model.encoder,
+        ablation=list(config.ablation),
+        seed=config.seed,
+        predictions=found.predictions,
+        missed=sorted(missed, key=lambda one: one.rank),
+        probability={one.label: share for one, share in zip(labels, probability, strict=True)},
+    )

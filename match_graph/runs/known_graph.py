@@ -1,0 +1,223 @@
+"""What a run of a graph encoder keeps of its graph: new documents reach their neighbours by it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.config import Config, ModelConfig, parse_settings
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CheckpointError
+from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
+from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.io.files import (
+    DamagedError,
+    describe_failure,
+    read_tensors,
+    write_beside,
+    write_tensors,
+)
+from match_graph.nn import Encoder
+from match_graph.runs.vocabulary import Record, Vocabulary, read_names
+from match_graph.training.fitting import find_encoder
+from match_graph.typing import (
+    CITES,
+    CONTAINS,
+    DOCUMENT,
+    MASKS,
+    WORD,
+    EdgeType,
+    has_edge,
+    reverse_edge,
+)
+
+GRAPH, EDGES = "graph", "edges.safetensors"
+_POSITION = "position"
+
+
+@dataclass(frozen=True)
+class KnownGraph:
+    """The documents that may be reached, their metadata and words, by name.
+
+    Args:
+        data: Numbered as in the data set's graph; no label is in it.
+        vocabulary: The rows of all names in it, not only of those that are tokens.
+        documents: The rows of its documents.
+    """
+
+    data: HeteroData
+    vocabulary: Vocabulary
+    documents: Mapping[str, int]
+
+    def make_graphs(
+        self, config: NeighborhoodConfig, space: TokenSpace, seed: int = 0
+    ) -> EgoGraphs:
+        """Draws from it, as evaluation does."""
+        return EgoGraphs(self.data, config, space, seed=seed)
+
+    def build_graph(self, records: Sequence[Record]) -> HeteroData:
+        """The graph of new documents for `EgoGraphs.adopt`: also whom they cite and who cites them.
+
+        A document that cites a new one has its id among its references.
+        """
+        data = self.vocabulary.build_graph(records)
+        if CITATION_FIELD not in self.vocabulary.rows:
+            return data
+        cited = [
+            [self.documents[name] for name in names if name in self.documents]
+            for names in (self.vocabulary.names(record, CITATION_FIELD) for record in records)
+        ]
+        ptr = torch.tensor([0, *map(len, cited)]).cumsum(0)
+        found = torch.tensor([row for rows in cited for row in rows], dtype=torch.int64)
+        data[CITES].edge_index = torch.stack([row_index(ptr), found])
+        references = self.vocabulary.rows[CITATION_FIELD]
+        unknown = len(references)
+        own = torch.tensor([references.get(record.document or "", unknown) for record in records])
+        degree = self._cited_by.degree(own)
+        offset = ragged_arange(torch.zeros_like(degree), degree)
+        citing, _ = self._cited_by.find(own, degree, offset)
+        pairs = torch.stack([row_index(make_ptr(degree)), citing])
+        data[reverse_edge(CITES)].edge_index = pairs
+        return data
+
+    @cached_property
+    def _cited_by(self) -> Adjacency:
+        """The documents behind each reference."""
+        kind = has_edge(CITATION_FIELD)
+        num_references = int(self.data[CITATION_FIELD].num_nodes)
+        return Adjacency.from_edges(kind, self.data[kind].edge_index, num_references, True)
+
+
+def find_neighborhood(config: ModelConfig) -> NeighborhoodConfig | None:
+    """The neighbourhoods that the encoder of a run asks for; None without any, or for a baseline.
+
+    Raises:
+        ConfigError: There is no such encoder, or its settings are wrong.
+    """
+    cls = find_encoder(config.encoder)
+    if not issubclass(cls, Encoder):
+        return None
+    summary = "model.encoder_config must be valid"
+    return cls.neighborhood(parse_settings(cls.Config, config.encoder_config, summary))
+
+
+def make_graphs(config: Config, data: HeteroData, space: TokenSpace) -> EgoGraphs | None:
+    """Draws the neighbourhoods that the encoder of a run asks for; None if it asks for none.
+
+    They go through training documents only, or with ``data.transductive`` through all. This holds
+    in evaluation too, so that a document is encoded as a new one would be.
+
+    Raises:
+        ConfigError: The encoder's settings are wrong, or do not fit the graph.
+    """
+    neighborhood = find_neighborhood(config.model)
+    if neighborhood is None:
+        return None
+    reachable = None if config.data.transductive else data[DOCUMENT][MASKS["train"]]
+    return EgoGraphs(data, neighborhood, space, reachable, config.seed)
+
+
+def write_known_graph(
+    folder: Path, dataset: CorpusDataset, space: TokenSpace, transductive: bool
+) -> None:
+    """Writes ``graph/`` of a run folder, leaving what is there.
+
+    One table of names per node type, the training documents' edges, and no label.
+
+    Args:
+        folder: Of the run.
+        dataset: Its data set.
+        space: Names the node types.
+        transductive: Writes the documents of all splits.
+    """
+    data = dataset[0]
+    reachable = data[DOCUMENT][MASKS["train"]]
+    if transductive:
+        reachable = torch.ones_like(reachable)
+    tables = {DOCUMENT: dataset.table(DOCUMENT)[["id"]]}
+    tables[DOCUMENT] = tables[DOCUMENT].assign(row=range(len(reachable)))[reachable.numpy()]
+    for name in space.types:  # ordered by training frequency, so that those of training are first
+        number = (
+            len(dataset.names(name)) if transductive else int((data[name].train_count > 0).sum())
+        )
+        tables[name] = dataset.table(name)[["id"]].head(number)
+    tensors = {"num_documents": torch.tensor(len(reachable))}
+    for kind in _edge_types(space.types):
+        row, col = data[kind].edge_index
+        kept = reachable[row] & (reachable[col] if kind[2] == DOCUMENT else True)
+        tensors[" ".join(kind)] = data[kind].edge_index[:, kept]
+        if _POSITION in data[kind]:
+            tensors[_POSITION] = data[kind].position[kept]
+    for name, table in tables.items():
+        path = folder / GRAPH / f"{name}.parquet"
+        if not path.is_file():
+            write_beside(path, table.to_parquet)
+    if not (folder / GRAPH / EDGES).is_file():
+        write_tensors(folder / GRAPH / EDGES, tensors)
+
+
+def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
+    """Reads ``graph/`` of a run folder.
+
+    Raises:
+        CheckpointError: A file is missing or broken, or an edge leads to a node that is none.
+    """
+    tensors = read_tensors(folder / GRAPH / EDGES)
+    tables = {
+        name: read_names(folder / GRAPH / f"{name}.parquet")
+        for name in (DOCUMENT, *vocabulary.space.types)
+    }
+    rows = {
+        name: {value: row for row, value in enumerate(tables[name]["id"])}
+        for name in vocabulary.space.types
+    }
+    data = HeteroData()
+    try:
+        table = tables[DOCUMENT]
+        documents = dict(zip(table["id"].tolist(), table["row"].tolist(), strict=True))
+        data[DOCUMENT].num_nodes = number = int(tensors["num_documents"])
+        _check_rows(torch.tensor(list(documents.values()), dtype=torch.int64), number)
+        for name, known in rows.items():
+            data[name].num_nodes = len(known)
+        for kind in _edge_types(vocabulary.space.types):
+            edge_index = tensors[" ".join(kind)]
+            if edge_index.dim() != 2 or len(edge_index) != 2:
+                raise DamagedError(f"'{' '.join(kind)}' is no edge index")
+            for rows_of_type, node_type in zip(edge_index, (kind[0], kind[2]), strict=True):
+                _check_rows(rows_of_type, int(data[node_type].num_nodes))
+            data[kind].edge_index = edge_index
+        position = tensors[_POSITION]
+        if position.shape != tensors[" ".join(CONTAINS)][0].shape or position.is_floating_point():
+            raise DamagedError(f"'{_POSITION}' is not of the words")
+        _check_rows(position.to(torch.int64), MAX_POSITIONS)
+        data[CONTAINS].position = position
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"A run of a graph encoder keeps the graph that it was trained on, but "
+            f"'{folder / GRAPH}' cannot be used ({describe_failure(error)}); delete it and go on "
+            f"with the run by `match-graph train`, which writes it again."
+        ) from error
+    known_names = Vocabulary(vocabulary.settings, rows, vocabulary.labels)
+    return KnownGraph(data, known_names, documents)
+
+
+def _check_rows(row: Tensor, number: int) -> None:
+    """Checks that rows are of a table, so that nothing is read beyond its end.
+
+    Raises:
+        DamagedError: They are not.
+    """
+    is_row = row.dtype in (torch.int32, torch.int64)
+    if not is_row or bool(((row < 0) | (row >= number)).any()):
+        raise DamagedError(f"a row is not in 0..{number - 1}")
+
+
+def _edge_types(types: Sequence[str]) -> list[EdgeType]:
+    kinds = [CONTAINS if name == WORD else has_edge(name) for name in types]
+    return [*kinds, CITES] if CITATION_FIELD in types else kinds

@@ -1,0 +1,83 @@
+"""Whether a model and its pre-training fit into memory at all, before work starts."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from match_graph.errors import ConfigError, MatchGraphError
+from match_graph.nn.label_tree import make_levels
+from match_graph.training.device import choose_device
+
+if TYPE_CHECKING:
+    from match_graph.runs.run import Run
+
+#: Of each weight: itself, its gradient, and Adam's two moments.
+_COPIES = 4
+#: The limits of a container, of both versions of control groups.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def check_memory(run: "Run") -> None:
+    """Refuses settings for which not even the weights, gradients and moments have room.
+
+    What a batch takes comes on top of that, so that what passes here may still be too large.
+
+    Raises:
+        ConfigError: They need more than the machine has.
+    """
+    device = choose_device(run.config.train.accelerator)
+    host, memory = find_memory(torch.device("cpu")), find_memory(device)
+    channels, data = run.config.pretrain.channels, run.dataset[0]
+    rows = sum(int(data[kind].num_nodes or 0) for kind in data.node_types)
+    vectors = 4 * channels * rows if run.config.model.init.startswith("spherical") else 0
+    if vectors > host:
+        raise ConfigError(
+            f"The vectors of pre-training must fit into memory, but {rows:,} of {channels:,} "
+            f"channels take {_gib(vectors)} of {_gib(host)}; set pretrain.channels and "
+            f"model.channels lower."
+        )
+    shards = run.fabric.world_size if run.config.train.strategy == "fsdp" else 1
+    weights = count_weights(run)
+    needed = _COPIES * 4 * weights // shards
+    if needed > memory:
+        raise ConfigError(
+            f"A model must fit into memory, but {weights:,} weights take {_gib(needed)} of "
+            f"{_gib(memory)} with their gradients and moments; set fewer layers or channels, or "
+            f"model.wide=false."
+        )
+
+
+def count_weights(run: "Run") -> int:
+    """What the model of a run learns, counted without making it; 0 where it cannot be counted.
+
+    Encoders that read their weights from files, and those of users that compute with them where
+    they are made, cannot be counted.
+    """
+    if "text" in run.needs:
+        return 0
+    settings = run.config.model.model_copy(update={"coherent": False})  # it has no weights
+    try:
+        with torch.device("meta"):  # the hierarchy stays out: what it caches would have no values
+            model: nn.Module = make_levels(run.space, run.sizes, settings)
+    except MatchGraphError:
+        raise
+    except Exception:  # whatever the code of others does not do on the meta device
+        return 0
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def find_memory(device: torch.device) -> int:
+    """Bytes of a device, or of this machine as far as its container may use it."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    there = [path for path in map(Path, _LIMITS) if path.is_file()]
+    texts = [path.read_text(encoding="ascii").strip() for path in there]
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *(int(text) for text in texts if text.isdecimal())])
+
+
+def _gib(number: int) -> str:
+    return f"{number / 2**30:,.1f} GiB"

@@ -1,0 +1,122 @@
+"""``record.json`` of a run folder: how its results were made."""
+
+import platform
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from match_graph.config import TrainConfig
+from match_graph.io.files import RECORD, has_file, write_json
+from match_graph.runs.readers import read_record
+from match_graph.training.device import choose_device
+
+_PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")
+#: What only some runs have to say.
+_NOTES = ("parameters", "vectors_from")
+
+
+class RunRecord:
+    """The record of a run as its stages go by; a run that goes on adds to what is there.
+
+    Args:
+        folder: Of the run.
+        config: Says which device is used.
+        content: What does not change: data set, seed and the like.
+        writes: Whether this process writes it.
+    """
+
+    def __init__(
+        self, folder: Path, config: TrainConfig, content: Mapping[str, Any], writes: bool
+    ) -> None:
+        before = read_record(folder) if has_file(folder / RECORD) else {}
+        self.folder, self.config, self.content, self.writes = folder, config, content, writes
+        #: By stage. Of a process that was killed in a stage, the stage's are lost.
+        self.seconds: dict[str, float] = dict(before.get("seconds", {}))
+        self._notes = {name: before[name] for name in _NOTES if name in before}
+        self._peak: dict[str, float] = before.get("peak_memory_mib", {})
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Adds the seconds of the block to a stage's, and writes the record."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+            self.write()
+
+    def note(self, name: Literal["parameters", "vectors_from"], value: Any) -> None:
+        """Adds the parameters of the model, or the run whose vectors were taken."""
+        self._notes[name] = value
+        self.write()
+
+    def write(self) -> None:
+        """Writes ``record.json``; the peak of memory is that of any process of the run."""
+        if not self.writes:
+            return
+        seconds = {name: round(value, 3) for name, value in self.seconds.items()}
+        process = describe_process(self.config)
+        for name, value in process["peak_memory_mib"].items():
+            self._peak[name] = max(value, self._peak.get(name, 0.0))
+        process["peak_memory_mib"] = self._peak
+        content = {**self.content, "seconds": seconds, **self._notes, **process}
+        write_json(self.folder / RECORD, content)
+
+
+def describe_process(config: TrainConfig) -> dict[str, Any]:
+    """Memory, device, versions and commit of this process, for a record."""
+    return {
+        "peak_memory_mib": measure_peak_memory(),
+        "device": describe_device(config.accelerator),
+        **describe_software(),
+    }
+
+
+def describe_software() -> dict[str, Any]:
+    """Versions of packages and Python, and the commit."""
+    return {
+        "versions": {name: version(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "git": find_git_hash(),
+    }
+
+
+def measure_peak_memory() -> dict[str, float]:
+    """Peak resident memory of this process, and of the GPU if one is used, in MiB."""
+    import resource
+
+    unit = 1024 if platform.system() == "Linux" else 1024**2
+    peak = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)}
+    if torch.cuda.is_available():
+        peak["cuda"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return peak
+
+
+def describe_device(accelerator: str) -> dict[str, Any]:
+    """The processor and, if it is used, the GPU."""
+    device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
+    if choose_device(accelerator).type == "cuda":
+        device["cuda"] = torch.cuda.get_device_name()
+    return device
+
+
+def find_git_hash() -> str | None:
+    """The commit of the checkout that the package lies in; None outside one."""
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None

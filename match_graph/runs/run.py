@@ -1,0 +1,506 @@
+"""The whole line for one run folder: open, pre-train, train, evaluate; each stage resumes."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CorpusError
+from match_graph.graph import (
+    EgoGraphs,
+    EgoLoader,
+    EgoSampler,
+    LabelDAG,
+    LengthBucketSampler,
+    Targets,
+    TokenSpace,
+)
+from match_graph.io.beside import remove_leftovers
+from match_graph.io.files import (
+    CALIBRATION,
+    FITTED,
+    METRICS,
+    REPORT,
+    SCALING,
+    STATE,
+    has_folder,
+    has_state,
+    load_weights,
+    remove_files,
+    write_json,
+)
+from match_graph.io.progress import Reporter
+from match_graph.metrics import PlattScaling, ThresholdSearch
+from match_graph.nn import Encoder, MatchModel
+from match_graph.nn.label_tree import level_sizes, make_levels
+from match_graph.runs.calibration import (
+    ScaledModel,
+    Validation,
+    assign_folds,
+    fit_scaling,
+    read_scaling,
+    write_scaling,
+)
+from match_graph.runs.folder import describe_work, in_use
+from match_graph.runs.known_graph import make_graphs
+from match_graph.runs.levels import Level, plan_levels
+from match_graph.runs.measures import SplitMeasures, write_bins
+from match_graph.runs.per_document import SCORES, DocumentScores, write_scores
+from match_graph.runs.pretraining import Pretraining
+from match_graph.runs.readers import read_metrics
+from match_graph.runs.record import RunRecord
+from match_graph.runs.thresholds import THRESHOLDS, write_thresholds
+from match_graph.training.catalogue import count_parameters
+from match_graph.training.checkpoint import close_training
+from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
+from match_graph.training.evaluate import Observer, evaluate_model, label_prior
+from match_graph.training.fitting import (
+    find_encoder,
+    fit_baseline,
+    is_baseline,
+    load_baseline,
+    make_baseline,
+)
+from match_graph.training.heartbeat import shared
+from match_graph.training.loop import Hierarchy, train_model
+from match_graph.training.processes import lead, sum_up
+from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
+
+#: Documents per batch where nothing is learned.
+_EVAL_BATCH = 256
+#: Validation documents from which label scores are scaled, and the folds of these. On the 131 of
+#: cacm the scaling that held-out documents chose made test documents worse (experiments/defaults).
+_MIN_DOCUMENTS, _FOLDS = 1000, 5
+
+
+@dataclass
+class Run:
+    """A run folder with its data set; made by `start_run` or `open_run`.
+
+    Where several processes share the work, each has a `Run`, and all call the same methods; the
+    first one writes.
+
+    Args:
+        folder: Of the run.
+        config: Resolved.
+        dataset: Built.
+        reporter: For progress.
+        fabric: Devices and processes.
+    """
+
+    folder: Path
+    config: Config
+    dataset: CorpusDataset
+    reporter: Reporter
+    fabric: Fabric
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first process, which writes and prints."""
+        return bool(self.fabric.is_global_zero)
+
+    @cached_property
+    def origin(self) -> str:
+        """SHA-256 of the data and of all settings that say what is computed."""
+        content = {"data": self.dataset.checksum, "settings": describe_work(self.config)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def space(self) -> TokenSpace:
+        """The tokens."""
+        return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Nodes on each level of the label tree, the labels last; one level is no tree."""
+        return level_sizes(self.dataset.num_labels, self.config.model)
+
+    @cached_property
+    def label_dag(self) -> LabelDAG:
+        """The label hierarchy."""
+        return self.dataset.label_dag
+
+    def loader(
+        self,
+        split: Split,
+        training: bool = False,
+        shared: bool = True,
+        sample: int | None = None,
+        targets: Targets | None = None,
+    ) -> EgoLoader:
+        """Batches of a split: shuffled and drawn anew every epoch for training, else in full.
+
+        Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
+        so many documents, always the same ones. The gold labels are the data set's, unless other
+        ``targets`` are given.
+        """
+        data, config = self.dataset[0], self.config
+        documents = self.dataset.documents(MASKS[split])
+        if sample is not None and sample < len(documents):
+            generator = torch.Generator().manual_seed(config.seed)
+            chosen = torch.randperm(len(documents), generator=generator)[:sample]
+            documents = documents[chosen.sort().values]
+        sampler = EgoSampler(
+            data, config.data.max_metadata, config.data.max_words, training, config.seed
+        )
+        rank, number = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
+        size = config.train.batch_size if training else _EVAL_BATCH * number
+        assert size is not None
+        order = LengthBucketSampler(
+            sampler.lengths(documents), size, training, config.seed,
+            rank=rank, num_processes=number,
+        )  # fmt: skip
+        return EgoLoader(
+            data,
+            sampler,
+            self.space,
+            documents,
+            targets or self.dataset.targets,
+            with_graph="graph" in self.needs,
+            graphs=None if self.graphs is None else self.graphs.with_random(training),
+            texts=self.texts if "text" in self.needs else None,
+            batch_sampler=order,
+        )
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What the encoder needs of a batch."""
+        return find_encoder(self.config.model.encoder).needs
+
+    @cached_property
+    def graphs(self) -> EgoGraphs | None:
+        """Draws the neighbourhoods that the encoder asks for, through training documents only."""
+        return make_graphs(self.config, self.dataset[0], self.space)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The raw texts by document.
+
+        Raises:
+            CorpusError: The data set keeps none.
+        """
+        table = self.dataset.table(DOCUMENT)
+        if "text" not in table:
+            raise CorpusError(
+                f"The encoder '{self.config.model.encoder}' needs raw texts, but "
+                f"'{self.config.dataset}' keeps none; choose another encoder or data set."
+            )
+        return [str(text) for text in table["text"]]
+
+    def make_model(self) -> MatchModel:
+        """A model of the configuration, its parameters drawn by the run's seed."""
+        torch.manual_seed(self.config.seed)
+        return make_levels(self.space, self.sizes, self.config.model, self.label_dag)
+
+    def load_model(self) -> nn.Module:
+        """The trained model, or the fitted baseline, with label scores as they are; see `scale`.
+
+        Raises:
+            CheckpointError: There is none, or it is of another configuration.
+        """
+        if is_baseline(self.config.model):
+            num_labels = self.dataset.num_labels
+            return load_baseline(self.space, num_labels, self.config, self.folder)
+        torch.manual_seed(self.config.seed)
+        settings = with_encoder_files(self.config.model, self.folder)
+        model = make_levels(self.space, self.sizes, settings, self.label_dag)
+        load_weights(model, self.folder, self.config.dataset)
+        return model
+
+    @cached_property
+    def pretraining(self) -> Pretraining:
+        """Unit vectors in this run's folder; one process trains them."""
+        return Pretraining(
+            self.folder, self.config, self.dataset, self.space, self.reporter, self.origin
+        )
+
+    def take_vectors(self, source: Path) -> None:
+        """Takes the pre-trained vectors of another run; the record says of which.
+
+        Args:
+            source: Its folder; seed, data and settings of its pre-training must be this run's.
+
+        Raises:
+            CheckpointError: They are not, or it has no vectors.
+        """
+        with in_use(self.folder):
+            self.pretraining.adopt(source)
+            self.record.note("vectors_from", os.path.relpath(source, self.folder))
+
+    @shared
+    def pretrain(self) -> dict[str, Tensor]:
+        """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
+        with self._alone():
+            vectors = lead(self.fabric, self._pretrain_once)
+        return self.pretraining.train() if vectors is None else vectors
+
+    def _pretrain_once(self) -> dict[str, Tensor] | None:
+        """Trains the vectors; None if they are there."""
+        if self.pretraining.is_done():
+            self.pretraining.close()
+            return None
+        if self.fabric.world_size > 1:
+            self.reporter.line(
+                f"pretrain: by one process so far, {self.fabric.world_size - 1} wait for it"
+            )
+        with self.record.timed("pretrain"):
+            vectors = self.pretraining.train()
+        seconds = self.record.seconds["pretrain"]
+        self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
+        return vectors
+
+    @shared
+    def train(self) -> None:
+        """Trains the model; the best weights on validation are ``model.safetensors``.
+
+        A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
+        scaled on validation, if `is_calibrated`: ``scaling.safetensors``.
+        """
+        with self._alone():
+            if is_baseline(self.config.model):
+                lead(self.fabric, self._fit_baseline)
+            else:
+                self._train_levels()
+            if self.is_calibrated:
+                with self.record.timed("calibrate"):
+                    self._calibrate(self._set_up_model())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within the block no other run changes the folder; what a killed one left is removed.
+
+        Raises:
+            CheckpointError: Another process changes it.
+        """
+        with ExitStack() as stack:
+            lead(self.fabric, lambda: stack.enter_context(in_use(self.folder)))
+            lead(self.fabric, lambda: remove_leftovers(self.folder))
+            yield
+
+    def _train_levels(self) -> None:
+        config = self.config
+        if config.model.init.startswith("spherical"):
+            lead(self.fabric, self._pretrain_once)
+        levels = plan_levels(self.sizes, self.dataset, self.folder, config.seed)
+        for number, level in enumerate(levels, start=1):
+            if len(levels) > 1:
+                self.reporter.line(
+                    f"train: level {number} of {len(levels)}, {level.sizes[-1]:,} nodes"
+                )
+            with self.record.timed("train"):
+                self._train_level(level)
+
+    def _train_level(self, level: Level) -> None:
+        config, is_last = self.config, level.folder == self.folder
+        settings = config.model if is_last else config.model.model_copy(update={"coherent": False})
+        model = level.make_model(self.space, settings, self.label_dag, config.seed)
+        if level.above is None:
+            self.pretraining.initialise(model)
+        train_documents = self.dataset.documents(MASKS["train"])
+        if settings.label_prior:
+            level.set_prior(model, train_documents)
+        if is_last:
+            self.record.note("parameters", count_parameters(model))
+        if model.wide is not None:
+            count = self.space.document_count(self.dataset[0], train_documents)
+            model.wide.set_frequencies(count, len(train_documents))
+        if is_last:
+            lead(self.fabric, lambda: self._prepare_folder(model.encoder))
+        train_model(
+            model,
+            self.loader("train", training=True, targets=level.targets),
+            self.loader("valid", sample=config.train.valid_documents, targets=level.targets),
+            self.hierarchy() if is_last else Hierarchy.none(),
+            config.train,
+            level.folder,
+            config.seed,
+            self.reporter,
+            self.fabric,
+            self.origin,
+        )
+        if not is_last:  # what the next level starts from are its weights alone
+            lead(self.fabric, lambda: close_training(level.folder, config.train))
+
+    def _prepare_folder(self, encoder: Encoder) -> None:
+        if not has_state(self.folder / STATE):  # a new training: older results are not its own
+            names = (METRICS, SCALING, THRESHOLDS, CALIBRATION, SCORES, REPORT)
+            remove_files(*(self.folder / name for name in names))
+        write_encoder_files(encoder, self.folder)
+
+    def _fit_baseline(self) -> None:
+        if has_folder(self.folder / FITTED):
+            return
+        baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
+        with self.record.timed("train"):
+            fit_baseline(baseline, self.loader("train", shared=False), self.folder, self.reporter)
+        self.reporter.line(
+            f"train: {self.config.model.encoder} fitted in {self.record.seconds['train']:.1f} s"
+        )
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether label scores are scaled: by ``train.calibrate``, given documents enough."""
+        number = len(self.dataset.documents(MASKS["valid"]))
+        return self.config.train.calibrate and number >= _MIN_DOCUMENTS
+
+    def _set_up_model(self) -> nn.Module:
+        """The trained model on its device."""
+        model = self.load_model()
+        return model if is_baseline(self.config.model) else self.fabric.setup_module(model)
+
+    def _calibrate(self, model: nn.Module) -> PlattScaling:
+        """Scales label scores by the validation documents that training validates on."""
+        valid = Validation(
+            self.loader("valid", sample=self.config.train.valid_documents),
+            self._valid_folds(),
+            self.label_dag,
+            self.config.model.coherent,
+            self.fabric.device,
+            partial(sum_up, self.fabric),
+        )
+        with self.fabric.autocast():
+            scaling, before, after = fit_scaling(model, self.dataset.num_labels, _FOLDS, valid)
+        lead(self.fabric, lambda: write_scaling(self.folder, scaling))
+        self.reporter.line(
+            f"calibrate: validation NDCG@5 {before:.4f} -> {after:.4f}, "
+            + (f"prior width {scaling.width:g}" if scaling.width else "label scores stay")
+        )
+        return scaling
+
+    def _valid_folds(self) -> Tensor:
+        """The folds of the validation documents."""
+        num_nodes = int(self.dataset[0][DOCUMENT].num_nodes)
+        return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
+
+    @shared
+    def evaluate(self) -> dict[str, dict[str, float]]:
+        """Measures of the trained model on valid and test; written as ``metrics.json``.
+
+        Label scores are scaled, if `is_calibrated`: on valid each document's by the others', so
+        that it is judged as a new one. A run of an older version gets its scaling here.
+
+        On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
+        per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
+        thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``. The
+        bins of reliability diagrams are ``calibration.csv``, P@k and NDCG@k of every document
+        ``scores.parquet``.
+
+        Raises:
+            CheckpointError: The run is not trained, or another process changes it.
+        """
+        with self._alone():
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, dict[str, float]]:
+        fabric = self.fabric
+        model = self._set_up_model()
+        models: dict[Split, nn.Module] = {
+            "valid": self.scale(model, held_out=True),
+            "test": self.scale(model),
+        }
+        lead(fabric, lambda: close_training(self.folder, self.config.train))
+        search = ThresholdSearch(self.dataset.num_labels)
+        scores: dict[Split, DocumentScores] = {}
+
+        def total(values: Tensor) -> Tensor:
+            return sum_up(fabric, values)
+
+        def measure(split: Split, others: SplitMeasures, *observers: Observer) -> dict[str, float]:
+            of_documents = scores[split] = DocumentScores(self.dataset.documents(MASKS[split]))
+            measures = evaluate_model(
+                models[split], of_documents.watch(self.loader(split)), self.label_dag.edge_index,
+                fabric.device, observers=[*others.observers(), *observers],
+                rank_observers=[*others.rank_observers(), of_documents.update],
+                total=total, label_rank=self._label_rank,
+            )  # fmt: skip
+            others.reduce(total)
+            of_documents.reduce(total)
+            return {**measures, **others.compute()}
+
+        def write() -> None:
+            write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
+            write_bins(self.folder / CALIBRATION, meters)
+            write_scores(self.folder, scores)
+            write_json(self.folder / METRICS, metrics)
+
+        with self.record.timed("evaluate"), fabric.autocast():
+            meters = {"valid": SplitMeasures(self.dataset)}
+            metrics = {"valid": measure("valid", meters["valid"], search.update)}
+            search.reduce(total)
+            thresholds = search.compute()
+            if len(self.dataset.documents(MASKS["test"])):
+                meters["test"] = SplitMeasures(self.dataset, thresholds)
+                metrics["test"] = measure("test", meters["test"])
+        lead(fabric, write)
+        return metrics
+
+    def scale(self, model: nn.Module, held_out: bool = False) -> nn.Module:
+        """A model of this run with its label scores as predictions have them.
+
+        Args:
+            model: From `load_model`, on the run's device.
+            held_out: Scales each validation document by what the others show.
+        """
+        if not self.is_calibrated:
+            return model
+        scaling = None
+        if self._all_see(SCALING):
+            scaling = read_scaling(self.folder, self.dataset.num_labels)
+        scaling = scaling or self._calibrate(model)
+        if not scaling.width:
+            return model
+        dag = self.label_dag if self.config.model.coherent else None
+        return ScaledModel(model, scaling, dag, self._valid_folds() if held_out else None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is trained and evaluated; every process must ask."""
+        return self._all_see(METRICS)
+
+    def _all_see(self, name: str) -> bool:
+        """Whether a file is there for all processes: each may see a shared disk differently."""
+        missing = torch.tensor(int(not (self.folder / name).is_file()))
+        return not bool(sum_up(self.fabric, missing))
+
+    def read_metrics(self) -> dict[str, dict[str, float]]:
+        """What `evaluate` wrote."""
+        return read_metrics(self.folder)
+
+    def prior(self, split: Split) -> dict[str, float]:
+        """Measures of the ranking by training frequency, for comparison."""
+        documents = self.dataset.documents(MASKS[split])
+        count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
+        return label_prior(count, *self.dataset.targets.select(documents))
+
+    def hierarchy(self) -> Hierarchy:
+        """The label hierarchy as training takes it."""
+        dag, weight = self.label_dag, None
+        if self.config.train.edge_weight == "parent_given_child":
+            train_documents = self.dataset.documents(MASKS["train"])
+            weight = dag.parent_given_child(self.dataset.targets, train_documents)
+        return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight, self._label_rank)
+
+    @property
+    def _label_rank(self) -> Tensor | None:
+        return self.label_dag.rank if self.config.model.coherent else None
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """How this run is made; written by the first process."""
+        content = {
+            "dataset": self.dataset.name,
+            "data_checksum": self.dataset.checksum,
+            "seed": self.config.seed,
+            "processes": self.fabric.world_size,
+        }
+        return RunRecord(self.folder, self.config.train, content, self.leads)

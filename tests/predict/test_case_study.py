@@ -1,0 +1,41 @@
+"""A case study as data: what is derived from it, and what its JSON refuses."""
+
+import pytest
+from pydantic import ValidationError
+
+from match_graph.predict.case_study import CaseLabel, CaseStudy, Evidence, Pull
+
+
+def make_pull(output_term: float | None, parameter_term: float | None) -> Pull:
+    return Pull(
+        parent="a", probability=0.5, weight=1.0, output_term=output_term,
+        parameter_term=parameter_term,
+    )  # fmt: skip
+
+
+def test_the_terms_of_an_edge_add_up() -> None:
+    """Those that a baseline lacks count nothing."""
+    assert make_pull(0.25, 0.5).total == 0.75
+    assert make_pull(None, None).total == 0
+
+
+def test_a_token_is_named_by_field_and_instance() -> None:
+    """As verdicts name it."""
+    token = Evidence(field="venue", name="A", is_known=True, attention=None, effect=0.5, wide=None)
+    assert str(token) == "venue A"
+
+
+def test_gold_labels_are_those_of_the_document() -> None:
+    """In the order of the labels; the JSON is read back, but not with a key that is unknown."""
+    labels = [
+        CaseLabel(label=name, name=None, is_gold=gold, depth=0, parents=[])
+        for name, gold in (("a", True), ("b", False), ("c", True))
+    ]
+    study = CaseStudy(
+        dataset="toy", document="d", split="test", text="", metadata={}, labels=labels, variants=[]
+    )
+    assert [label.label for label in study.gold] == ["a", "c"]
+    text = study.model_dump_json()
+    assert CaseStudy.model_validate_json(text) == study
+    with pytest.raises(ValidationError):
+        CaseStudy.model_validate_json(text.replace("dataset", "other"))

@@ -1,0 +1,202 @@
+"""What tokens have to do with labels: leave-one-out against one forward per token, sums, words."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from match_graph import EgoBatch, Run, load
+from match_graph.datasets.records import make_records
+from match_graph.nn.attribution import record_attention
+from match_graph.predict import Classifier
+from match_graph.predict.case_study import Evidence
+from match_graph.predict.classifier import read_record
+from match_graph.predict.evidence import DocumentEvidence, judge, leave_out
+from match_graph.typing import MASKS
+
+
+def read_document(classifier: Classifier, run: Run, number: int) -> DocumentEvidence:
+    record = make_records(run.dataset, [number])[0]
+    return DocumentEvidence(classifier, read_record(record, classifier._fields, "here"))
+
+
+def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
+    """A test document with so many metadata, and its batch as evaluation reads it."""
+    sampler = run.loader("test").node_sampler
+    for number in run.dataset.documents(MASKS["test"]).tolist():
+        record = make_records(run.dataset, [number])[0]
+        found = sum(len(record[field]) for field in ("venue", "author", "reference"))
+        if least <= found <= most and record["text"]:
+            break
+    else:
+        raise AssertionError("no such document")
+    assert sampler is not None
+    loader = run.loader("test")
+    loader.input_data.node = torch.tensor([number])
+    return number, loader.collate_fn([0])
+
+
+def score(run: Run, batch: EgoBatch) -> Tensor:
+    model = run.scale(run.load_model()).eval()
+    with torch.no_grad():
+        return model(batch)[0]
+
+
+def test_leave_one_out_equals_one_forward_per_token(trained_run: Run) -> None:
+    """Within the budget: the document's batch from the graph, with each metadata token dropped."""
+    number, batch = find_document(trained_run, 3, 6)
+    document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
+    logits = document.score()
+    torch.testing.assert_close(logits[0], score(trained_run, batch), atol=1e-5, rtol=1e-5)
+    space = trained_run.space
+    place = 0
+    for field in ("venue", "author", "reference"):
+        for item in [one for one in document.items if one.field == field]:
+            kept = torch.ones_like(batch.token_id, dtype=torch.bool)
+            kept[item.place] = False
+            assert space.types[int(batch.field[item.place])] == field
+            place += 1
+            expected = score(trained_run, batch.select_tokens(kept))
+            torch.testing.assert_close(logits[place], expected, atol=1e-5, rtol=1e-5)
+    assert len(logits) == place + 1 > 3
+
+
+def test_above_the_budget_the_next_instance_moves_up(trained_run: Run) -> None:
+    """Items are those that were read; without one the document is read as it would come."""
+    most = trained_run.config.data.max_metadata
+    number, _ = find_document(trained_run, most + 1, 99)
+    classifier = load(trained_run.folder, "cpu")
+    document = read_document(classifier, trained_run, number)
+    assert len(document.items) == most
+    logits = document.score()
+    for row, item in enumerate(document.items, start=1):
+        other = leave_out(document.record, item)
+        names = [(field, name) for field, names in other.metadata.items() for name in names]
+        assert (item.field, item.name) not in names
+        [(_, expected)] = classifier.score([other])
+        torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-5)
+
+
+def test_attention_is_that_of_the_document_alone(trained_run: Run) -> None:
+    """The last layer's, at the items' places behind the [CLS] tokens."""
+    number, batch = find_document(trained_run, 3, 6)
+    document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
+    model = trained_run.load_model().eval()
+    with record_attention(model) as received, torch.no_grad():
+        model(batch)
+    shares = received[-1].share[2:]  # two [CLS] tokens
+    attention = document.attend()
+    assert attention is not None
+    expected = [float(shares[item.place]) for item in document.items]
+    assert attention.tolist() == pytest.approx(expected, abs=1e-6)
+    assert 0 < float(attention.sum()) < 1
+
+
+@pytest.mark.parametrize("name", ["trained_run", "text_run"])
+def test_additions_of_the_wide_term_sum_to_its_scores(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """Metadata (where they are read) and words together, also where several are one [UNK]."""
+    run: Run = request.getfixturevalue(name)
+    classifier, labels = load(run.folder, "cpu"), torch.tensor([3, 0, 7])
+    network = classifier.network
+    assert network is not None
+    assert network.wide is not None
+    shared = 0
+    for number in run.dataset.documents(MASKS["test"])[:12].tolist():
+        document = read_document(classifier, run, number)
+        wide = document.add_wide(labels)
+        assert wide is not None
+        assert (wide.items is None) == (name == "text_run")
+        total = wide.of_words.sum(dim=0)
+        total = total if wide.items is None else total + wide.items.sum(dim=0)
+        expected = network.wide(network.wide_tokens(document.batch))[0, labels]
+        torch.testing.assert_close(total, expected.detach(), atol=1e-5, rtol=1e-4)
+        unknown = [item.field for item in document.items if not document.is_known(item)]
+        shared += len(unknown) - len(set(unknown))
+        best = wide.largest_words(1, 3)
+        assert len(best) <= 3
+        assert all(one.wide > 0 for one in best)
+        assert {one.word for one in best} <= set(document.words())
+    assert shared  # else no [UNK] was shared
+
+
+def test_an_encoder_of_words_alone_owes_nothing_to_metadata(text_run: Run) -> None:
+    """Leave-one-out finds no effect, and there is no attention to metadata."""
+    document = read_document(load(text_run.folder, "cpu"), text_run, 390)
+    assert document.items
+    logits = document.score()
+    torch.testing.assert_close(logits[1:], logits[:1].expand_as(logits[1:]), atol=1e-5, rtol=0)
+    assert document.attend() is None
+
+
+@pytest.fixture(scope="module")
+def graph_run(make_variant) -> Run:
+    """Of a Transformer that also reads the documents around a document."""
+    return make_variant(
+        "graph", "model.encoder=match_hetero", "train.epochs=1", "model.encoder_config={num_cls: 2}"
+    )
+
+
+def test_encoders_over_graphs_lose_the_instance_everywhere(graph_run: Run) -> None:
+    """Tokens, neighbours and citations: each variant scores as that document does by itself."""
+    classifier = load(graph_run.folder, "cpu")
+    document = read_document(classifier, graph_run, 395)
+    assert len(document.items) > 2
+    logits = document.score()
+    for row, item in enumerate(document.items, start=1):
+        [(_, expected)] = classifier.score([leave_out(document.record, item)])
+        torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(logits[0], logits[1], atol=1e-5)
+    attention = document.attend()
+    assert attention is not None
+    assert 0 < float(attention.sum()) < 1  # documents around it and words receive the rest
+
+
+def make_evidence(name: str, effect: float, attention: float | None) -> Evidence:
+    return Evidence(
+        field="venue", name=name, is_known=True, attention=attention, effect=effect, wide=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict"),
+    [
+        ([], (None, None, "No metadata were read.")),
+        (
+            [make_evidence("A", 0.5, 0.1), make_evidence("B", 0.2, 0.05)],
+            ("venue A", "venue A", "Leave-one-out and attention agree on 'venue A'."),
+        ),
+        (
+            [make_evidence("A", 0.5, 0.1), make_evidence("B", 0.2, 0.3)],
+            (
+                "venue A",
+                "venue B",
+                "Leave-one-out and attention do not agree: left out, 'venue A' lowers the score "
+                "most, while most attention goes to 'venue B'.",
+            ),
+        ),
+        (
+            [make_evidence("A", 0.5, None)],
+            (
+                "venue A",
+                None,
+                "Left out, 'venue A' lowers the score most; there is no attention to compare.",
+            ),
+        ),
+        (
+            [make_evidence("A", -0.5, 0.1)],
+            (
+                None,
+                "venue A",
+                "Left out, no metadata token lowers the score; most attention goes to 'venue A'.",
+            ),
+        ),
+        (
+            [make_evidence("A", 0.0, None)],
+            (None, None, "Left out, no metadata token lowers the score."),
+        ),
+    ],
+)
+def test_verdicts(evidence: list[Evidence], verdict: tuple[str | None, str | None, str]) -> None:
+    """Whether leave-one-out and attention agree is said in a sentence."""
+    assert judge(evidence) == verdict

@@ -1,0 +1,140 @@
+"""Case studies: variants side by side, as JSON and back; one sentence for each wrong input."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from match_graph import Run, start_run
+from match_graph.datasets.records import make_records
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.predict.case_study import CaseLabel, CaseStudy
+from match_graph.predict.explain import Explainer
+from match_graph.predict.variants import (
+    _make_variant,
+    compare_variants,
+    find_document,
+    study_document,
+)
+from match_graph.typing import MASKS
+
+
+@pytest.fixture(scope="module")
+def explainers(trained_run: Run, baseline_run: Run, text_run: Run) -> list[Explainer]:
+    return [Explainer(run, "cpu") for run in (trained_run, baseline_run, text_run)]
+
+
+@pytest.fixture(scope="module")
+def document(trained_run: Run) -> str:
+    number = int(trained_run.dataset.documents(MASKS["test"])[3])
+    return str(trained_run.dataset.names("document")[number])
+
+
+def test_a_case_study_of_three_variants(
+    explainers: list[Explainer], document: str, trained_run: Run
+) -> None:
+    """Text, metadata, gold labels with parents; each variant's labels, missed ones, ancestors."""
+    study = compare_variants(explainers, document)
+    dataset = trained_run.dataset
+    number = dataset.names("document").tolist().index(document)
+    gold = dataset.targets.select(torch.tensor([number]))[1]
+    names = dataset.names("label")
+    assert (study.dataset, study.document, study.split) == (dataset.name, document, "test")
+    assert set(study.metadata) == {"venue", "author", "reference"}
+    assert {label.label for label in study.gold} == set(names[gold.numpy()])
+    child, parent = dataset.label_dag.edge_index
+    for label in study.labels:
+        row = names.tolist().index(label.label)
+        assert label.parents == names[parent[child == row].numpy()].tolist()
+        assert label.depth == int(dataset.label_dag.depth[row])
+    shown = {label.label for label in study.labels}
+    assert all(set(label.parents) <= shown for label in study.labels)
+    assert [one.encoder for one in study.variants] == ["match", "tfidf_linear", "bert_xml"]
+    for variant, explainer in zip(study.variants, explainers, strict=True):
+        best = [one.label for one in variant.predictions]
+        assert len(best) == 5
+        assert set(variant.probability) == shown
+        right = {one.label for one in variant.predictions if one.is_right}
+        assert right | {one.label for one in variant.missed} == set(names[gold.numpy()])
+        for one in variant.missed:
+            assert one.rank > 5
+            assert one.probability == pytest.approx(variant.probability[one.label])
+        assert variant.run == explainer.run.folder.name
+
+
+def test_a_missed_label_ranks_below_the_best_where_all_scores_are_equal(
+    explainers: list[Explainer], document: str
+) -> None:
+    """As those of labels that a baseline does not know."""
+    explainer = explainers[1]
+    dataset = explainer.run.dataset
+    (record,) = make_records(dataset, [find_document(dataset, document)])
+    found = explainer.explain(record)
+    same = replace(found, logits=torch.zeros_like(found.logits))
+    labels = [
+        CaseLabel(label=label, name=None, is_gold=True, depth=0, parents=[])
+        for label in explainer.labels
+    ]
+    missed = _make_variant(explainer, same, labels).missed
+    assert len(missed) == len(labels) - 5
+    assert {one.rank for one in missed} == {6}
+
+
+def test_json_and_back(explainers: list[Explainer], document: str) -> None:
+    """The JSON is plain, says the same when it is read, and is the same every time."""
+    study = compare_variants(explainers, document, top_k=2)
+    text = study.model_dump_json()
+    assert CaseStudy.model_validate_json(text) == study
+    assert json.loads(text)["variants"][0]["predictions"][0]["verdict"]
+    assert compare_variants(explainers, document, top_k=2).model_dump_json() == text
+
+
+def test_folders_are_opened(
+    trained_run: Run, baseline_run: Run, explainers: list[Explainer], document: str
+) -> None:
+    """The same as of opened runs."""
+    folders = [trained_run.folder, baseline_run.folder]
+    study = study_document(folders, document, root=trained_run.dataset.root, device="cpu")
+    assert study == compare_variants(explainers[:2], document)
+
+
+def test_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> None:
+    """At 400 characters."""
+    texts = trained_run.dataset.table("document")
+    longest = texts.loc[texts["text"].str.len().idxmax()]
+    study = compare_variants(explainers[1:2], longest["id"])
+    assert len(longest["text"]) > 400
+    assert len(study.text) == 400
+    assert study.text.endswith("...")
+
+
+def test_an_unknown_document_is_one_sentence(explainers: list[Explainer]) -> None:
+    """With an id that there is."""
+    with pytest.raises(CorpusError) as caught:
+        compare_variants(explainers, "nobody")
+    first = explainers[0].run.dataset.names("document")[0]
+    assert str(caught.value) == (
+        f"A document must be one of the 400 of 'synthetic', found no 'nobody'; its ids are like "
+        f"'{first}'."
+    )
+
+
+def test_runs_of_other_data_are_refused(
+    trained_run: Run, small_settings, tmp_path, explainers: list[Explainer]
+) -> None:
+    """Also where only an option differs."""
+    config = small_settings(
+        "data.options={num_documents: 300, num_labels: 24, num_layers: 3, num_words: 600}",
+        "model.encoder=prior", "model.encoder_config={}",
+    )  # fmt: skip
+    run = start_run("synthetic", config, tmp_path / "other", tmp_path / "root")
+    run.train()
+    with pytest.raises(CheckpointError) as caught:
+        compare_variants([explainers[0], Explainer(run, "cpu")], "d1")
+    here, there = trained_run.dataset.checksum[:8], run.dataset.checksum[:8]
+    assert str(caught.value) == (
+        f"Runs that are compared must be made from the same data, but '{trained_run.folder}' has "
+        f"synthetic ({here}) and '{run.folder}' has synthetic ({there}); compare runs of one data "
+        f"set with the same options."
+    )

@@ -1,0 +1,295 @@
+"""Run folders: opened, claimed once, used by one process at a time."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from match_graph.config import load_config
+from match_graph.errors import CheckpointError
+from match_graph.io import files, manifest
+from match_graph.io.manifest import MANIFEST, read_manifest
+from match_graph.runs import folder as folders
+
+
+def test_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
+    """A run goes on with other devices; any other setting is refused, and it alone is named."""
+    folder = tmp_path / "run"
+    config = load_config(None, ["train.devices=4", "train.strategy=fsdp"])
+    folders.claim_run_folder(folder, config, overwrite=False)
+    folders.claim_run_folder(folder, load_config(None, ["train.num_nodes=2"]), overwrite=False)
+    other = load_config(None, ["train.num_nodes=2", "train.deterministic=true"])
+    with pytest.raises(CheckpointError) as caught:
+        folders.claim_run_folder(folder, other, overwrite=False)
+    assert str(caught.value) == (
+        f"The run in '{folder}' has other settings (train.deterministic is False there and True "
+        f"here); choose another folder with --out, or delete it with --overwrite."
+    )
+
+
+def test_find_difference_names_what_was_chosen_before_what_follows() -> None:
+    """The encoder, then other settings, then those that the corpus gives; three of them."""
+    there = load_config(None, ["pretrain.samples=5", "train.epochs=3", "train.warmup=0.1"])
+    assert folders.find_difference(there, there) == ""
+    here = load_config(None, ["model.encoder=xml_cnn", "pretrain.samples=9", "train.warmup=0.2"])
+    assert folders.find_difference(there, here) == (
+        "model.encoder is 'match' there and 'xml_cnn' here, train.warmup is 0.1 there and 0.2 "
+        "here, pretrain.samples is 5 there and 9 here, and 1 more"
+    )
+    here = load_config(None, ["model.encoder=prior", "model.encoder_config.a=1", "seed=1"])
+    assert folders.find_difference(load_config(), here) == (
+        "model.encoder is 'match' there and 'prior' here, seed is 0 there and 1 here, "
+        "model.encoder_config.a is not set there and 1 here"
+    )
+
+
+def test_a_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
+    """New and equal settings pass; other settings, other files and a plain file do not."""
+    config, folder = load_config(None, ["seed=1"]), tmp_path / "run"
+    folders.claim_run_folder(folder, config, overwrite=False)
+    folders.claim_run_folder(folder, config, overwrite=False)
+    assert folders.open_run_folder(folder) == config
+    with pytest.raises(CheckpointError) as caught:
+        folders.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=False)
+    assert str(caught.value) == (
+        f"The run in '{folder}' has other settings (seed is 1 there and 2 here); "
+        f"choose another folder with --out, or delete it with --overwrite."
+    )
+    folders.claim_run_folder(folder, load_config(None, ["seed=2"]), overwrite=True)
+    assert folders.open_run_folder(folder).seed == 2
+
+
+def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
+    """A folder with other files is refused even with overwrite, and stays."""
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(CheckpointError) as caught:
+        folders.claim_run_folder(tmp_path, load_config(), overwrite=True)
+    assert str(caught.value) == (
+        f"A run must start in a new or empty folder, but '{tmp_path}' holds other files "
+        f"(thesis.tex); choose another with --out."
+    )
+    files.write_beside(tmp_path / "config.yaml", lambda path: path.write_text("my: app"))
+    with pytest.raises(CheckpointError, match=r"holds other files \(thesis.tex\)"):
+        folders.claim_run_folder(tmp_path, load_config(), overwrite=True)
+    assert (tmp_path / "thesis.tex").exists()
+    with pytest.raises(CheckpointError, match="is a file; choose another"):
+        folders.claim_run_folder(tmp_path / "thesis.tex", load_config(), overwrite=True)
+
+
+def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
+    """A missing folder and one without config.yaml."""
+    with pytest.raises(CheckpointError) as caught:
+        folders.open_run_folder(tmp_path / "none")
+    assert str(caught.value) == (
+        f"A run must be a folder that match-graph wrote, but there is none at "
+        f"'{tmp_path / 'none'}'; check the path."
+    )
+    with pytest.raises(CheckpointError) as caught:
+        folders.open_run_folder(tmp_path)
+    assert str(caught.value) == (
+        f"A run folder holds config.yaml, but '{tmp_path}' has none; check the path, or start a "
+        f"run with `match-graph run DATASET --out {tmp_path}`."
+    )
+
+
+def test_in_use_names_the_other_process(tmp_path: Path) -> None:
+    """One process at a time; one that was killed holds nothing."""
+    code = (
+        "import sys, time, pathlib\n"
+        "from match_graph.runs.folder import in_use\n"
+        "with in_use(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    folder = tmp_path / "run"
+    folders.claim_run_folder(folder, load_config(), overwrite=False)
+    command = [sys.executable, "-c", code, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        for claim in (lambda: folders.in_use(folder).__enter__(), lambda: claim_again(folder)):
+            with pytest.raises(CheckpointError) as caught:
+                claim()
+            assert str(caught.value) == (
+                f"One process at a time may change a run, but '{folder}' is in use by process "
+                f"{other.pid}; wait until it ends, or choose another folder with --out."
+            )
+        assert folders.open_run_folder(folder) == load_config()  # reading needs no lock
+        other.kill()
+    with folders.in_use(folder):
+        pass
+    claim_again(folder)
+
+
+def claim_again(folder: Path) -> None:
+    """The same run, as the same command would."""
+    folders.claim_run_folder(folder, load_config(), overwrite=False)
+
+
+def test_claim_run_folder_goes_on_after_any_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever rename or deletion was the last, the same command makes a whole folder."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # the machine does not fail here
+    for overwrite in (False, True):
+        for moment in range(20):
+            folder = tmp_path / f"{overwrite}{moment}"
+            if overwrite:
+                claim_again(folder)
+                files.write_json(folder / files.METRICS, {"valid": {}})
+            with monkeypatch.context() as patch:
+                count = itertools.count()
+
+                def stop(*arguments, number=count, last=moment) -> None:
+                    if next(number) == last:
+                        raise KeyboardInterrupt
+
+                hook_files(patch, stop)
+                try:
+                    folders.claim_run_folder(folder, load_config(), overwrite)
+                    done = True
+                except KeyboardInterrupt:
+                    done = False
+            folders.claim_run_folder(folder, load_config(), overwrite)
+            folders.verify_run_folder(folder)
+            assert not (folder / files.METRICS).exists()
+        assert done
+
+
+def hook_files(patch: pytest.MonkeyPatch, hook: Callable[..., None]) -> None:
+    """Calls ``hook`` before every rename and deletion of a file."""
+    for name in ("replace", "rename", "unlink"):
+        original = getattr(Path, name)
+
+        def wrapped(self: Path, *arguments, _original=original, **options):
+            hook(self)
+            return _original(self, *arguments, **options)
+
+        patch.setattr(Path, name, wrapped)
+
+
+def change_files(folder: Path) -> list[Callable[[], None]]:
+    """One change of each kind."""
+    state, metrics = folder / files.STATE, folder / files.METRICS
+
+    def fit() -> None:
+        if not files.has_folder(folder / "baseline"):
+            files.write_folder(folder / "baseline", lambda path: (path / "a").touch())
+
+    return [
+        lambda: files.write_state(state, {"epoch": 3}),
+        fit,
+        lambda: files.write_json(metrics, {"valid": {"P@1": 0.25}}),
+        lambda: files.remove_files(metrics),
+        lambda: files.write_state(state, {"epoch": 4}, keep_previous=False),
+        lambda: files.remove_state(state),
+    ]
+
+
+def test_files_of_a_run_are_whole_after_any_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written anew, replaced with the one before kept, as a folder, deleted."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # the machine does not fail here
+    for moment in range(40):
+        folder = tmp_path / f"run{moment}"
+        claim_again(folder)
+        state = folder / files.STATE
+        for epoch in (1, 2):
+            files.write_state(state, {"epoch": epoch})
+        files.write_json(folder / files.METRICS, {"valid": {"P@1": 0.5}})
+        work = change_files(folder)
+        count, done = itertools.count(), 0
+        with monkeypatch.context() as patch:
+
+            def stop(path: Path, number=count, last=moment) -> None:
+                if next(number) == last:
+                    raise KeyboardInterrupt
+
+            hook_files(patch, stop)
+            try:
+                for step in work:
+                    step()
+                    done += 1
+            except KeyboardInterrupt:
+                pass
+        folders.verify_run_folder(folder)
+        files.has_file(folder / files.METRICS)
+        files.has_folder(folder / "baseline")
+        if files.has_state(state):
+            assert files.read_state(state)["epoch"] in (2, 3, 4)
+        for step in work[done:]:
+            step()
+        assert sorted(read_manifest(folder)) == ["baseline/a", "config.yaml"]
+        assert not (folder / files.METRICS).exists()
+    assert done == len(work)
+
+
+def test_verify_run_folder_names_all_that_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the files are."""
+    monkeypatch.setattr(manifest, "LARGE_BYTES", 1)
+    claim_again(tmp_path)
+    for name in (files.METRICS, files.RECORD):
+        files.write_json(tmp_path / name, {"a": 1})
+    folders.verify_run_folder(tmp_path)
+    text = (tmp_path / files.METRICS).read_text()
+    (tmp_path / files.METRICS).write_text(text.replace("1", "2"))
+    (tmp_path / files.RECORD).unlink()
+    assert files.read_json(tmp_path / files.METRICS) == {"a": 2}  # large: by its size
+    with pytest.raises(CheckpointError) as caught:
+        folders.verify_run_folder(tmp_path)
+    assert str(caught.value) == (
+        f"The files of a run must be what was written, but 2 faults were found:\n"
+        f"  '{tmp_path}/metrics.json': its content is not what was written, as its SHA-256 in "
+        f"manifest.json shows.\n"
+        f"  '{tmp_path}/record.json': it is missing, though manifest.json lists it."
+    )
+
+
+def test_open_run_folder_refuses_damaged_settings(tmp_path: Path) -> None:
+    """Also without a manifest, which earlier versions did not write."""
+    claim_again(tmp_path)
+    path = tmp_path / files.CONFIG
+    kept = path.read_text()
+    path.write_text(kept.replace("seed: 0", "seed: 7"))
+    with pytest.raises(CheckpointError) as caught:
+        folders.open_run_folder(tmp_path)
+    assert str(caught.value) == (
+        f"The settings of a run must stay as they were written, but '{path}' cannot be used (its "
+        f"content is not what was written, as its SHA-256 in manifest.json shows); restore it, or "
+        f"start the run again with --overwrite."
+    )
+    path.write_text(kept)
+    (tmp_path / MANIFEST).unlink()
+    with pytest.raises(CheckpointError, match=r"A run folder holds manifest\.json, but"):
+        folders.open_run_folder(tmp_path)
+
+
+def test_claim_run_folder_refuses_a_manifest_of_others(tmp_path: Path) -> None:
+    """A web page's, which nobody may delete."""
+    (tmp_path / MANIFEST).write_text('{"name": "app"}')
+    for overwrite in (False, True):
+        with pytest.raises(CheckpointError, match="holds other files; choose another"):
+            folders.claim_run_folder(tmp_path, load_config(), overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+
+
+def test_open_run_folder_of_odd_places_is_one_sentence(tmp_path: Path) -> None:
+    """A loop of links, a NUL, a pipe in place of the settings."""
+    (tmp_path / "loop").symlink_to("loop")
+    for folder in (tmp_path / "loop", tmp_path / "a\0b"):
+        with pytest.raises(CheckpointError, match="but there is none at"):
+            folders.open_run_folder(folder)
+    with pytest.raises(CheckpointError, match="is a file; choose another"):
+        claim_again(tmp_path / "loop")
+    claim_again(tmp_path / "run")
+    (tmp_path / "run" / files.CONFIG).unlink()
+    os.mkfifo(tmp_path / "run" / files.CONFIG)
+    with pytest.raises(CheckpointError, match=r"A run folder holds config\.yaml, but"):
+        folders.open_run_folder(tmp_path / "run")

@@ -1,0 +1,275 @@
+"""New documents find neighbours by what the run kept: the same logits as through the graph."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph import Run, load, start_run
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.graph import NeighborhoodConfig
+from match_graph.io.files import read_tensors, write_tensors
+from match_graph.predict.classifier import read_record
+from match_graph.runs.known_graph import EDGES, GRAPH, read_known_graph, write_known_graph
+from match_graph.runs.vocabulary import read_vocabulary
+from match_graph.testing import toy_documents, write_match_folder
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge
+
+#: Wide enough to reach documents by all edge types, narrow enough to cut.
+NEIGHBORHOOD = {
+    "metadata": [3, 2], "words": [6, 2], "metadata_documents": [0, 2], "word_documents": [0, 2],
+    "cites": [2, 1], "cited_by": [2, 1], "document_metadata": 3, "document_words": 6,
+}  # fmt: skip
+
+
+def make_run(folder: Path, small_settings, encoder: str, *settings: str) -> Run:
+    """A trained run of seconds; the parameters are drawn, one epoch moves them."""
+    inner = "channels" if encoder != "match_hetero" else "graph_channels"
+    small = {inner: 8, "neighborhood": NEIGHBORHOOD}
+    if encoder == "match_hetero":
+        small |= {"num_layers": 1, "num_cls": 2, "position_channels": 4}
+    config = small_settings(
+        f"model.encoder={encoder}", f"model.encoder_config={small}", "model.init=random",
+        "train.precision=32-true", "train.accelerator=cpu", "train.epochs=1", *settings,
+    )  # fmt: skip
+    run = start_run("synthetic", config, folder / encoder, folder / "root")
+    run.train()
+    return run
+
+
+@pytest.fixture(scope="module")
+def graph_run(tmp_path_factory: pytest.TempPathFactory, small_settings) -> Run:
+    return make_run(tmp_path_factory.mktemp("graph"), small_settings, "hetero_sage")
+
+
+def raw_records(run: Run, split: str) -> list[dict[str, Any]]:
+    """The documents of a split as they were read, in the order of the graph."""
+    dataset = run.dataset
+    table = dataset.table(DOCUMENT)
+    records = [{"paper": row.id, "text": row.text} for row in table.itertuples()]
+    for field in ("venue", "author", "reference"):
+        names = dataset.names(field).tolist()
+        for document, instance in dataset[0][DOCUMENT, "has", field].edge_index.t().tolist():
+            records[document].setdefault(field, []).append(names[instance])
+    return [records[row] for row in dataset.documents(MASKS[split]).tolist()]
+
+
+@torch.no_grad()
+def check_equal(run: Run, split: str) -> None:
+    """Prediction from the folder alone equals evaluation of the same documents."""
+    model = run.scale(run.load_model()).eval()
+    rows, logits = [], []
+    for batch in run.loader(split):
+        rows.append(batch.document)
+        logits.append(model(batch))
+    expected = torch.cat(logits)[torch.argsort(torch.cat(rows))]
+    classifier = load(run.folder, device="cpu")
+    fields = classifier.vocabulary.settings.fields
+    records = [read_record(record, fields, "here") for record in raw_records(run, split)]
+    found = torch.empty_like(expected)
+    for documents, scores in classifier.score(records, batch_size=7):
+        found[documents] = scores
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("encoder", ["hgt", "rgcn", "match_hetero"])
+def test_the_same_logits_as_through_the_graph(tmp_path: Path, small_settings, encoder: str) -> None:
+    """Every graph encoder; test documents, which training has not seen."""
+    check_equal(make_run(tmp_path, small_settings, encoder), "test")
+
+
+def test_the_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
+    """Cited and citing documents, rare and unseen metadata, cut fan-outs, of valid and test."""
+    for split in ("valid", "test"):
+        check_equal(graph_run, split)
+    known = read_known_graph(graph_run.folder, read_vocabulary(graph_run.folder))
+    records = [
+        read_record(record, ["venue", "author", "reference"], "here")
+        for record in raw_records(graph_run, "test")
+    ]
+    data = known.build_graph(records)
+    assert data[CITES].edge_index.numel() > 0
+    assert data[reverse_edge(CITES)].edge_index.numel() > 0
+    assert int(data["author"].num_nodes) > int(known.data["author"].num_nodes)
+
+
+def test_no_label_and_no_other_split_is_kept(graph_run: Run, tmp_path: Path) -> None:
+    """The files hold training documents and what they carry; with transductive, all documents."""
+    dataset = graph_run.dataset
+    data, train = dataset[0], dataset[0][DOCUMENT].train_mask
+    vocabulary = read_vocabulary(graph_run.folder)
+    known = read_known_graph(graph_run.folder, vocabulary)
+    assert "label" not in known.data.node_types
+    assert not (graph_run.folder / GRAPH / "label.parquet").exists()
+    ids = dataset.names(DOCUMENT)
+    assert dict(known.documents) == {ids[row]: row for row in train.nonzero().view(-1).tolist()}
+    for kind in known.data.edge_types:
+        row, col = known.data[kind].edge_index.long()
+        assert train[row].all()
+        assert kind != CITES or train[col].all()
+        assert col.max() < known.data[kind[2]].num_nodes
+        kept = train[data[kind].edge_index[0].long()]
+        if kind == CITES:
+            kept &= train[data[kind].edge_index[1].long()]
+        assert torch.equal(data[kind].edge_index[:, kept], known.data[kind].edge_index)
+    assert len(known.vocabulary.rows["author"]) > len(vocabulary.rows["author"])  # rare ones too
+    write_known_graph(tmp_path, dataset, graph_run.space, transductive=True)
+    everything = read_known_graph(tmp_path, vocabulary)
+    assert len(everything.documents) == len(train)
+    assert everything.data["author"].num_nodes == data["author"].num_nodes
+
+
+def test_training_reaches_training_documents_unless_transductive(
+    tmp_path: Path, small_settings, graph_run: Run
+) -> None:
+    """In every split's batches; `data.transductive` opens the others."""
+    train = graph_run.dataset[0][DOCUMENT].train_mask
+    for split in ("train", "valid", "test"):
+        for batch in graph_run.loader(split, training=split == "train"):
+            assert batch.graph is not None
+            assert train[batch.graph[DOCUMENT].n_id[batch.num_documents :]].all()
+    config = graph_run.config.model_copy(
+        update={"data": graph_run.config.data.model_copy(update={"transductive": True})}
+    )
+    run = start_run("synthetic", config, tmp_path / "open", graph_run.dataset.root)
+    reached = [
+        batch.graph[DOCUMENT].n_id[batch.num_documents :]
+        for batch in run.loader("train", training=True)
+    ]
+    assert not train[torch.cat(reached)].all()
+
+
+def test_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None:
+    """Random fan-outs by epoch in training, the same ones in evaluation."""
+
+    def words(training: bool, epoch: int) -> dict[int, list[int]]:
+        loader = graph_run.loader("valid", training)
+        loader.set_epoch(epoch)
+        found: dict[int, list[int]] = {}
+        for batch in loader:
+            store = batch.graph["word"]
+            for place, document in enumerate(batch.document.tolist()):
+                found[document] = sorted(store.n_id[store.batch == place].tolist())
+        return found
+
+    assert words(False, 0) == words(False, 1)
+    assert words(True, 0) == words(True, 0) != words(True, 1)
+
+
+def test_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
+    """No id, no metadata, no words; unseen names; a reference to oneself."""
+    documents = [
+        {"text": ""},
+        {"text": "w1", "author": ["nobody", "no one"], "reference": ["d0", "nothing"]},
+        {"paper": "d0", "text": "w1", "reference": ["d0"], "venue": None},
+    ]
+    results = list(load(graph_run.folder, device="cpu").predict(documents))
+    assert [len(result["labels"]) for result in results] == [5, 5, 5]
+
+
+def test_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
+    """A table that cannot be read, and how to have it written again."""
+    folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
+    path = folder / GRAPH / "author.parquet"
+    path.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        load(folder)
+    assert str(caught.value) == (
+        f"A run folder keeps how its documents are read, but '{path}' cannot be used (it is "
+        f"missing, though manifest.json lists it); delete it and go on with the run by "
+        f"`match-graph train`, which writes it again."
+    )
+    start_run("synthetic", graph_run.config, folder, graph_run.dataset.root)
+    assert len(pd.read_parquet(path)) > 0
+    assert load(folder)
+
+
+def test_wrong_fanouts_are_found_before_a_run_starts(tmp_path: Path, small_settings) -> None:
+    """An edge type that the corpus lacks leaves no folder."""
+    settings = {"neighborhood": {"fanouts": {"document has topic": [1]}}}
+    config = small_settings("model.encoder=rgcn", f"model.encoder_config={settings}")
+    with pytest.raises(ConfigError, match="must name edge types of the graph or their reverses"):
+        start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_without_references_has_a_graph_too(tmp_path: Path, small_settings) -> None:
+    """Nothing is cited; metadata and words are shared."""
+    folder = write_match_folder(tmp_path / "toy", toy_documents(), fields=("venue", "author"))
+    config = small_settings(
+        "data.options={}", "model.encoder=hetero_sage", "model.init=random", "train.epochs=1",
+        "model.encoder_config={channels: 8}", "train.accelerator=cpu",
+    )  # fmt: skip
+    run = start_run(str(folder), config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    assert CITES not in run.graphs.sampler.edge_types
+    (result,) = load(run.folder).predict([{"text": "Deep graphs.", "author": ["Bo"]}])
+    assert len(result["labels"]) == 5
+
+
+@pytest.mark.parametrize("encoder", ["hgt", "match_hetero"])
+def test_without_metadata_there_may_be_nothing_to_draw(
+    tmp_path: Path, small_settings, encoder: str
+) -> None:
+    """Words alone, or for the hybrid no edge at all: the documents' own texts are left."""
+    folder = write_match_folder(tmp_path / "toy")
+    config = small_settings(
+        "data.options={}", f"model.encoder={encoder}", "model.encoder_config={}",
+        "model.init=random", "train.epochs=1", "train.accelerator=cpu", "ablation=[no-metadata]",
+    )  # fmt: skip
+    run = start_run(str(folder), config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    assert run.graphs.sampler.edge_types == ((CONTAINS,) if encoder == "hgt" else ())
+    (result,) = load(run.folder).predict([{"text": "Deep graphs.", "author": ["Bo"]}])
+    assert len(result["labels"]) == 5
+
+
+def test_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> None:
+    """Another seed cuts the fan-outs elsewhere."""
+    vocabulary = read_vocabulary(graph_run.folder)
+    known = read_known_graph(graph_run.folder, vocabulary)
+    drawn = [
+        known.make_graphs(NeighborhoodConfig(**NEIGHBORHOOD), vocabulary.space, seed)
+        .draw(torch.arange(50))["word"]
+        .n_id.tolist()
+        for seed in (0, 0, 1)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "reason"),
+    [
+        ("document contains word", (1, 0), 2**30, "a row is not in 0.."),
+        ("document contains word", (1, 0), -1, "a row is not in 0.."),
+        ("document has author", (0, 0), 2**30, "a row is not in 0.."),
+        ("position", (0,), -1, "a row is not in 0.."),
+        ("num_documents", (), 3, "a row is not in 0..2"),
+    ],
+)
+def test_read_known_graph_refuses_rows_that_are_none(
+    graph_run: Run, tmp_path: Path, name: str, place: tuple[int, ...], value: int, reason: str
+) -> None:
+    """Samplers would read beyond the end of a table."""
+    folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
+    path = folder / GRAPH / EDGES
+    tensors = read_tensors(path)
+    tensors[name][place] = value
+    write_tensors(path, tensors)
+    with pytest.raises(CheckpointError) as caught:
+        load(folder)
+    text = str(caught.value)
+    assert text.startswith(
+        f"A run of a graph encoder keeps the graph that it was trained on, but '{folder / GRAPH}' "
+        f"cannot be used ({reason}"
+    )
+    assert text.endswith(
+        "); delete it and go on with the run by `match-graph train`, which writes it again."
+    )
+    del tensors["position"]
+    write_tensors(path, tensors)
+    with pytest.raises(CheckpointError, match=r"cannot be used \("):
+        load(folder)

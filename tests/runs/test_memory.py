@@ -1,0 +1,81 @@
+"""What cannot fit into memory is refused before it is made."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from match_graph import Run, start_run
+from match_graph.config import load_config
+from match_graph.errors import ConfigError
+from match_graph.nn import ENCODERS
+from match_graph.runs import memory
+from match_graph.runs.memory import check_memory, count_weights, find_memory
+from match_graph.runs.settings import complete_settings
+
+
+def with_settings(run: Run, *settings: str) -> Any:
+    """What the check reads of a run with other settings of its model."""
+    config = load_config(None, ["model.wide=true", *settings])
+    config = config.model_copy(update={"model": complete_settings(config.model)})
+    return SimpleNamespace(
+        config=config, space=run.space, sizes=run.sizes, label_dag=run.label_dag,
+        dataset=run.dataset, needs=ENCODERS[config.model.encoder].needs, fabric=run.fabric,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS.keys() - {"language_model"}))
+def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> None:
+    """Of every encoder, with the embedding, the wide term and the head."""
+    run = with_settings(trained_run, f"model.encoder={encoder}")
+    model = memory.make_levels(run.space, run.sizes, run.config.model, run.label_dag)
+    assert count_weights(run) == sum(one.numel() for one in model.parameters()) > 0
+
+
+def test_count_weights_is_0_where_weights_are_read(trained_run: Run) -> None:
+    run = SimpleNamespace(needs=frozenset({"text"}))
+    assert count_weights(run) == 0
+
+
+def test_check_memory_refuses_before_anything_is_made(
+    trained_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of terabytes, vectors of more than there is; the run itself passes."""
+    monkeypatch.setattr(memory, "find_memory", lambda device: 64 * 2**30)
+    check_memory(trained_run)
+    huge = [
+        "model.channels=65536",
+        "pretrain.channels=65536",
+        "model.encoder_config.num_layers=256",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        check_memory(with_settings(trained_run, *huge, "model.encoder_config.feed_forward=1024"))
+    text = str(caught.value)
+    assert text.startswith("A model must fit into memory, but ")
+    assert text.endswith(
+        "of 64.0 GiB with their gradients and moments; set fewer layers or channels, or "
+        "model.wide=false."
+    )
+    monkeypatch.setattr(memory, "find_memory", lambda device: 2**10)
+    with pytest.raises(ConfigError, match="The vectors of pre-training must fit into memory"):
+        check_memory(trained_run)
+
+
+def test_start_run_makes_no_folder_for_a_model_that_does_not_fit(tmp_path) -> None:
+    """Within seconds, by the smallest data set."""
+    settings = ["data.options={num_documents: 200}", "model.encoder=bert_xml"]
+    layers = "model.encoder_config={num_layers: 256, hidden_channels: 65536}"
+    settings += [layers, "model.channels=16384", "pretrain.channels=16384"]
+    with pytest.raises(ConfigError, match="must fit into memory"):
+        start_run("synthetic", load_config(None, settings), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_find_memory_is_at_most_the_limit_of_the_container(tmp_path, monkeypatch) -> None:
+    whole = find_memory(torch.device("cpu"))
+    assert whole > 2**28
+    (tmp_path / "memory.max").write_text("1048576\n")
+    (tmp_path / "none").write_text("max\n")
+    monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
+    assert find_memory(torch.device("cpu")) == 2**20

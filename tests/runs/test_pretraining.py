@@ -1,0 +1,259 @@
+"""Pre-training in a run folder: what it writes, what resumes it, what it hands to models."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from gensim.models import KeyedVectors
+from safetensors.torch import load_file
+
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.io.files import VECTORS, read_json, write_state
+from match_graph.runs import Run, start_run
+from match_graph.runs import pretraining as module
+
+CODE = """
+import sys
+from pathlib import Path
+from match_graph.config import load_config
+from match_graph.training import pretraining, start_run
+import torch
+torch.set_num_threads(1)
+pretraining.SAVE_SECONDS = 0.02
+folder, root = map(Path, sys.argv[1:])
+start_run("synthetic", load_config(folder.parent / "settings.yaml"), folder, root).pretrain()
+"""
+
+
+def fields(run: Run) -> list[str]:
+    """Its metadata types."""
+    return [name for name in run.space.types if name != "word"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture
+def start(tmp_path: Path, root: Path, small_settings):
+    """Starts a run of seconds with further settings."""
+
+    def make(*settings: str, name: str = "run") -> Run:
+        config = small_settings("pretrain.samples=5000", *settings)
+        return start_run("synthetic", config, tmp_path / name, root)
+
+    return make
+
+
+def test_vectors_and_names_of_every_table(start) -> None:
+    run = start()
+    vectors = run.pretrain()
+    saved = load_file(run.folder / VECTORS)
+    assert saved.keys() == vectors.keys()
+    assert {"word", "context", "label", "document", *fields(run)} == set(saved)
+    for name in saved.keys() - {"context"}:
+        names = pd.read_parquet(run.folder / "tokens" / f"{name}.parquet")["id"]
+        assert len(names) == len(saved[name])
+    assert len(saved["context"]) == len(saved["word"])
+    assert not (run.folder / module.STATE).exists()
+
+
+def test_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
+    first, second = start(), start(name="second")
+    first.pretrain()
+    second.pretrain()
+    content = (first.folder / VECTORS).read_bytes()
+    assert content == (second.folder / VECTORS).read_bytes()
+    stamp = (first.folder / VECTORS).stat().st_mtime_ns
+    assert torch.equal(first.pretrain()["word"], second.pretrain()["word"])
+    assert (first.folder / VECTORS).stat().st_mtime_ns == stamp
+
+
+def test_a_killed_run_goes_on_to_the_same_file(tmp_path: Path, root: Path, small_settings) -> None:
+    config = small_settings("pretrain.samples=300000", "pretrain.chunk_size=64")
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    folder = tmp_path / "killed"
+    state = folder / module.STATE
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, str(folder), str(root)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    stop = time.monotonic() + 300
+    while not state.is_file() and process.poll() is None and time.monotonic() < stop:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert state.is_file()
+    assert not (folder / VECTORS).exists()
+    assert 0 < torch.load(state, weights_only=True)["num_seen"] < 300_000
+    start_run("synthetic", config, folder, root).pretrain()  # the same command again
+    start_run("synthetic", config, tmp_path / "whole", root).pretrain()
+    assert (folder / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
+
+
+def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
+    run = start()
+    path = run.folder / module.STATE
+    path.parent.mkdir()
+    path.write_bytes(b"PK\x03\x04 broken")
+    with pytest.raises(CheckpointError) as caught:
+        run.pretrain()
+    assert str(path) in str(caught.value)
+    assert "delete the folder" in str(caught.value)
+
+
+def test_a_checkpoint_of_something_else_is_named(start) -> None:
+    run = start()
+    path = run.folder / module.STATE
+    write_state(path, {"epoch": 3})
+    with pytest.raises(CheckpointError) as caught:
+        run.pretrain()
+    assert str(caught.value) == (
+        f"The checkpoint '{path}' must be of the data and settings of this run, but it was made "
+        f"with others; delete the folder '{path.parent}' to start again."
+    )
+    write_state(path, {"epoch": 3, "origin": run.origin})
+    with pytest.raises(CheckpointError, match=r"does not \('tables'\); delete it to start again"):
+        run.pretrain()
+
+
+def test_text_vectors_are_read_by_gensim(start) -> None:
+    run = start()
+    path = run.pretraining.write_text()
+    loaded = KeyedVectors.load_word2vec_format(str(path), binary=False)
+    tables = load_file(run.folder / VECTORS)
+    assert len(loaded) == sum(len(table) for name, table in tables.items() if name != "context")
+    label = str(run.dataset.names("label")[3])
+    key = next(key for key in loaded.key_to_index if unquote(key) == f"label/{label}")
+    assert torch.allclose(torch.tensor(loaded[key]), tables["label"][3], atol=1e-6)
+
+
+def test_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
+    run = start("pretrain.samples=30000")
+    quality = run.pretraining.evaluate()
+    assert not (run.folder / VECTORS).exists()
+    assert read_json(run.folder / module.QUALITY) == quality
+    assert set(quality["types"]) == {"label", *fields(run)}
+    assert all(0 < values["mrr"] <= values["mrr_filtered"] for values in quality["types"].values())
+    near = quality["neighbours"]["word"]
+    assert near
+    assert all(len(others) == 5 and name not in others for name, others in near.items())
+
+
+def test_spherical_text_trains_on_words_and_labels_only(start) -> None:
+    run = start("model.init=spherical_text")
+    assert set(run.pretrain()) == {"word", "context", "label", "document"}
+    model = run.make_model()
+    before = model.embedding.weight.detach().clone()
+    run.pretraining.initialise(model)
+    word = run.space.span("word")
+    changed = (model.embedding.weight != before).any(dim=1)
+    assert bool(changed[word].all())
+    assert not changed[word.stop :].any()
+    assert not changed[2 + len(run.space.types) : word.start].any()
+
+
+def write_glove(path: Path, names: list[str], channels: int) -> None:
+    values = " ".join(["1"] + ["0"] * (channels - 1))
+    path.write_text("".join(f"{name} {values}\n" for name in names), encoding="utf-8")
+
+
+def test_word_vectors_start_the_words_and_print_their_coverage(
+    start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start("model.init=word_vectors", f"model.word_vectors={tmp_path / 'glove.txt'}")
+    names = run.dataset.names("word").tolist()
+    write_glove(tmp_path / "glove.txt", names[:7], 32)
+    run.reporter.quiet = False
+    model = run.make_model()
+    run.pretraining.initialise(model)
+    rows = model.embedding.weight[run.space.span("word")]
+    assert torch.equal(rows[:7], torch.eye(1, 32).repeat(7, 1))
+    assert torch.allclose(rows.norm(dim=1), torch.ones(len(rows)))
+    assert "7 of" in capsys.readouterr().err
+    assert not (run.folder / VECTORS).exists()
+
+
+def change_model(run: Run, **changes: Any) -> module.Pretraining:
+    """The stage with settings that `load_config` refuses."""
+    model = run.config.model.model_copy(update=changes)
+    return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
+
+
+def test_word_vectors_need_a_file(start) -> None:
+    run = start()
+    stage = change_model(run, init="word_vectors")
+    with pytest.raises(ConfigError) as caught:
+        stage.initialise(run.make_model())
+    assert str(caught.value) == (
+        "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
+        "word2vec text file."
+    )
+
+
+def test_the_prediction_layer_can_start_from_labels(start) -> None:
+    run = start("model.head_from_labels=true")
+    model = run.make_model()
+    run.pretraining.initialise(model)
+    label = run.pretrain()["label"]
+    slots = model.head.label_weight.view(len(label), 2, 36)  # two [CLS] slots of 32 + 4 channels
+    for slot in range(2):
+        cosine = torch.nn.functional.cosine_similarity(slots[:, slot, :32], label, dim=1)
+        assert torch.allclose(cosine, torch.ones(len(label)), atol=1e-6)
+
+
+def test_the_prediction_layer_needs_label_vectors(start) -> None:
+    run = start()
+    stage = change_model(run, head_from_labels=True, init="random")
+    with pytest.raises(ConfigError, match="needs pre-trained label vectors"):
+        stage.initialise(run.make_model())
+    shutil.rmtree(run.folder)
+
+
+def test_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
+    """The same file by a second name, not trained again; the record names the run."""
+    first = start(name="first")
+    vectors = first.pretrain()
+    second = start("train.lambda_output=0", name="second")
+    second.take_vectors(first.folder)
+    assert (second.folder / VECTORS).samefile(first.folder / VECTORS)
+    taken = second.pretrain()
+    assert all(torch.equal(taken[name], vectors[name]) for name in vectors)
+    record = read_json(second.folder / "record.json")
+    assert record["vectors_from"] == "../first"
+    names = "tokens/document.parquet"
+    assert pd.read_parquet(second.folder / names).equals(pd.read_parquet(first.folder / names))
+
+
+@pytest.mark.parametrize("setting", ["seed=1", "pretrain.window=3", "data.drop_fields=[venue]"])
+def test_vectors_of_other_settings_are_not_taken(start, setting: str) -> None:
+    first, second = start(name="first"), start(setting, name="second")
+    first.pretrain()
+    with pytest.raises(CheckpointError) as caught:
+        second.take_vectors(first.folder)
+    assert str(caught.value) == (
+        f"Vectors can be taken from a run with the same data, seed and settings of pre-training, "
+        f"but the run in '{first.folder}' has others; pre-train anew."
+    )
+
+
+def test_vectors_that_are_not_there_are_not_taken(start) -> None:
+    first, second = start(name="first"), start(name="second")
+    with pytest.raises(CheckpointError) as caught:
+        second.take_vectors(first.folder)
+    assert str(caught.value) == (
+        f"A pre-trained run holds tokens/document.parquet, but '{first.folder}' has none; "
+        f"pre-train it first."
+    )

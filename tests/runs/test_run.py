@@ -1,0 +1,381 @@
+"""Run folders: the whole line, the same twice, and what must hold before it starts."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.io.files import METRICS, MODEL, RECORD, STATE, read_tensors
+from match_graph.io.manifest import write_manifest
+from match_graph.predict import load
+from match_graph.runs import open_run, start_run
+from match_graph.testing import toy_documents, write_match_folder
+from match_graph.training.evaluate import evaluate_model
+
+
+@pytest.fixture
+def start(tmp_path: Path, small_settings):
+    """Starts a run of the small corpus."""
+
+    def make(name: str, *settings: str, **kwargs):
+        config = small_settings(*settings)
+        return start_run("synthetic", config, tmp_path / name, tmp_path / "root", **kwargs)
+
+    return make
+
+
+def test_the_line_writes_what_the_design_names(start) -> None:
+    """Every file of a run folder is there and says what it should."""
+    run = start("a", "train.epochs=6")
+    run.train()
+    run.evaluate()
+    metrics = json.loads((run.folder / METRICS).read_text())
+    assert set(metrics) == {"valid", "test"}
+    names = {"P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5", "violation_rate"}
+    assert names <= set(metrics["test"])
+    assert {"R@5", "PSP@5", "PSNDCG@5"} <= set(metrics["valid"]) & set(metrics["test"])
+    names = {"F1_micro", "hierarchical_F1", "tail/num_labels", "depth_0/R@5", "depth_0/F1_macro"}
+    assert names <= set(metrics["test"])
+    assert all(isinstance(value, int | float) for value in metrics["test"].values())
+    assert metrics["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] + 0.05
+    record = json.loads((run.folder / RECORD).read_text())
+    assert record["data_checksum"] == run.dataset.checksum
+    assert {"build", "pretrain", "train", "evaluate"} <= set(record["seconds"])
+    assert record["versions"]["torch"] == version("torch")
+    assert record["peak_memory_mib"]["host"] > 100
+    for table, kept in zip(run.space.types, run.space.num_kept, strict=True):
+        assert len(pd.read_parquet(run.folder / "tokens" / f"{table}.parquet")) == kept
+    assert (run.folder / STATE).stat().st_size < 10_000  # it only says that training is over
+    assert not list(run.folder.rglob("*.tmp"))
+
+
+def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(start) -> None:
+    """metrics.json is equal to the byte for one seed, and not for two."""
+    texts = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run = start(name, f"seed={seed}")
+        run.train()
+        run.evaluate()
+        texts.append((run.folder / METRICS).read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_embedding_layer_starts_from_the_pre_trained_vectors(start, monkeypatch) -> None:
+    """At the first step, every kept token's row is its pre-trained vector."""
+    run = start("a")
+    seen = {}
+
+    def look(model, *_args, **_kwargs):
+        seen["weight"] = model.embedding.weight.detach().clone()
+
+    monkeypatch.setattr("match_graph.runs.run.train_model", look)
+    run.train()
+    vectors = read_tensors(run.folder / "vectors.safetensors")
+    for node_type, kept in zip(run.space.types, run.space.num_kept, strict=True):
+        span = run.space.span(node_type)
+        assert kept > 0
+        assert torch.equal(seen["weight"][span], vectors[node_type][:kept]), node_type
+
+
+def test_random_initialisation_needs_no_pre_training(start) -> None:
+    """model.init=random trains without vectors."""
+    run = start("a", "model.init=random")
+    run.train()
+    assert not (run.folder / "vectors.safetensors").exists()
+    assert (run.folder / MODEL).is_file()
+
+
+def test_regularizers_lower_the_violation_rate(start) -> None:
+    """On labels closed upwards, children outrank parents less often with the regularizers."""
+    rates = []
+    for name, parameter, output in (("with", 1e-4, 2.0), ("without", 0.0, 0.0)):
+        run = start(
+            name, f"train.lambda_parameter={parameter}", f"train.lambda_output={output}",
+            "train.epochs=4",
+        )  # fmt: skip
+        run.train()
+        rates.append(run.evaluate()["valid"]["violation_rate"])
+    assert rates[0] < 0.8 * rates[1]
+
+
+def test_a_run_needs_validation_documents(tmp_path: Path, small_settings) -> None:
+    """An empty validation split is one sentence."""
+    folder = tmp_path / "toy"
+    write_match_folder(folder)
+    (folder / "dev.json").write_text("")
+    with pytest.raises(CorpusError) as caught:
+        start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    assert str(caught.value) == (
+        f"A run chooses its weights on the validation split, but '{folder}' has no document "
+        f"there; move some of the training documents to it."
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
+    """Changed data are refused, by start and by open."""
+    folder = tmp_path / "toy"
+    write_match_folder(folder)
+    run = start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    lines = (folder / "train.json").read_text().splitlines()
+    (folder / "train.json").write_text("\n".join(lines[:-1]))
+    expected = (
+        f"The run in '{run.folder}' was made from other data than '{folder}' holds now; "
+        f"restore the data, or start again with --overwrite."
+    )
+    for attempt in (
+        lambda: start_run(str(folder), small_settings("data.options={}"), tmp_path / "run"),
+        lambda: open_run(tmp_path / "run"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            attempt()
+        assert str(caught.value) == expected
+
+
+def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start) -> None:
+    """The sampled documents are of the split and the same each time; metrics.json has them all."""
+    run = start(
+        "a", "train.epochs=1", "train.valid_documents=7", "model.init=random",
+        "train.precision=32-true",
+    )  # fmt: skip
+    loaders = [run.loader("valid", sample=7) for _ in range(2)]
+    drawn = [torch.cat([batch.document for batch in loader]).sort().values for loader in loaders]
+    assert len(drawn[0]) == 7
+    assert torch.equal(*drawn)
+    whole = torch.cat([batch.document for batch in run.loader("valid")])
+    assert len(whole) == 40
+    assert torch.isin(drawn[0], whole).all()
+    run.train()
+    history = pd.read_csv(run.folder / "history.csv")
+    model, measure = run.load_model(), evaluate_model
+    edges = run.label_dag.edge_index
+    assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], edges)["P@1"], abs=1e-9)
+    expected = measure(run.scale(model, held_out=True), run.loader("valid"), edges)
+    assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
+
+
+def test_a_finished_run_is_not_trained_again(start) -> None:
+    """train after evaluate changes neither weights nor metrics."""
+    run = start("a")
+    run.train()
+    run.evaluate()
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+    start("a").train()
+    for name in (METRICS, MODEL, "thresholds.parquet", "history.csv"):
+        assert (run.folder / name).read_bytes() == before[name], name
+
+
+def test_an_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> None:
+    """Broken off after the first of two epochs: evaluate refuses and leaves the checkpoint."""
+    from match_graph.training import loop
+
+    run = start("a")
+    original = loop._train_epoch
+
+    def break_off(*args, **kwargs):
+        if args[0].state.epoch == 1:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "_train_epoch", break_off)
+        run.train()
+    before = (run.folder / STATE).read_bytes()
+    with pytest.raises(CheckpointError) as caught:
+        run.evaluate()
+    assert str(caught.value) == (
+        f"A run is evaluated when its training is over, but that in '{run.folder}' was broken off "
+        f"after epoch 1 of 2; finish it with the command that started it."
+    )
+    assert (run.folder / STATE).read_bytes() == before
+    assert not (run.folder / METRICS).exists()
+    run.train()
+    assert len(pd.read_csv(run.folder / "history.csv")) == 2
+    assert run.evaluate()["test"]
+
+
+def test_a_wrong_model_is_found_before_a_run_is_overwritten(start) -> None:
+    """A typo in the encoder's name deletes nothing and leaves no folder."""
+    run = start("a", "model.init=random")
+    kept = (run.folder / "config.yaml").read_text()
+    for name, given in (("a", "model.encoder=foo"), ("b", "model.encoder_config={num_heads: 7}")):
+        with pytest.raises(ConfigError):
+            start(name, "model.init=random", given, overwrite=True)
+    assert (run.folder / "config.yaml").read_text() == kept
+    assert not (run.folder.parent / "b").exists()
+
+
+def test_a_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings) -> None:
+    """Nothing can be learned from it."""
+    folder = tmp_path / "toy"
+    documents = toy_documents()
+    for record in documents["train"]:
+        record["label"] = []
+    write_match_folder(folder, documents)
+    with pytest.raises(CorpusError) as caught:
+        start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    assert str(caught.value) == (
+        f"A run learns from labels, but no training document of '{folder}' has one; check the key "
+        f"'label' of its documents."
+    )
+
+
+def test_a_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
+    """record.json of another kind is named."""
+    run = start("a")
+    (run.folder / RECORD).write_text("[]")
+    with pytest.raises(CheckpointError, match=r"cannot be read \(it has 2 bytes, not"):
+        open_run(run.folder, tmp_path / "root")
+
+
+def test_evaluation_needs_a_trained_model(start) -> None:
+    """Neither a missing model nor one of another shape is accepted."""
+    run = start("a")
+    with pytest.raises(CheckpointError, match=r"A trained run holds model\.safetensors, but"):
+        run.evaluate()
+    other = start("b", "model.channels=16", "pretrain.channels=16")
+    other.train()
+    (run.folder / MODEL).write_bytes((other.folder / MODEL).read_bytes())
+    write_manifest(run.folder)
+    with pytest.raises(CheckpointError, match="names or shapes differ"):
+        run.evaluate()
+    assert not (run.folder / METRICS).exists()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "settings", "epochs", "batch_size"),
+    [
+        ("match", "{num_layers: 1, num_cls: 2, position_channels: 4}", 5, 16),
+        ("hetero_sage", "{channels: 32, neighborhood: {words: [16], document_words: 16}}", 9, 48),
+    ],
+)
+def test_no_gold_label_reaches_the_encoder(
+    tmp_path: Path,
+    small_settings,
+    monkeypatch,
+    encoder: str,
+    settings: str,
+    epochs: int,
+    batch_size: int,
+) -> None:
+    """Labels independent of the text stay at chance, although every gold label is in the graph.
+
+    That no other encoder sees a label edge is tested to the bit in tests/nn/encoders.
+    """
+    from match_graph.datasets import CorpusDataset
+    from match_graph.graph.csr import row_index
+
+    original = CorpusDataset.__getitem__
+
+    def plant(self, index):
+        data = original(self, index)
+        rows = row_index(self.targets.ptr).int()
+        planted = torch.stack([rows, self.targets.index])
+        data["document", "tagged", "label"].edge_index = planted
+        data["document", "reveals", "label"].edge_index = planted
+        data["label", "marks", "document"].edge_index = planted.flip(0)
+        data["label", "marks", "word"].edge_index = planted.flip(0).clamp(max=20)
+        return data
+
+    options = "data.options={num_documents: 600, num_labels: 24, num_layers: 3, num_words: 400, "
+    results = []
+    for random_labels in ("true", "false"):
+        config = small_settings(
+            options + f"random_labels: {random_labels}}}", "model.init=random",
+            f"train.epochs={epochs}", f"train.batch_size={batch_size}", "train.learning_rate=0.005",
+            f"model.encoder={encoder}", f"model.encoder_config={settings}",
+        )  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setattr(CorpusDataset, "__getitem__", plant)
+            run = start_run("synthetic", config, tmp_path / random_labels, tmp_path / "root")
+            run.train()
+            results.append((run.evaluate()["test"]["NDCG@5"], run.prior("test")["NDCG@5"]))
+    (chance, chance_prior), (learned, learned_prior) = results
+    assert chance < chance_prior + 0.05
+    assert learned > learned_prior + 0.15  # the same training finds what is there
+
+
+@pytest.mark.parametrize("label_prior", [True, False])
+def test_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool) -> None:
+    """As training is handed the model; the paper's settings start them at 0."""
+    handed: list[torch.Tensor] = []
+
+    def stop(model, *_):
+        handed.append(model.head.bias.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("match_graph.runs.run.train_model", stop)
+    run = start("a", "model.init=random", f"model.label_prior={str(label_prior).lower()}")
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    assert bool((handed[0] < -0.5).any()) == label_prior
+    assert bool((handed[0] == 0).all()) != label_prior
+
+
+def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
+    """A run with an encoder of one's own is opened by whoever names that encoder, and no other."""
+    name = "match_graph.nn.encoders.match:MatchEncoder"
+    run = start("a", f"model.encoder={name}")
+    root = tmp_path / "root"
+    with pytest.raises(CheckpointError) as caught:
+        open_run(run.folder, root)
+    assert str(caught.value) == (
+        f"The run in '{run.folder}' was trained with the encoder '{name}', and code is imported "
+        f"only by request, found encoder=None; load it with encoder='{name}'."
+    )
+    assert open_run(run.folder, root, encoder=name).config.model.encoder == name
+
+
+def test_label_attention_goes_the_whole_line(start) -> None:
+    """Trained, evaluated and loaded from its folder alone; its file names the head."""
+    run = start(
+        "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [8]}",
+        "model.encoder_config={hidden_channels: 8}", "model.init=random", "train.epochs=2",
+    )  # fmt: skip
+    run.train()
+    assert pd.read_csv(run.folder / "history.csv")["loss_bce"].is_monotonic_decreasing
+    assert run.evaluate()["test"]["NDCG@5"] > run.prior("test")["NDCG@5"] - 0.05
+    assert run.config.model.head == "label_attention"
+    (found,) = load(run.folder).predict([{"text": "w1 w2 w3"}])
+    assert len(found["labels"]) == 5
+
+
+def test_a_coherent_run_has_no_violations_and_predicts_parents_first(start) -> None:
+    """In training, in metrics.json, and in predictions; equal scores with the parent first."""
+    run = start("a", "model.coherent=true", "model.init=random", "train.epochs=1")
+    run.train()
+    history = pd.read_csv(run.folder / "history.csv")
+    metrics = run.evaluate()
+    assert [*history["violation_rate"], metrics["valid"]["violation_rate"]] == [0, 0]
+    assert metrics["test"]["violation_rate"] == 0
+    names = run.dataset.names("label").tolist()
+    depth = dict(zip(names, run.label_dag.depth.tolist(), strict=True))
+    parents = [(names[child], names[parent]) for child, parent in run.label_dag.edge_index.t()]
+    texts = [{"text": text} for text in ("w1 w2 w3", "w5", "")]
+    for found in load(run.folder).predict(texts, top_k=len(names)):
+        order = [label["id"] for label in found["labels"]]
+        place = {label: number for number, label in enumerate(order)}
+        assert all(place[parent] < place[child] for child, parent in parents)
+        ties = zip(found["labels"], found["labels"][1:], strict=False)
+        assert all(
+            depth[one["id"]] <= depth[other["id"]]
+            for one, other in ties
+            if one["probability"] == other["probability"]
+        )
+    (run.folder / "tokens" / "label__is_a.parquet").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"label__is_a\.parquet' cannot be used"):
+        load(run.folder)
+
+
+def test_a_baseline_is_not_coherent(start) -> None:
+    """It has no head to stand behind; no folder is made."""
+    with pytest.raises(ConfigError) as caught:
+        start("a", "model.encoder=prior", "model.encoder_config={}", "model.coherent=true")
+    assert str(caught.value) == (
+        "A coherent output stands behind a network's head, but 'prior' is a baseline; set "
+        "model.coherent to false."
+    )
