@@ -1,0 +1,77 @@
+"""What stands beside the package: the changelog, indexes of folders, templates of the forge."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.version import Version
+
+import match_graph
+from match_graph import DATASETS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def find_links(path: Path) -> list[str]:
+    """Targets of relative links in a Markdown file, without anchors."""
+    found = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
+    return [target for target in found if "://" not in target]
+
+
+def test_changelog_keeps_its_form() -> None:
+    """Unreleased first, then versions with dates, newest first; https://keepachangelog.com."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *released = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert first == "[Unreleased]"
+    released = [re.fullmatch(r"\[([\d.]+)\] - \d{4}-\d{2}-\d{2}", one) for one in released]
+    assert released
+    assert all(released)
+    versions = [found[1] for found in released if found]
+    assert versions == sorted(set(versions), key=Version, reverse=True)
+    assert versions[0] == match_graph.__version__
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", *(
+    f"{folder}/README.md" for folder in ("datasets", "experiments")
+)])  # fmt: skip
+def test_links_lead_somewhere(name: str) -> None:
+    """Relative ones, to files of the repository."""
+    path = ROOT / name
+    for target in find_links(path):
+        assert (path.parent / target).exists(), target
+
+
+def test_index_of_experiments_is_complete() -> None:
+    """Every question, and every page of results."""
+    folder = ROOT / "experiments"
+    there = [*folder.glob("*.yaml"), *folder.glob("*/RESULTS.md")]
+    names = {path.relative_to(folder).as_posix() for path in there}
+    assert names <= set(find_links(folder / "README.md"))
+
+
+def test_index_of_datasets_is_complete() -> None:
+    """Every card, among them one for each registered data set."""
+    folder = ROOT / "datasets"
+    cards = {path.name for path in folder.glob("*.md")} - {"README.md"}
+    assert {f"{name}.md" for name in DATASETS} <= cards
+    assert cards <= set(find_links(folder / "README.md"))
+
+
+def test_issue_forms_are_valid() -> None:
+    """Of the fields that https://docs.github.com/communities asks for."""
+    folder = ROOT / ".github" / "ISSUE_TEMPLATE"
+    forms = {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in folder.iterdir()
+    }
+    assert set(forms.pop("config")) == {"blank_issues_enabled"}
+    assert set(forms) == {"bug", "feature"}
+    for form in forms.values():
+        assert form["name"]
+        assert form["description"]
+        ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+        assert ids
+        assert len(set(ids)) == len(ids)
+        assert all(part["attributes"] for part in form["body"])
