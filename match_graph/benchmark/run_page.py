@@ -29,9 +29,9 @@ from match_graph.benchmark.page_parts import (
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.files import (
-    CALIBRATION,
     CONFIG,
     METRICS,
+    RELIABILITY,
     has_file,
 )
 from match_graph.runs import open_run
@@ -148,7 +148,7 @@ class RunFolder:
         names = {"ranked": "5 best labels", "all": "all labels"}
         bins = select_bins(self.folder, self.split, names)
         if bins is None:
-            text = f"There is no {CALIBRATION}; `match-graph evaluate {self.folder}` writes it."
+            text = f"There is no {RELIABILITY}; `match-graph evaluate {self.folder}` writes it."
             return Section("Calibration", "", [Note([text])])
         values = self.metrics[self.split]
         about = (

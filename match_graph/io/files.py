@@ -29,22 +29,33 @@ from match_graph.io.manifest import (
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
 #: The bins of reliability diagrams, and the page of `match-graph report`.
-CALIBRATION, REPORT = "calibration.csv", "report.html"
+RELIABILITY, REPORT = "reliability.csv", "report.html"
 #: The folder of a label tree's upper levels, each with the files of a training.
 LEVELS = "levels"
 #: Held by the process that changes the folder.
 LOCK = ".lock"
 MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
 #: How label scores are scaled; says nothing of the weights.
-SCALING = "scaling.safetensors"
+CALIBRATION = "calibration.safetensors"
 #: The folder of a fitted baseline, in the place of MODEL.
 FITTED = "baseline"
 #: The folder of what an encoder keeps besides its weights.
 ENCODER_FILES = "encoder"
 #: What stages read again, at the top of a run folder: the manifest lists it.
 LISTED = frozenset(
-    {CONFIG, METRICS, HISTORY, RECORD, CALIBRATION, MODEL, VECTORS, SCALING, FITTED, ENCODER_FILES}
-    | {LEVELS, "thresholds.parquet", "scores.parquet", "tokens", "graph", "checkpoint"}
+    {
+        CONFIG,
+        METRICS,
+        HISTORY,
+        RECORD,
+        RELIABILITY,
+        MODEL,
+        VECTORS,
+        CALIBRATION,
+        FITTED,
+        ENCODER_FILES,
+    }
+    | {LEVELS, "thresholds.parquet", "per_document.parquet", "tokens", "graph", "checkpoint"}
 )
 #: Everything that match-graph writes at the top of a run folder. What is made for people alone is
 #: in no manifest: it may be written while another process trains.

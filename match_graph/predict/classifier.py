@@ -33,7 +33,7 @@ from match_graph.io.json_lines import describe, read_id, read_metadata, read_tex
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
-from match_graph.runs.calibration import ScaledModel, read_scaling
+from match_graph.runs.calibration import CalibratedModel, read_calibration
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, find_neighborhood, read_known_graph
 from match_graph.runs.thresholds import read_thresholds
@@ -60,7 +60,7 @@ class Classifier:
         fabric: Device and precision.
         thresholds: The least probability of each label, [L]; None where none were chosen.
         label_dag: The hierarchy, where the output is coherent.
-        scaling: Of label scores; None where there is none.
+        calibration: Of label scores; None where there is none.
         known: The graph that an encoder of several hops reaches neighbours by; others need none.
     """
 
@@ -72,11 +72,11 @@ class Classifier:
         fabric: Fabric,
         thresholds: Tensor | None = None,
         label_dag: LabelDAG | None = None,
-        scaling: PlattScaling | None = None,
+        calibration: PlattScaling | None = None,
         known: KnownGraph | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
-        self.thresholds, self.scaling, self.known = thresholds, scaling, known
+        self.thresholds, self.calibration, self.known = thresholds, calibration, known
         self.label_rank = None if label_dag is None else label_dag.rank
         self._needs_graph = "graph" in find_encoder(config.model.encoder).needs
         self._graphs: EgoGraphs | None = None
@@ -85,8 +85,8 @@ class Classifier:
             self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
-        if scaling is not None and scaling.width:
-            self.model = ScaledModel(self.model, scaling, label_dag).eval()
+        if calibration is not None and calibration.width:
+            self.model = CalibratedModel(self.model, calibration, label_dag).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
         self._labels = [
@@ -353,11 +353,11 @@ def load(
     alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
-    scaling = read_scaling(folder, len(vocabulary.labels))
+    calibration = read_calibration(folder, len(vocabulary.labels))
     known = None
     if find_neighborhood(config.model) is not None:
         known = read_known_graph(folder, vocabulary)
-    return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, scaling, known)
+    return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, calibration, known)
 
 
 def _load_model(

@@ -146,7 +146,7 @@ class DocumentEvidence:
 class WideEvidence:
     """What the wide term adds to the scores of K labels, token by token.
 
-    Exact, but for scaled scores below -8, where the scaling fades.
+    Exact, but for scaled scores below -8, where the calibration fades.
 
     Args:
         items: Of each metadata token, [M, K]; several that were read as one [UNK] share what it
@@ -170,8 +170,8 @@ class WideEvidence:
         with torch.no_grad():
             _, token, added = network.wide.contributions(read, labels.to(device))
         token, added = token.cpu(), added.cpu()
-        if document.classifier.scaling is not None:
-            added = added * document.classifier.scaling.scale[labels]
+        if document.classifier.calibration is not None:
+            added = added * document.classifier.calibration.scale[labels]
         token_id = document.batch.token_id
         items = None
         if network.reads_metadata:

@@ -1,4 +1,4 @@
-"""``scaling.safetensors`` of a run folder: Platt scaling of a trained model's label scores."""
+"""``calibration.safetensors`` of a run folder: Platt scaling of a trained model's label scores."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, LabelDAG
-from match_graph.io.files import SCALING, has_file, read_tensors, write_tensors
+from match_graph.io.files import CALIBRATION, has_file, read_tensors, write_tensors
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.training.evaluate import WatchedBatches, evaluate_model
@@ -18,12 +18,12 @@ from match_graph.training.evaluate import WatchedBatches, evaluate_model
 _NUMBERS, _TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")
 
 
-class ScaledModel(nn.Module):
+class CalibratedModel(nn.Module):
     """A trained model whose label scores are scaled.
 
     Args:
         model: Maps an `EgoBatch` to logits [B, L].
-        scaling: Of its labels.
+        calibration: Of its labels.
         label_dag: The hierarchy, where the output is coherent: scaled scores are made so again.
         fold: The fold of each document by its number in the graph, [documents], int64; None scales
             by all of the documents that were fitted. See `PlattScaling`.
@@ -32,18 +32,18 @@ class ScaledModel(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        scaling: PlattScaling,
+        calibration: PlattScaling,
         label_dag: LabelDAG | None = None,
         fold: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.scaling, self.fold = model, scaling, fold
+        self.model, self.calibration, self.fold = model, calibration, fold
         self.coherent = None if label_dag is None else CoherentOutput(label_dag)
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L], float32."""
         fold = None if self.fold is None else self.fold[batch.document.cpu()]
-        logits = self.scaling(self.model(batch), fold)
+        logits = self.calibration(self.model(batch), fold)
         return logits if self.coherent is None else self.coherent.to(logits.device)(logits)
 
 
@@ -65,7 +65,7 @@ def assign_folds(documents: Tensor, num_nodes: int, num_folds: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a scaling is fitted and judged on.
+    """What a calibration is fitted and judged on.
 
     Args:
         batches: Of validation documents, with gold labels; read twice.
@@ -102,10 +102,10 @@ class Validation:
         return measures["NDCG@5"]
 
 
-def fit_scaling(
+def fit_calibration(
     model: nn.Module, num_labels: int, num_folds: int, valid: Validation
 ) -> tuple[PlattScaling, float, float]:
-    """The scaling of a model by documents that it was not trained on.
+    """The calibration of a model by documents that it was not trained on.
 
     It is kept where the ranking of held-out documents is no worse for it (NDCG@5, each document
     scaled by the other folds), as epochs are chosen; otherwise it changes nothing.
@@ -117,32 +117,34 @@ def fit_scaling(
         valid: Documents to fit it on.
 
     Returns:
-        The scaling, and NDCG@5 on validation without and with the one that was fitted.
+        The calibration, and NDCG@5 on validation without and with the one that was fitted.
     """
     search = PlattSearch(num_labels, num_folds)
     before = valid.ndcg(model, search)
-    scaling = search.compute()
-    if not scaling.width:
-        return scaling, before, before
+    calibration = search.compute()
+    if not calibration.width:
+        return calibration, before, before
     dag = valid.label_dag if valid.coherent else None
-    after = valid.ndcg(ScaledModel(model, scaling, dag, valid.fold))
-    return (scaling if after >= before else scaling.undo()), before, after
+    after = valid.ndcg(CalibratedModel(model, calibration, dag, valid.fold))
+    return (calibration if after >= before else calibration.undo()), before, after
 
 
-def write_scaling(folder: Path, scaling: PlattScaling) -> None:
-    """Writes the tensors of a scaling by their names, and its numbers as tensors of one."""
-    numbers = {name: torch.tensor(getattr(scaling, name), dtype=torch.float64) for name in _NUMBERS}
-    tables = {name: getattr(scaling, name) for name in _TABLES}
-    write_tensors(folder / SCALING, {**tables, **numbers})
+def write_calibration(folder: Path, calibration: PlattScaling) -> None:
+    """Writes the tensors of a calibration by their names, and its numbers as tensors of one."""
+    numbers = {
+        name: torch.tensor(getattr(calibration, name), dtype=torch.float64) for name in _NUMBERS
+    }
+    tables = {name: getattr(calibration, name) for name in _TABLES}
+    write_tensors(folder / CALIBRATION, {**tables, **numbers})
 
 
-def read_scaling(folder: Path, num_labels: int) -> PlattScaling | None:
-    """The scaling of a run folder; None if there is none.
+def read_calibration(folder: Path, num_labels: int) -> PlattScaling | None:
+    """The calibration of a run folder; None if there is none.
 
     Raises:
         CheckpointError: The file is broken, or of other labels.
     """
-    path = folder / SCALING
+    path = folder / CALIBRATION
     if not has_file(path):
         return None
     tensors = read_tensors(path)

@@ -1,4 +1,4 @@
-"""scores.parquet of a run folder: P@k and NDCG@k of every document, for paired comparisons."""
+"""P@k and NDCG@k of every document of a run, for paired comparisons."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
 from match_graph.training.evaluate import WatchedBatches
 from match_graph.typing import Split
 
-SCORES = "scores.parquet"
+SCORES = "per_document.parquet"
 #: The cuts.
 _KS = (1, 3, 5)
 #: The columns besides ``document`` and ``split``.

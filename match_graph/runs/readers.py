@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from match_graph.errors import CheckpointError
 from match_graph.io.files import (
-    CALIBRATION,
     HISTORY,
     METRICS,
     RECORD,
+    RELIABILITY,
     check_whole,
     describe_failure,
     has_file,
@@ -104,7 +104,7 @@ def read_bins(folder: Path) -> pd.DataFrame | None:
     Raises:
         CheckpointError: The file is broken, or holds something else.
     """
-    path = folder / CALIBRATION
+    path = folder / RELIABILITY
     if not has_file(path):
         return None
     what, remedy = "bins of probabilities", "`match-graph evaluate`"

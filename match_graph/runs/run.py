@@ -30,8 +30,8 @@ from match_graph.io.files import (
     CALIBRATION,
     FITTED,
     METRICS,
+    RELIABILITY,
     REPORT,
-    SCALING,
     STATE,
     has_folder,
     has_state,
@@ -44,18 +44,18 @@ from match_graph.metrics import PlattScaling, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.runs.calibration import (
-    ScaledModel,
+    CalibratedModel,
     Validation,
     assign_folds,
-    fit_scaling,
-    read_scaling,
-    write_scaling,
+    fit_calibration,
+    read_calibration,
+    write_calibration,
 )
 from match_graph.runs.folder import describe_work, in_use
 from match_graph.runs.known_graph import make_graphs
 from match_graph.runs.levels import Level, plan_levels
 from match_graph.runs.measures import SplitMeasures, write_bins
-from match_graph.runs.per_document import SCORES, DocumentScores, write_scores
+from match_graph.runs.per_document import PER_DOCUMENT, DocumentScores, write_scores
 from match_graph.runs.pretraining import Pretraining
 from match_graph.runs.readers import read_metrics
 from match_graph.runs.record import RunRecord
@@ -79,7 +79,7 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 #: Documents per batch where nothing is learned.
 _EVAL_BATCH = 256
 #: Validation documents from which label scores are scaled, and the folds of these. On the 131 of
-#: cacm the scaling that held-out documents chose made test documents worse (experiments/defaults).
+#: cacm what held-out documents chose made test documents worse (experiments/defaults).
 _MIN_DOCUMENTS, _FOLDS = 1000, 5
 
 
@@ -264,7 +264,7 @@ class Run:
         """Trains the model; the best weights on validation are ``model.safetensors``.
 
         A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
-        scaled on validation, if `is_calibrated`: ``scaling.safetensors``.
+        scaled on validation, if `is_calibrated`: ``calibration.safetensors``.
         """
         with self._alone():
             if is_baseline(self.config.model):
@@ -333,7 +333,7 @@ class Run:
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            names = (METRICS, SCALING, THRESHOLDS, CALIBRATION, SCORES, REPORT)
+            names = (METRICS, CALIBRATION, THRESHOLDS, RELIABILITY, PER_DOCUMENT, REPORT)
             remove_files(*(self.folder / name for name in names))
         write_encoder_files(encoder, self.folder)
 
@@ -369,13 +369,15 @@ class Run:
             partial(sum_up, self.fabric),
         )
         with self.fabric.autocast():
-            scaling, before, after = fit_scaling(model, self.dataset.num_labels, _FOLDS, valid)
-        lead(self.fabric, lambda: write_scaling(self.folder, scaling))
+            calibration, before, after = fit_calibration(
+                model, self.dataset.num_labels, _FOLDS, valid
+            )
+        lead(self.fabric, lambda: write_calibration(self.folder, calibration))
         self.reporter.line(
             f"calibrate: validation NDCG@5 {before:.4f} -> {after:.4f}, "
-            + (f"prior width {scaling.width:g}" if scaling.width else "label scores stay")
+            + (f"prior width {calibration.width:g}" if calibration.width else "label scores stay")
         )
-        return scaling
+        return calibration
 
     def _valid_folds(self) -> Tensor:
         """The folds of the validation documents."""
@@ -387,13 +389,13 @@ class Run:
         """Measures of the trained model on valid and test; written as ``metrics.json``.
 
         Label scores are scaled, if `is_calibrated`: on valid each document's by the others', so
-        that it is judged as a new one. A run of an older version gets its scaling here.
+        that it is judged as a new one. A run of an older version gets its calibration here.
 
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
         thresholds, the same with ancestors, and slices of the labels as ``SLICE/MEASURE``. The
-        bins of reliability diagrams are ``calibration.csv``, P@k and NDCG@k of every document
-        ``scores.parquet``.
+        bins of reliability diagrams are ``reliability.csv``, P@k and NDCG@k of every document
+        ``per_document.parquet``.
 
         Raises:
             CheckpointError: The run is not trained, or another process changes it.
@@ -429,7 +431,7 @@ class Run:
 
         def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
-            write_bins(self.folder / CALIBRATION, meters)
+            write_bins(self.folder / RELIABILITY, meters)
             write_scores(self.folder, scores)
             write_json(self.folder / METRICS, metrics)
 
@@ -453,14 +455,14 @@ class Run:
         """
         if not self.is_calibrated:
             return model
-        scaling = None
-        if self._all_see(SCALING):
-            scaling = read_scaling(self.folder, self.dataset.num_labels)
-        scaling = scaling or self._calibrate(model)
-        if not scaling.width:
+        calibration = None
+        if self._all_see(CALIBRATION):
+            calibration = read_calibration(self.folder, self.dataset.num_labels)
+        calibration = calibration or self._calibrate(model)
+        if not calibration.width:
             return model
         dag = self.label_dag if self.config.model.coherent else None
-        return ScaledModel(model, scaling, dag, self._valid_folds() if held_out else None)
+        return CalibratedModel(model, calibration, dag, self._valid_folds() if held_out else None)
 
     @property
     def is_finished(self) -> bool:

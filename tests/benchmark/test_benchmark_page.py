@@ -21,7 +21,7 @@ from match_graph.benchmark.page import (
     render_page,
 )
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.io.files import CALIBRATION
+from match_graph.io.files import RELIABILITY
 from match_graph.testing import write_match_folder
 
 
@@ -113,7 +113,7 @@ def test_the_figures(page: Page, trained_run: Run) -> None:
     [diagram] = find_blocks(page, "Calibration")
     assert isinstance(diagram, LineChart)
     assert [one.name for one in diagram.series] == ["TF-IDF", "MATCH <b>", "BertXML"]
-    bins = pd.read_csv(trained_run.folder / CALIBRATION).dropna()
+    bins = pd.read_csv(trained_run.folder / RELIABILITY).dropna()
     mine = bins[(bins["split"] == "test") & (bins["labels"] == "ranked")]
     assert diagram.series[1].y == mine["gold"].tolist()
 

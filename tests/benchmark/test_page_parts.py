@@ -10,7 +10,7 @@ from match_graph.benchmark.page_parts import (
     list_record,
     select_bins,
 )
-from match_graph.io.files import CALIBRATION
+from match_graph.io.files import RELIABILITY
 
 
 def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
         ],
         columns=["split", "labels", "bin", "pairs", "probability", "gold"],
     )
-    table.to_csv(tmp_path / CALIBRATION, index=False)
+    table.to_csv(tmp_path / RELIABILITY, index=False)
     bins = select_bins(tmp_path, "test", {"ranked": "best", "all": "every"})
     chart = draw_reliability(bins)
     assert [(one.name, one.x, one.y) for one in chart.series] == [

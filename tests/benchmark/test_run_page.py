@@ -11,7 +11,7 @@ from match_graph import Run
 from match_graph.benchmark.page import BarChart, Case, LineChart, Note, Page, Table, render_page
 from match_graph.benchmark.run_page import draw_columns, make_run_page
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.io.files import CALIBRATION, HISTORY, METRICS, remove_files, write_json
+from match_graph.io.files import HISTORY, METRICS, RELIABILITY, remove_files, write_json
 from match_graph.io.manifest import write_manifest
 
 
@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
 
 
 def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:
-    """Curves from history.csv, slices from metrics.json, the diagram from calibration.csv."""
+    """Curves from history.csv, slices from metrics.json, the diagram from reliability.csv."""
     history = pd.read_csv(trained_run.folder / HISTORY)
     loss = page.sections[1].blocks[0]
     assert isinstance(loss, LineChart)
@@ -68,7 +68,7 @@ def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> Non
         assert bar.value == pytest.approx(values[f"{bar.name.replace(' ', '_')}/R@5"])
     [diagram] = page.sections[3].blocks
     assert isinstance(diagram, LineChart)
-    bins = pd.read_csv(trained_run.folder / CALIBRATION)
+    bins = pd.read_csv(trained_run.folder / RELIABILITY)
     test = bins[(bins["split"] == "test") & (bins["labels"] == "ranked") & (bins["pairs"] > 0)]
     assert diagram.series[0].x == test["probability"].tolist()
     assert [
@@ -109,7 +109,7 @@ def test_named_documents_take_the_place_of_drawn_ones(trained_run: Run) -> None:
 
 def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     """A run without history, bins and slices, as of an older version or a baseline."""
-    remove_files(copied / HISTORY, copied / CALIBRATION)
+    remove_files(copied / HISTORY, copied / RELIABILITY)
     values = json.loads((copied / METRICS).read_text())
     flat = {
         split: {k: v for k, v in found.items() if "/" not in k} for split, found in values.items()
@@ -126,7 +126,7 @@ def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     assert notes == [
         "There is no history: nothing was trained by epochs.",
         "There are no slices; `match-graph evaluate` measures them on test.",
-        f"There is no {CALIBRATION}; `match-graph evaluate {copied}` writes it.",
+        f"There is no {RELIABILITY}; `match-graph evaluate {copied}` writes it.",
     ]
 
 

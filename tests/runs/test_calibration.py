@@ -1,4 +1,4 @@
-"""scaling.safetensors: who is scaled by what, when it is kept, and what is refused."""
+"""calibration.safetensors: who is scaled by what, when it is kept, and what is refused."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import METRICS, SCALING, read_tensors, remove_files, write_tensors
+from match_graph.io.files import CALIBRATION, METRICS, read_tensors, remove_files, write_tensors
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.predict import load
 from match_graph.predict.classifier import read_record
@@ -18,12 +18,12 @@ from match_graph.predict.evidence import DocumentEvidence
 from match_graph.runs import Run, open_run
 from match_graph.runs import run as run_module
 from match_graph.runs.calibration import (
-    ScaledModel,
+    CalibratedModel,
     Validation,
     assign_folds,
-    fit_scaling,
-    read_scaling,
-    write_scaling,
+    fit_calibration,
+    read_calibration,
+    write_calibration,
 )
 from match_graph.training.evaluate import evaluate_model
 from match_graph.typing import MASKS
@@ -86,28 +86,31 @@ def test_folds_are_runs_of_documents_of_nearly_one_size() -> None:
 def test_scores_are_scaled_by_all_or_by_the_other_folds(trained_run: Run) -> None:
     """Above -8 as the formula says, with the row of each document's fold."""
     model = trained_run.load_model().eval()
-    scaling, valid = make_scaling(trained_run.dataset.num_labels), valid_of(trained_run)
+    calibration, valid = make_scaling(trained_run.dataset.num_labels), valid_of(trained_run)
     fold = valid.fold % 2
     for batch in trained_run.loader("valid"):
         with torch.no_grad():
             logits = model(batch).clamp(min=-7.5)
-            rest = [ScaledModel(model, scaling), ScaledModel(model, scaling, None, fold)]
+            rest = [
+                CalibratedModel(model, calibration),
+                CalibratedModel(model, calibration, None, fold),
+            ]
             found = [one(batch) for one in rest]
         own = fold[batch.document]
-        scales = [scaling.scale, scaling.fold_scale[own]]
-        shifts = [scaling.shift, scaling.fold_shift[own]]
+        scales = [calibration.scale, calibration.fold_scale[own]]
+        shifts = [calibration.shift, calibration.fold_shift[own]]
         above = model(batch) >= -7.5
         for one, scale, shift in zip(found, scales, shifts, strict=True):
             torch.testing.assert_close(one[above], (scale * logits + shift)[above])
 
 
 def test_coherent_scores_stay_coherent(make_variant) -> None:
-    """No label scores below a descendant after scaling either."""
+    """No label scores below a descendant after calibration either."""
     run = make_variant("coherent", "model.coherent=true", "train.epochs=1")
-    scaling = make_scaling(run.dataset.num_labels)
+    calibration = make_scaling(run.dataset.num_labels)
     child, parent = run.label_dag.edge_index
-    model = ScaledModel(run.load_model().eval(), scaling, run.label_dag)
-    plain = ScaledModel(run.load_model().eval(), scaling)
+    model = CalibratedModel(run.load_model().eval(), calibration, run.label_dag)
+    plain = CalibratedModel(run.load_model().eval(), calibration)
     broken = 0
     for batch in run.loader("test"):
         with torch.no_grad():
@@ -121,14 +124,14 @@ def test_coherent_scores_stay_coherent(make_variant) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_scores_are_scaled_where_they_are(trained_run: Run) -> None:
     """On a GPU as on the CPU, by folds and coherent."""
-    scaling, dag = make_scaling(trained_run.dataset.num_labels), trained_run.label_dag
+    calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.label_dag
     fold = valid_of(trained_run).fold % 2
     batch = next(iter(trained_run.loader("valid")))
     found = []
     for device in ("cpu", "cuda"):
         model = trained_run.load_model().eval().to(device)
         with torch.no_grad():
-            found.append(ScaledModel(model, scaling, dag, fold)(batch.to(device)).cpu())
+            found.append(CalibratedModel(model, calibration, dag, fold)(batch.to(device)).cpu())
     torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
 
 
@@ -136,14 +139,14 @@ def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     """A label inflated by 4: fitted, kept, and better on test documents too."""
     model = Inflated(trained_run.load_model())
     number = trained_run.dataset.num_labels
-    scaling, before, after = fit_scaling(model, number, 5, valid_of(trained_run))
-    assert scaling.width > 0
+    calibration, before, after = fit_calibration(model, number, 5, valid_of(trained_run))
+    assert calibration.width > 0
     assert after > before
-    assert float(scaling.shift[0]) < -0.5
+    assert float(calibration.shift[0]) < -0.5
     edges = trained_run.label_dag.edge_index
     measures = [
         evaluate_model(one, trained_run.loader("test"), edges)
-        for one in (model, ScaledModel(model, scaling))
+        for one in (model, CalibratedModel(model, calibration))
     ]
     assert measures[1]["NDCG@5"] > measures[0]["NDCG@5"]
 
@@ -170,26 +173,26 @@ def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -
 
     monkeypatch.setattr(PlattSearch, "compute", spoil)
     model = trained_run.load_model()
-    scaling, before, after = fit_scaling(model, number, 5, valid_of(trained_run))
+    calibration, before, after = fit_calibration(model, number, 5, valid_of(trained_run))
     assert after < before
-    assert scaling.width == 0
-    assert scaling.after == scaling.before
+    assert calibration.width == 0
+    assert calibration.after == calibration.before
     logits = torch.randn(3, number)
-    assert torch.equal(scaling(logits), logits)
-    assert torch.equal(scaling(logits, torch.tensor([0, 4, 1])), logits)
+    assert torch.equal(calibration(logits), logits)
+    assert torch.equal(calibration(logits, torch.tensor([0, 4, 1])), logits)
 
 
 def test_training_writes_it_and_prediction_reads_it(scaled_run: Run, tmp_path: Path) -> None:
     """The file is whole, and another one changes what the folder predicts."""
     number = scaled_run.dataset.num_labels
-    found = read_scaling(scaled_run.folder, number)
+    found = read_calibration(scaled_run.folder, number)
     assert found is not None
     assert found.fold_scale.shape == (5, number)
     folder = tmp_path / "run"
     shutil.copytree(scaled_run.folder, folder)
     document = [{"text": "w1 w2 w3", "venue": [], "author": [], "reference": []}]
     before = next(load(folder, "cpu").predict(document, top_k=number))
-    write_scaling(folder, make_scaling(number))
+    write_calibration(folder, make_scaling(number))
     after = next(load(folder, "cpu").predict(document, top_k=number))
     raw = next(load_without(folder).predict(document, top_k=number))
     chances = {one["id"]: one["probability"] for one in raw["labels"]}
@@ -202,10 +205,10 @@ def test_training_writes_it_and_prediction_reads_it(scaled_run: Run, tmp_path: P
 
 
 def load_without(folder: Path):
-    """The classifier of a copy without scaling."""
+    """The classifier of a copy without calibration."""
     other = folder.with_name("without")
     shutil.copytree(folder, other)
-    remove_files(other / SCALING)
+    remove_files(other / CALIBRATION)
     return load(other, "cpu")
 
 
@@ -213,10 +216,10 @@ def test_a_run_without_it_is_scaled_when_it_is_evaluated(scaled_run: Run, tmp_pa
     """As a run of an older version: the same file and the same measures."""
     folder = tmp_path / "run"
     shutil.copytree(scaled_run.folder, folder)
-    (folder / SCALING).unlink()
+    (folder / CALIBRATION).unlink()
     run = open_run(folder, scaled_run.dataset.root)
     run.evaluate()
-    assert (folder / SCALING).read_bytes() == (scaled_run.folder / SCALING).read_bytes()
+    assert (folder / CALIBRATION).read_bytes() == (scaled_run.folder / CALIBRATION).read_bytes()
     metrics = [json.loads((one / METRICS).read_text()) for one in (folder, scaled_run.folder)]
     assert metrics[0] == metrics[1]
 
@@ -231,19 +234,19 @@ def test_without_calibration_scores_stay(from_few, make_variant, trained_run: Ru
         model = trained_run.load_model()
         assert trained_run.scale(model) is model
     for run in (plain, trained_run):
-        assert not (run.folder / SCALING).exists()
-        assert load(run.folder, "cpu").scaling is None
+        assert not (run.folder / CALIBRATION).exists()
+        assert load(run.folder, "cpu").calibration is None
 
 
 def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
     """On test by all validation documents, on valid each by the others."""
     metrics = json.loads((scaled_run.folder / METRICS).read_text())
     edges, model = scaled_run.label_dag.edge_index, scaled_run.load_model()
-    scaling = read_scaling(scaled_run.folder, scaled_run.dataset.num_labels)
-    assert scaling is not None
+    calibration = read_calibration(scaled_run.folder, scaled_run.dataset.num_labels)
+    assert calibration is not None
     valid = valid_of(scaled_run)
     for split, fold in (("valid", valid.fold), ("test", None)):
-        scaled = ScaledModel(model, scaling, None, fold)
+        scaled = CalibratedModel(model, calibration, None, fold)
         measures = evaluate_model(scaled, scaled_run.loader(split), edges)
         assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
 
@@ -251,65 +254,65 @@ def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
 def test_a_baseline_is_scaled_too(from_few, make_variant) -> None:
     """As it stands in the same tables."""
     run = make_variant("linear", "model.encoder=tfidf_linear")
-    assert read_scaling(run.folder, run.dataset.num_labels) is not None
-    assert load(run.folder, "cpu").scaling is not None
+    assert read_calibration(run.folder, run.dataset.num_labels) is not None
+    assert load(run.folder, "cpu").calibration is not None
 
 
 def test_additions_of_the_wide_term_are_to_scaled_scores(scaled_run: Run, tmp_path: Path) -> None:
     """Each label's times its scale."""
     record = {"paper": "new", "text": "w1 w2 w3", "venue": [], "author": [], "reference": []}
     number, labels = scaled_run.dataset.num_labels, torch.tensor([2, 0])
-    scaling, added = make_scaling(number), []
+    calibration, added = make_scaling(number), []
     for name in ("before", "after"):
         folder = tmp_path / name
         shutil.copytree(scaled_run.folder, folder)
-        write_scaling(folder, scaling if name == "after" else scaling.undo())
+        write_calibration(folder, calibration if name == "after" else calibration.undo())
         classifier = load(folder, "cpu")
         wide = DocumentEvidence(classifier, read_record(record, [], "here")).add_wide(labels)
         assert wide is not None
         added.append(wide.of_words)
     assert added[0].abs().sum() > 0
-    torch.testing.assert_close(added[1], added[0] * scaling.scale[labels])
+    torch.testing.assert_close(added[1], added[0] * calibration.scale[labels])
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     """All tensors and numbers."""
-    scaling = make_scaling(4)
-    write_scaling(tmp_path, scaling)
-    found = read_scaling(tmp_path, 4)
+    calibration = make_scaling(4)
+    write_calibration(tmp_path, calibration)
+    found = read_calibration(tmp_path, 4)
     assert found is not None
     for name in ("scale", "shift", "fold_scale", "fold_shift"):
-        assert torch.equal(getattr(found, name), getattr(scaling, name))
+        assert torch.equal(getattr(found, name), getattr(calibration, name))
     assert (found.width, found.before, found.after) == (0.4, 2.0, 1.5)
-    assert read_scaling(tmp_path / "empty", 4) is None
+    assert read_calibration(tmp_path / "empty", 4) is None
 
 
 def test_other_files_are_one_sentence(tmp_path: Path) -> None:
     """Of other labels, of other tensors."""
-    write_scaling(tmp_path, make_scaling(4))
-    path = tmp_path / SCALING
+    write_calibration(tmp_path, make_scaling(4))
+    path = tmp_path / CALIBRATION
     with pytest.raises(CheckpointError) as caught:
-        read_scaling(tmp_path, 5)
+        read_calibration(tmp_path, 5)
     assert str(caught.value) == (
         f"'{path}' must hold a scale and a shift for each label of the run, but it cannot be used "
         f"(it is of 4 labels, not 5); delete it and write it again with `match-graph evaluate`."
     )
     write_tensors(path, {"scale": torch.ones(4)})
     with pytest.raises(CheckpointError, match=r"\(it holds \['scale'\]\)"):
-        read_scaling(tmp_path, 4)
+        read_calibration(tmp_path, 4)
     path.write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="must be a safetensors file"):
-        read_scaling(tmp_path, 4)
+        read_calibration(tmp_path, 4)
 
 
 def test_a_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: Path) -> None:
     """Without it they would be worse without a word."""
     folder = Path(shutil.copytree(scaled_run.folder, tmp_path / "run"))
-    (folder / SCALING).unlink()
+    (folder / CALIBRATION).unlink()
     with pytest.raises(CheckpointError) as caught:
         load(folder, "cpu")
     assert str(caught.value) == (
-        f"A run must have all of its files, but '{folder / SCALING}' cannot be used (it is "
+        f"A run must have all of its files, but '{folder / CALIBRATION}' cannot be used (it is "
         f"missing, though manifest.json lists it); restore it, or start the run again with "
         f"--overwrite."
     )
@@ -330,8 +333,8 @@ def test_read_scaling_refuses_other_tensors(
     tmp_path: Path, name: str, value: torch.Tensor, reason: str
 ) -> None:
     """Shapes, types and signs."""
-    write_scaling(tmp_path, make_scaling(4))
-    tensors = read_tensors(tmp_path / SCALING)
-    write_tensors(tmp_path / SCALING, {**tensors, name: value})
+    write_calibration(tmp_path, make_scaling(4))
+    tensors = read_tensors(tmp_path / CALIBRATION)
+    write_tensors(tmp_path / CALIBRATION, {**tensors, name: value})
     with pytest.raises(CheckpointError, match=reason):
-        read_scaling(tmp_path, 4)
+        read_calibration(tmp_path, 4)

@@ -1,4 +1,4 @@
-"""scores.parquet: a row per document whose means are the measures, and what is refused."""
+"""per_document.parquet: a row per document whose means are the measures, and what is refused."""
 
 import json
 
@@ -9,14 +9,14 @@ import torch
 from match_graph.errors import CheckpointError
 from match_graph.io.files import METRICS
 from match_graph.runs import Run
-from match_graph.runs.per_document import SCORE_NAMES, SCORES, DocumentScores, read_scores
+from match_graph.runs.per_document import PER_DOCUMENT, SCORE_NAMES, DocumentScores, read_scores
 from match_graph.typing import MASKS
 
 
 def test_means_over_documents_are_the_measures(trained_run: Run) -> None:
     """Of both splits, for every document once, in the order of the data set."""
     metrics = json.loads((trained_run.folder / METRICS).read_text())
-    table = pd.read_parquet(trained_run.folder / SCORES)
+    table = pd.read_parquet(trained_run.folder / PER_DOCUMENT)
     assert list(table.columns) == ["document", "split", *SCORE_NAMES]
     for split in ("valid", "test"):
         documents = trained_run.dataset.documents(MASKS[split])
@@ -52,14 +52,14 @@ def test_shares_of_processes_are_joined() -> None:
 
 
 def test_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
-    path = tmp_path / SCORES
+    path = tmp_path / PER_DOCUMENT
     with pytest.raises(CheckpointError) as caught:
         read_scores(tmp_path, "test", "P@1")
     assert str(caught.value) == (
         f"'{path}' must hold the measure 'P@1' of every document, but it cannot be read "
         f"(no such file or directory); write it again with `match-graph evaluate`."
     )
-    pd.read_parquet(trained_run.folder / SCORES).query("split == 'valid'").to_parquet(path)
+    pd.read_parquet(trained_run.folder / PER_DOCUMENT).query("split == 'valid'").to_parquet(path)
     with pytest.raises(CheckpointError) as caught:
         read_scores(tmp_path, "test", "P@1")
     assert str(caught.value) == (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import CALIBRATION, HISTORY, METRICS, RECORD
+from match_graph.io.files import HISTORY, METRICS, RECORD, RELIABILITY
 from match_graph.runs.readers import read_bins, read_history, read_metrics, read_record
 
 RIGHT_RECORD = {
@@ -127,8 +127,8 @@ def test_read_history_refuses_other_content(tmp_path: Path, content: str) -> Non
 def test_read_bins_refuses_other_content(tmp_path: Path, row: str) -> None:
     """Whatever column is wrong."""
     head = "split,labels,bin,pairs,probability,gold\n"
-    (tmp_path / CALIBRATION).write_text(f"{head}valid,ranked,1,2,0.5,0.5\nvalid,all,1,0,,\n")
+    (tmp_path / RELIABILITY).write_text(f"{head}valid,ranked,1,2,0.5,0.5\nvalid,all,1,0,,\n")
     assert len(read_bins(tmp_path)) == 2
-    (tmp_path / CALIBRATION).write_text(f"{head}{row}\n")
+    (tmp_path / RELIABILITY).write_text(f"{head}{row}\n")
     with pytest.raises(CheckpointError, match="must hold bins of probabilities, but it cannot"):
         read_bins(tmp_path)
