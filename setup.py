@@ -51,7 +51,7 @@ setup(
     packages=find_packages(include=["match_graph", "match_graph.*"]),
     package_data={
         "match_graph": ["py.typed"],
-        "match_graph.benchmark.page": ["page.html.jinja", "page.css"],
+        "match_graph.report.page": ["page.html.jinja", "page.css"],
     },
     install_requires=[
         "torch>=2.6",

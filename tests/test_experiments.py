@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from match_graph.baselines import BASELINES
-from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark, write_tables
+from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
 from match_graph.datasets import Synthetic
 from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
+from match_graph.report import write_tables
 from match_graph.runs.settings import load_named_config
 from match_graph.testing import write_match_folder, write_release_folder
 from match_graph.training.fitting import find_encoder

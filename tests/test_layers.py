@@ -25,7 +25,9 @@ LINE = (
     ("runs",),
     ("predict",),
     ("export",),
+    ("speed",),
     ("benchmark",),
+    ("report",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LINE) for name in names}

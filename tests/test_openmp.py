@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.benchmark.speed.alone import run_alone
 from match_graph.openmp import SPIN_COUNT, is_program, limit_spinning, limit_threads
+from match_graph.speed.alone import run_alone
 
 SCRIPT = "import sys; from match_graph.cli import main; sys.exit(main())"  # as pip writes it
 DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")

@@ -10,15 +10,15 @@ from typing import Any
 from match_graph.benchmark.cell import Work, prepare_process
 from match_graph.benchmark.estimate import Estimate, Kind
 from match_graph.benchmark.plan import PlannedCell
-from match_graph.benchmark.speed import Bench
-from match_graph.benchmark.speed.batches import open_bench
-from match_graph.benchmark.speed.measure import synchronize
-from match_graph.benchmark.speed.step import Trainer
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.graph import DropFields
 from match_graph.nn.label_tree import level_sizes
 from match_graph.pretrain import SphericalTrainer
+from match_graph.speed import Bench
+from match_graph.speed.batches import open_bench
+from match_graph.speed.measure import synchronize
+from match_graph.speed.step import Trainer
 from match_graph.training.device import choose_device
 from match_graph.training.fitting import is_baseline
 

@@ -71,7 +71,8 @@ def speed(
     root: RootOption = None,
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
-    from match_graph.benchmark import SPEED_SIZES, measure_speed, write_time_to_quality
+    from match_graph.report import write_time_to_quality
+    from match_graph.speed import SPEED_SIZES, measure_speed
     from match_graph.training.device import choose_device
 
     resolved = load_config(config, settings)
@@ -130,8 +131,9 @@ def run_experiment(
     quiet: QuietOption = False,
 ) -> None:
     """Run an experiment: rows x data sets x seeds, resumable, with tables and figures."""
-    from match_graph.benchmark import load_experiment, run_benchmark, write_tables
+    from match_graph.benchmark import load_experiment, run_benchmark
     from match_graph.benchmark.results import describe_failures
+    from match_graph.report import write_tables
 
     code = [*(encoder or []), *(head or [])]
     question = load_experiment(experiment, dataset, runs, seed, settings, code)
@@ -247,7 +249,7 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write one self-contained HTML file of a run or a benchmark."""
-    from match_graph.benchmark import write_report_page
+    from match_graph.report import write_report_page
 
     others, documents, reporter = against or [], document or [], Reporter(quiet)
     echo(

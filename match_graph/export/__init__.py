@@ -10,7 +10,6 @@ from match_graph.export.parquet import ParquetTarget
 from match_graph.export.pyg import PygTarget
 from match_graph.export.registry import EXPORTS, find_target
 from match_graph.export.relbench import RelbenchTarget
-from match_graph.export.report import write_report
 from match_graph.export.target import Reading, Target
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "find_differences",
     "find_target",
     "parse_options",
-    "write_report",
 ]

@@ -14,7 +14,7 @@ from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
 from match_graph.training.evaluate import WatchedBatches
 from match_graph.typing import Split
 
-SCORES = "per_document.parquet"
+PER_DOCUMENT = "per_document.parquet"
 #: The cuts.
 _KS = (1, 3, 5)
 #: The columns besides ``document`` and ``split``.
@@ -66,7 +66,7 @@ def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
         table.insert(1, "split", split)
         tables.append(table)
     whole = pd.concat(tables, ignore_index=True)
-    write_beside(folder / SCORES, lambda beside: whole.to_parquet(beside, index=False))
+    write_beside(folder / PER_DOCUMENT, lambda beside: whole.to_parquet(beside, index=False))
 
 
 def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
@@ -75,7 +75,7 @@ def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
     Raises:
         CheckpointError: The file is missing or broken, or has no such measure or split.
     """
-    path = folder / SCORES
+    path = folder / PER_DOCUMENT
     try:
         check_whole(path)
         table = pd.read_parquet(path, columns=["document", "split", measure])

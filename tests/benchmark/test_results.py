@@ -14,10 +14,10 @@ from match_graph.benchmark import (
     find_measure,
     read_results,
     write_results,
-    write_tables,
 )
 from match_graph.benchmark.results import RESULTS, describe_failures, sort_cells
 from match_graph.errors import CheckpointError
+from match_graph.report import write_tables
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from match_graph.benchmark.speed.formats import COMMON_FIELDS, WRITERS, Sample, take_sample
-from match_graph.benchmark.speed.read import READERS
 from match_graph.datasets import Synthetic, open_dataset
 from match_graph.errors import CorpusError
 from match_graph.graph import build_graph
+from match_graph.speed.formats import COMMON_FIELDS, WRITERS, Sample, take_sample
+from match_graph.speed.read import READERS
 
 PIECES = (
     b'"', b"\\", b"[", b"}", b"null", b"1e999", b"NaN", b"\n", b"\r", b"\t", b"\x00", b"\xff",

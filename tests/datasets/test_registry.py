@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from torch_geometric.data import HeteroData
 
-from match_graph.benchmark.speed.formats import WRITERS, take_sample
 from match_graph.datasets import DATASETS, MatchFolder, Synthetic, open_dataset
 from match_graph.errors import ConfigError, CorpusError
+from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import write_match_folder
 
 

@@ -1,0 +1,301 @@
+"""The page of a benchmark: tables with stars, figures, case studies, how it was made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+
+from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
+from match_graph.errors import CorpusError, MatchGraphError
+from match_graph.io import Reporter
+from match_graph.io.files import HISTORY
+from match_graph.io.yaml import dump_yaml
+from match_graph.report.page import (
+    Bar,
+    BarChart,
+    Block,
+    Code,
+    Headline,
+    LineChart,
+    Note,
+    Page,
+    Section,
+    Table,
+    fraction,
+    seconds,
+)
+from match_graph.report.page_parts import (
+    ABOUT_SLICES,
+    draw_reliability,
+    list_record,
+    select_bins,
+    study_cases,
+)
+from match_graph.report.page_tables import (
+    average_histories,
+    cut,
+    format_value,
+    tabulate_best,
+    tabulate_expected,
+    tabulate_grid,
+    tabulate_rows,
+)
+from match_graph.report.plots import collect_grid, collect_histories
+from match_graph.report.summary import LOWER_IS_BETTER, collect_notes, summarize
+from match_graph.runs import open_run
+from match_graph.runs.per_document import SCORE_NAMES
+from match_graph.typing import DOCUMENT
+
+#: Rows that case studies compare, the reference among them.
+_VARIANTS = 3
+
+
+def make_benchmark_page(
+    folder: Path,
+    documents: Sequence[str] = (),
+    num_documents: int = 3,
+    root: Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+) -> Page:
+    """The page of a benchmark, finished or not.
+
+    Args:
+        folder: With ``results.json``.
+        documents: Of case studies; none draws some of test by the first run's seed.
+        num_documents: How many are drawn for each data set; 0 keeps all texts out of the page.
+        root: Of built data; None takes the default.
+        device: As for `load`.
+        reporter: For progress and warnings.
+
+    Raises:
+        CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
+        CorpusError: A document is in no data set that has a finished run.
+    """
+    results = read_results(folder)
+    several = len(results.datasets) > 1
+    headlines, sections = [], []
+    missing = [*documents]
+    for record in results.datasets:
+        part = DatasetPart(folder, results, record)
+        headlines += part.headlines()
+        found = [part.results_section(), part.figures(), part.curves()]
+        found += [part.slices(), part.calibration()]
+        found.append(
+            part.case_studies(documents, num_documents, root, device, reporter or Reporter(True))
+        )
+        missing = [one for one in missing if one not in part.studied]
+        for section in found:
+            title = f"{record.name}: {section.title}" if several else section.title
+            sections.append(Section(title, section.about, section.blocks))
+    if missing:
+        raise CorpusError(
+            f"A document must be in a data set of the benchmark that has a finished run, found "
+            f"'{missing[0]}' in none of {[record.name for record in results.datasets]}; look at "
+            f"the ids."
+        )
+    done = sum(cell.status == "done" for cell in results.cells)
+    headlines.append(Headline("runs finished", f"{done} of {len(results.cells)}"))
+    return Page(
+        results.experiment.name,
+        results.experiment.question,
+        headlines,
+        [*sections, describe_making(results)],
+    )
+
+
+def choose_main_measures(measures: Sequence[str]) -> list[str]:
+    """Those that are drawn: the first and the last, of P@k and NDCG@k if there are any."""
+    higher = [one for one in measures if one not in LOWER_IS_BETTER] or measures
+    plain = [one for one in higher if one in SCORE_NAMES] or higher
+    return list(dict.fromkeys([plain[0], plain[-1]]))
+
+
+class DatasetPart:
+    """What a page says of one data set of a benchmark.
+
+    Args:
+        folder: Of the benchmark.
+        results: Finished or not.
+        record: The data set.
+    """
+
+    def __init__(self, folder: Path, results: Results, record: DatasetRecord) -> None:
+        self.folder, self.results, self.record = folder, results, record
+        self.rows = summarize(results, record.name, folder)
+        self.measures = results.experiment.measures
+        self.main = choose_main_measures(self.measures)
+        self.split = results.experiment.split
+        #: Those of the documents that are named which are in this data set.
+        self.studied: list[str] = []
+
+    def headlines(self) -> list[Headline]:
+        """The best row by each main measure."""
+        found = []
+        for measure in self.main:
+            for row in self.rows:
+                value = row.measured.get(measure)
+                if value is not None and value.is_best:
+                    name = f"best {measure}, {self.record.name}"
+                    found.append(Headline(name, fraction(value.mean), row.name))
+                    break
+        return found
+
+    def results_section(self) -> Section:
+        """Means over seeds with stars and the best in bold; what is expected; notes."""
+        numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
+        about = (
+            f"On {self.split}: mean ± standard deviation over runs of different seeds. "
+            f"{numbers} documents, {self.record.num_labels:,} labels; documents without gold "
+            f"labels count 0. The best is marked."
+        )
+        if reference := self.results.experiment.reference:
+            about += (
+                f" Two-tailed t-test against {reference}, paired by seed: * (p < 0.05) and ** "
+                f"(p < 0.01) are significantly worse, + and ++ significantly better."
+            )
+        blocks: list[Block] = [tabulate_rows(self.rows, self.measures)]
+        expected = tabulate_expected(self.rows, self.measures)
+        blocks += [] if expected is None else [expected]
+        notes = collect_notes(self.rows)
+        blocks += [Note(notes)] if notes else []
+        return Section("Results", about, blocks)
+
+    def figures(self) -> Section:
+        """Bars of the main measures and of violations; or the points of a grid."""
+        if self.results.experiment.figure == "grid":
+            points = collect_grid(self.record.rows, self.rows)
+            keys = [*self.results.experiment.grid]
+            return Section("Grid", "", [*tabulate_grid(points, keys, self.measures)])
+        charts = []
+        for measure in [*self.main, *({"violation_rate"} & {*self.measures})]:
+            bars = [
+                Bar(row.name, value.mean, format_value(value), value.std or 0.0)
+                for row in self.rows
+                if (value := row.measured.get(measure)) is not None
+            ]
+            unit = "fraction, less is better" if measure in LOWER_IS_BETTER else "fraction"
+            charts += [BarChart(measure, unit, bars)] if bars else []
+        return Section("Rows side by side", "Whiskers are one standard deviation.", charts)
+
+    def curves(self) -> Section:
+        """Loss and validation measures over epochs: means over seeds, bands of one deviation."""
+        histories = collect_histories(self.results, self.record)
+        charts = [
+            LineChart(title, "epoch", unit, series)
+            for title, unit, name in (
+                ("Training loss", "last batches of the epoch", "loss_recent"),
+                (f"Validation, {self.main[-1]}", "fraction", self.main[-1]),
+                ("Violations of the hierarchy", "share, on valid", "violation_rate"),
+            )
+            for series in cut(average_histories(histories, name))
+        ]
+        about = f"From the {HISTORY} of every run; bands are one standard deviation."
+        return Section("Training", about, charts)
+
+    def slices(self) -> Section:
+        """R@5 by frequency of the labels in training, and by depth."""
+        found = {row.name: self._average(row.name, "/R@5") for row in self.rows}
+        names = list(dict.fromkeys(name for values in found.values() for name in values))
+        if not names:
+            return Section("Slices of the labels", "", [])
+        table = tabulate_best(found, names, "R@5")
+        return Section("Slices of the labels", ABOUT_SLICES, [table])
+
+    def calibration(self) -> Section:
+        """Reliability of the five best labels, a line for each row's first run."""
+        found = []
+        for row in self.rows:
+            for cell in self._finished(row.name)[:1]:
+                bins = select_bins(self.folder / cell.folder, self.split, {"ranked": row.name})
+                if bins is not None:
+                    found.append(bins)
+        charts = [draw_reliability(pd.concat(part)) for part in cut(found)]
+        about = (
+            "How often one of the 5 best labels is gold, by its probability; on the diagonal they "
+            "agree. The first seed of each row."
+        )
+        return Section("Calibration", about, charts)
+
+    def case_studies(
+        self,
+        documents: Sequence[str],
+        number: int,
+        root: Path | None,
+        device: str,
+        reporter: Reporter,
+    ) -> Section:
+        """The reference, or the first row, beside the rows that follow it."""
+        if not documents and not number:
+            return Section("Case studies", "", [])
+        reference = self.results.experiment.reference
+        order = sorted(self.rows, key=lambda row: row.name != reference)
+        names = [row.name for row in order if self._finished(row.name)][:_VARIANTS]
+        cells = [self._finished(name)[0] for name in names]
+        try:
+            runs = [open_run(self.folder / cell.folder, root, reporter) for cell in cells]
+            if runs and documents:
+                known = set(runs[0].dataset.names(DOCUMENT).astype(str))
+                self.studied = [one for one in documents if one in known]
+            if not runs or (documents and not self.studied):
+                return _NO_CASES
+            return study_cases(runs, self.studied, number, device, names=names)
+        except MatchGraphError as error:
+            if documents:
+                raise
+            reporter.warn(f"The report has no case studies of {self.record.name}: {error}")
+            return Section("Case studies", "", [Note([f"There are none: {error}"])])
+
+    def _finished(self, row: str) -> list[Cell]:
+        cells = self.results.find_cells(self.record.name, row)
+        return [cell for cell in cells if cell.status == "done"]
+
+    def _average(self, row: str, ending: str) -> dict[str, float]:
+        """Slice -> mean over seeds of what ends so."""
+        runs = [cell.metrics[self.split] for cell in self._finished(row)]
+        names = [key for key in (runs[0] if runs else {}) if key.endswith(ending)]
+        return {
+            name.removesuffix(ending).replace("_", " "): fmean(run[name] for run in runs)
+            for name in names
+            if all(name in run for run in runs)
+        }
+
+
+_NO_CASES = Section("Case studies", "", [])
+
+
+def describe_making(results: Results) -> Section:
+    """Machine, data sets, every cell, and the experiment as it was run."""
+    about = f"Started {results.started}, last changed {results.updated}."
+    machine = Table(["", ""], list_record(results.machine.model_dump()))
+    datasets = Table(
+        ["data set", "documents", "labels", "fields", "epochs", "checksum"],
+        [
+            [
+                one.name, f"{sum(one.documents.values()):,}", f"{one.num_labels:,}",
+                ", ".join(one.fields), "-" if one.epochs is None else str(one.epochs),
+                one.checksum[:12],
+            ]
+            for one in results.datasets
+        ],
+    )  # fmt: skip
+    cells = Table(
+        ["run", "data set", "seed", "status", "time", "epochs", "peak MiB", "reason"],
+        [
+            [
+                cell.row, cell.dataset, str(cell.seed), cell.status,
+                seconds(sum(cell.seconds.values())) if cell.seconds else "-",
+                "-" if cell.epochs is None else str(cell.epochs),
+                ", ".join(f"{value:,.0f}" for value in cell.peak_mib.values()) or "-",
+                cell.reason or "-",
+            ]
+            for cell in results.cells
+        ],
+    )  # fmt: skip
+    content = dump_yaml(
+        results.experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+    )
+    return Section(
+        "How it was made", about, [machine, datasets, cells, Code("experiment", content)]
+    )

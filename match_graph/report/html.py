@@ -1,0 +1,65 @@
+"""One HTML file of a run or a benchmark, to be looked at and sent around."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from match_graph.benchmark.results import RESULTS
+from match_graph.errors import ConfigError
+from match_graph.io import Reporter
+from match_graph.io.files import REPORT
+from match_graph.report.benchmark_page import make_benchmark_page
+from match_graph.report.page import write_page
+from match_graph.report.run_page import make_run_page
+
+
+def write_report_page(
+    folder: str | Path,
+    out: str | Path | None = None,
+    against: Sequence[str | Path] = (),
+    documents: Sequence[str] = (),
+    num_documents: int = 3,
+    root: str | Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+    encoder: str | None = None,
+    head: str | None = None,
+) -> Path:
+    """Writes the page of a run, or of a benchmark.
+
+    Args:
+        folder: Of the run, or with the ``results.json`` of a benchmark.
+        out: The file; None takes ``report.html`` in the folder.
+        against: Runs that a run's case studies compare it with; those of a benchmark compare rows.
+        documents: Ids of their documents.
+        num_documents: How many are drawn where none is named; 0 keeps all texts out of the page.
+        root: Of built data; None takes the default.
+        device: As for `load`.
+        reporter: For progress and warnings.
+        encoder: Of the run, as for `load`.
+        head: Likewise.
+
+    Returns:
+        The file.
+
+    Raises:
+        MatchGraphError: See `make_run_page` and `make_benchmark_page`; or jinja2 or matplotlib is
+            not installed.
+        ConfigError: Runs are given to compare a benchmark with.
+    """
+    folder = Path(folder)
+    path = folder / REPORT if out is None else Path(out)
+    where = None if root is None else Path(root)
+    if (folder / RESULTS).is_file():
+        if against:
+            raise ConfigError(
+                f"The case studies of a benchmark compare its own rows, but other runs are given "
+                f"for '{folder}'; leave out --against."
+            )
+        page = make_benchmark_page(folder, documents, num_documents, where, device, reporter)
+    else:
+        others = [Path(other) for other in against]
+        page = make_run_page(
+            folder, others, documents, num_documents, where, device, reporter, encoder, head
+        )
+    write_page(page, path)
+    return path

@@ -1,0 +1,27 @@
+"""Pages of results: what they are made of, and one self-contained HTML file of it."""
+
+from match_graph.report.page.blocks import Block, Case, Code, Headline, Note, Page, Section
+from match_graph.report.page.charts import Bar, BarChart, LineChart, Series
+from match_graph.report.page.label_rows import LabelRows
+from match_graph.report.page.render import render_page, write_page
+from match_graph.report.page.tables import Table, fraction, seconds
+
+__all__ = [
+    "Bar",
+    "BarChart",
+    "Block",
+    "Case",
+    "Code",
+    "Headline",
+    "LabelRows",
+    "LineChart",
+    "Note",
+    "Page",
+    "Section",
+    "Series",
+    "Table",
+    "fraction",
+    "render_page",
+    "seconds",
+    "write_page",
+]

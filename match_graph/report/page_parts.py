@@ -1,0 +1,122 @@
+"""What the pages of runs and of benchmarks share: case studies, reliability, records."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from match_graph.metrics.slices import FREQUENCY_CUTS
+from match_graph.predict import Explainer, compare_variants
+from match_graph.predict.summary import draw_records
+from match_graph.report.page import (
+    Case,
+    LabelRows,
+    LineChart,
+    Section,
+    Series,
+    Table,
+    seconds,
+)
+from match_graph.runs import Run
+from match_graph.runs.readers import read_bins
+
+#: How labels are parted, as `metrics.slices` does.
+ABOUT_SLICES = (
+    f"Head: more than {FREQUENCY_CUTS[1]} training documents; torso: {FREQUENCY_CUTS[0]} to "
+    f"{FREQUENCY_CUTS[1]}; tail: fewer. Depth counts edges on the longest path to a root."
+)
+
+
+def study_cases(
+    runs: Sequence[Run],
+    documents: Sequence[str],
+    num_documents: int,
+    device: str = "auto",
+    encoder: str | None = None,
+    head: str | None = None,
+    names: Sequence[str] = (),
+) -> Section:
+    """Case studies of some documents, or of some drawn ones, in variants of a model.
+
+    Args:
+        runs: Trained, on the same data.
+        documents: Ids.
+        num_documents: To be drawn where none is named.
+        device: As for `load`.
+        encoder: Of the first run, as for `load`.
+        head: Likewise.
+        names: Of the variants; none takes those of the folders.
+    """
+    if not documents and num_documents:
+        documents = [record["paper"] for record in draw_records(runs[0], num_documents)]
+    if not documents:
+        return Section("Case studies", "", [])
+    explainers = [
+        Explainer(runs[0], device, encoder, head),
+        *(Explainer(run, device) for run in runs[1:]),
+    ]
+    for explainer, name in zip(explainers, names, strict=False):
+        explainer.name = name
+    studies = [compare_variants(explainers, document) for document in documents]
+    cases = [
+        Case(study, [LabelRows(study.labels, variant) for variant in study.variants])
+        for study in studies
+    ]
+    about = (
+        "What carried each prediction: the change of the label's log-odds when a metadata token is "
+        "left out, the attention of the document's own states, and what the wide term adds, which "
+        "is exact. Hypernymy terms are those of the loss, for this document."
+    )
+    return Section("Case studies", about, cases)
+
+
+def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame | None:
+    """The bins of some lines of a reliability diagram; None where a run has none.
+
+    Args:
+        folder: Of the run.
+        split: Of the documents.
+        names: "ranked" or "all" -> the line's name.
+
+    Returns:
+        Its rows that hold a pair, with a column ``name``.
+
+    Raises:
+        CheckpointError: The file is broken.
+    """
+    table = read_bins(folder)
+    if table is None:
+        return None
+    table = table.dropna()
+    table = table[(table["split"] == split) & table["labels"].isin([*names])]
+    return table.assign(name=table["labels"].map(names))
+
+
+def draw_reliability(bins: pd.DataFrame) -> LineChart:
+    """The diagram of what `select_bins` gave, a line for each name in their order."""
+    series = [
+        Series(str(name), rows["probability"].tolist(), rows["gold"].tolist())
+        for name, rows in bins.groupby("name", sort=False)
+    ]
+    columns = ["", "bin", "pairs", "mean probability", "share of gold labels"]
+    shown = bins[["name", "bin", "pairs", "probability", "gold"]].itertuples(index=False)
+    rows = [
+        [name, str(one), f"{n:,}", f"{p:.4f}", f"{gold:.4f}"] for name, one, n, p, gold in shown
+    ]
+    table = Table(columns, rows)
+    return LineChart("Reliability", "probability", "share of gold labels", series, True, table)
+
+
+def list_record(record: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
+    """A record as rows of two columns, nested names joined by blanks."""
+    rows = []
+    for key, value in record.items():
+        name = f"{prefix} {key}".strip().replace("_", " ")
+        if isinstance(value, Mapping):
+            rows += list_record(value, name)
+        elif prefix == "seconds" and isinstance(value, float):
+            rows.append([name, seconds(value)])
+        else:
+            rows.append([name, "-" if value is None else str(value)])
+    return rows

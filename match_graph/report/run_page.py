@@ -1,0 +1,245 @@
+"""The page of a run: what its folder says, and case studies of its data set's documents."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from match_graph.errors import CheckpointError, MatchGraphError
+from match_graph.io import Reporter
+from match_graph.io.files import (
+    CONFIG,
+    METRICS,
+    RELIABILITY,
+    has_file,
+)
+from match_graph.report.page import (
+    Bar,
+    BarChart,
+    Code,
+    Headline,
+    LineChart,
+    Note,
+    Page,
+    Section,
+    Series,
+    Table,
+    fraction,
+)
+from match_graph.report.page_parts import (
+    ABOUT_SLICES,
+    draw_reliability,
+    list_record,
+    select_bins,
+    study_cases,
+)
+from match_graph.runs import open_run
+from match_graph.runs.folder import open_run_folder
+from match_graph.runs.readers import read_history, read_metrics, read_record
+
+#: Columns of the table of measures, as far as a split has them.
+_COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")
+#: Figures of training: title, vertical axis, columns of ``history.csv``.
+_CURVES = (
+    ("Training loss", "mean of the epoch", ("loss", "loss_bce")),
+    ("Validation", "fractions", ("P@1", "P@5", "NDCG@5")),
+    ("Violations of the hierarchy", "share, on valid", ("violation_rate",)),
+)
+
+
+class RunFolder:
+    """What a run's folder says by itself: no data set is opened.
+
+    Args:
+        folder: Of an evaluated run.
+
+    Raises:
+        CheckpointError: It is no run folder, or the run was not evaluated.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.config = folder, open_run_folder(folder)
+        if not has_file(folder / METRICS):
+            raise CheckpointError(
+                f"A report needs the measures of an evaluated run, but '{folder}' has no "
+                f"{METRICS}; run `match-graph evaluate {folder}`."
+            )
+        self.metrics = read_metrics(folder)
+        self.record = read_record(folder)
+
+    @property
+    def split(self) -> str:
+        """Of which the page speaks first: test, or valid where there is no test document."""
+        return "test" if "test" in self.metrics else "valid"
+
+    def headlines(self) -> list[Headline]:
+        """The measures that matter most."""
+        values = self.metrics[self.split]
+        shown = ("P@1", "P@5", "NDCG@3", "NDCG@5", "F1_micro")
+        found = [
+            Headline(f"{name}, {self.split}", fraction(values[name]))
+            for name in shown
+            if name in values
+        ]
+        others = [
+            ("violation_rate", "violations of the hierarchy"),
+            ("ECE@5", "calibration error, 5 best"),
+        ]
+        return found + [
+            Headline(about, fraction(values[name])) for name, about in others if name in values
+        ]
+
+    def measures(self, prior: Mapping[str, float] | None) -> Section:
+        """The splits side by side, and the ranking by training frequency below them."""
+        rows = dict(self.metrics)
+        if prior is not None:
+            rows[f"{self.split}, label prior"] = dict(prior)
+        columns = [name for name in _COLUMNS if any(name in values for values in rows.values())]
+        table = Table(
+            ["", *columns],
+            [
+                [name, *(fraction(values.get(column)) for column in columns)]
+                for name, values in rows.items()
+            ],
+        )
+        about = (
+            "Documents without gold labels count 0. F1 is measured on test, at thresholds that "
+            "were chosen on valid."
+        )
+        return Section("Measures", about, [table])
+
+    def curves(self) -> Section:
+        """Losses and validation measures over epochs."""
+        table = read_history(self.folder)
+        if table is None:
+            return Section(
+                "Training", "", [Note(["There is no history: nothing was trained by epochs."])]
+            )
+        charts = [
+            LineChart(title, "epoch", unit, draw_columns(table, names))
+            for title, unit, names in _CURVES
+        ]
+        return Section("Training", "", [chart for chart in charts if chart.series])
+
+    def slices(self) -> Section:
+        """R@5 and F1 by frequency of the labels in training, and by depth."""
+        values = self.metrics[self.split]
+        charts = []
+        for measure in ("R@5", "F1_micro"):
+            found = {
+                key.removesuffix(f"/{measure}"): value
+                for key, value in values.items()
+                if key.endswith(f"/{measure}")
+            }
+            for title, names in _group_slices(found).items():
+                bars = [
+                    Bar(_name_slice(name), found[name], fraction(found[name], 3)) for name in names
+                ]
+                charts.append(BarChart(f"{measure} {title}", "fraction", bars))
+        if not charts:
+            return Section("Slices of the labels", "", [
+                Note(["There are no slices; `match-graph evaluate` measures them on test."])
+            ])  # fmt: skip
+        return Section("Slices of the labels", ABOUT_SLICES, charts)
+
+    def calibration(self) -> Section:
+        """The reliability diagram of the five best labels."""
+        names = {"ranked": "5 best labels", "all": "all labels"}
+        bins = select_bins(self.folder, self.split, names)
+        if bins is None:
+            text = f"There is no {RELIABILITY}; `match-graph evaluate {self.folder}` writes it."
+            return Section("Calibration", "", [Note([text])])
+        values = self.metrics[self.split]
+        about = (
+            f"How often a label of some probability is gold; on the diagonal they agree. Expected "
+            f"calibration error: {fraction(values['ECE@5'])} for the 5 best labels, "
+            f"{fraction(values['ECE'])} for all."
+        )
+        return Section("Calibration", about, [draw_reliability(bins)])
+
+    def provenance(self) -> Section:
+        """How it was made."""
+        return Section("How it was made", "", [
+            Table(["", ""], list_record(self.record)),
+            Code(CONFIG, (self.folder / CONFIG).read_text(encoding="utf-8")),
+        ])  # fmt: skip
+
+
+def make_run_page(
+    folder: Path,
+    against: Sequence[Path] = (),
+    documents: Sequence[str] = (),
+    num_documents: int = 3,
+    root: Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+    encoder: str | None = None,
+    head: str | None = None,
+) -> Page:
+    """The page of an evaluated run.
+
+    Where its data set cannot be opened, the page says so and lacks what needs it.
+
+    Args:
+        folder: Of the run.
+        against: Runs of the same data that case studies compare it with.
+        documents: Their documents; none draws some of test by the run's seed.
+        num_documents: How many are drawn; 0 keeps all texts out of the page.
+        root: Of built data; None takes the default.
+        device: As for `load`.
+        reporter: For progress and warnings.
+        encoder: As for `load`; otherwise a run of an encoder of one's own has no case studies.
+        head: Likewise.
+
+    Raises:
+        CheckpointError: The folder is no evaluated run, or runs were made from different data.
+        CorpusError: There is no such document.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    own = RunFolder(folder)
+    prior, cases = None, Section("Case studies", "", [])
+    try:
+        run = open_run(folder, root, reporter, encoder, head)
+    except MatchGraphError as error:
+        if documents:
+            raise
+        reporter.warn(f"The report has no case studies: {error}")
+        cases = Section("Case studies", "", [Note([f"There are none: {error}"])])
+    else:
+        prior = run.prior("test") if own.split == "test" else run.prior("valid")
+        runs = [run, *(open_run(other, root, reporter) for other in against)]
+        cases = study_cases(runs, documents, num_documents, device, encoder, head)
+    parts = [own.config.model.encoder, *own.config.ablation, f"seed {own.config.seed}"]
+    sections = [own.measures(prior), own.curves(), own.slices(), own.calibration()]
+    return Page(
+        f"{own.record.get('dataset', own.config.dataset)}: {', '.join(parts)}",
+        f"Run {folder.resolve().name}",
+        own.headlines(),
+        [*sections, cases, own.provenance()],
+    )
+
+
+def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:
+    """Columns over epochs; those that are missing or nowhere finite are left out."""
+    found = []
+    for name in names:
+        if name in table:
+            rows = table[np.isfinite(table[name].astype(float))]
+            found.append(Series(name, rows["epoch"].tolist(), rows[name].tolist()))
+    return [one for one in found if one.x]
+
+
+def _group_slices(found: Mapping[str, float]) -> dict[str, list[str]]:
+    """Titles -> slices: frequency from head to tail, depth from the roots down."""
+    depths = sorted((name for name in found if name.startswith("depth_")), key=_depth)
+    groups = {"by frequency": [name for name in ("head", "torso", "tail") if name in found]}
+    return {title: names for title, names in {**groups, "by depth": depths}.items() if names}
+
+
+def _depth(name: str) -> int:
+    return int(name.removeprefix("depth_"))
+
+
+def _name_slice(name: str) -> str:
+    return name.replace("_", " ")

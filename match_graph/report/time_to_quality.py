@@ -1,0 +1,153 @@
+"""How good pre-trained vectors are after so many seconds, by mode of negatives."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+import torch
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError
+from match_graph.io.escape import escape_formulas
+from match_graph.io.files import write_beside
+from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
+from match_graph.report.figures import draw_time_to_quality
+from match_graph.speed.measure import synchronize
+
+#: Share of the pairs that are held out, as in `training.pretraining`.
+_HELD_OUT = 0.05
+#: Of the training that tells how many pairs fit into a budget.
+_PROBE_PAIRS = 100_000
+#: Points of a curve.
+_BUDGETS = 5
+#: What is kept of `evaluate_vectors`.
+MEASURES = ("mrr", "mrr_filtered")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to train that is compared.
+
+    Args:
+        name: As tables and figures show it.
+        changes: Of the settings of pre-training.
+    """
+
+    name: str
+    changes: dict[str, bool | int]
+
+
+#: Ours, with negatives shared by a chunk, against negatives of each positive's own: as many as
+#: ours, and the 5 that the authors' release takes.
+MODES: tuple[Mode, ...] = (
+    Mode("shared negatives", {}),
+    Mode("independent negatives", {"shared_negatives": False}),
+    Mode("independent negatives, 5 each", {"shared_negatives": False, "negatives": 5}),
+)
+
+
+def measure_time_to_quality(
+    dataset: CorpusDataset,
+    config: Config,
+    budgets: Sequence[float],
+    device: torch.device,
+    modes: Sequence[Mode] = MODES,
+    report: Callable[[str], None] = lambda line: None,
+) -> pd.DataFrame:
+    """Held-out ranks after trainings of several lengths.
+
+    Every point is a training of its own whose learning rate falls to 0 within its budget: so each
+    is what a user gets who stops there. Only sampling and steps are timed.
+
+    Args:
+        dataset: Built.
+        config: Settings; ``pretrain`` and ``seed`` count.
+        budgets: Seconds of each training.
+        device: Where it runs.
+        modes: What is compared; they take turns, budget by budget.
+        report: Called with one line per point.
+
+    Returns:
+        A row per mode, budget and node type, and one for the mean over types: ``mode``, ``seconds``
+        (as measured), ``pairs``, ``type``, ``mrr``, ``mrr_filtered``.
+    """
+    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
+    num_rows = dict(zip(space.types, space.num_kept, strict=True))
+    held = hold_out(dataset[0], num_rows, _HELD_OUT, config.seed)
+
+    def make(mode: Mode) -> SphericalTrainer:
+        settings = config.pretrain.model_copy(update=mode.changes)
+        return SphericalTrainer(held.data, settings, config.seed, num_rows, device=device)
+
+    rates = {mode.name: _measure_rate(make(mode)) for mode in modes}
+    rows = []
+    for budget in budgets:
+        for mode in modes:
+            trainer = make(mode)
+            start = time.perf_counter()
+            trainer.fit(max(1, int(budget * rates[mode.name])))
+            synchronize(device)
+            seconds = time.perf_counter() - start
+            rates[mode.name] = trainer.num_seen / seconds
+            found = evaluate_vectors(trainer.tables, held, config.pretrain.margin)
+            point = {"mode": mode.name, "seconds": seconds, "pairs": trainer.num_seen}
+            means = {measure: fmean(one[measure] for one in found.values()) for measure in MEASURES}
+            rows += [
+                {**point, "type": name, **{measure: one[measure] for measure in MEASURES}}
+                for name, one in {**found, "mean": means}.items()
+            ]
+            report(
+                f"{mode.name}: {seconds:.1f} s, {trainer.num_seen:,} pairs, "
+                f"mean reciprocal rank {means['mrr']:.4f}"
+            )
+    return pd.DataFrame(rows)
+
+
+def _measure_rate(trainer: SphericalTrainer) -> float:
+    """Positives per second of a short training."""
+    start = time.perf_counter()
+    trainer.fit(_PROBE_PAIRS)
+    synchronize(trainer.device)
+    return trainer.num_seen / (time.perf_counter() - start)
+
+
+def write_time_to_quality(
+    folder: Path,
+    stage: str,
+    dataset: CorpusDataset,
+    config: Config,
+    seconds: float,
+    device: torch.device,
+    report: Callable[[str], None],
+) -> None:
+    """Writes ``time_to_quality-DATASET`` as CSV and PNG, for budgets that double up to ``seconds``.
+
+    Args:
+        folder: Made if need be.
+        stage: Must be ``pretrain``: no other stage has a quality of its own.
+        dataset: Built.
+        config: Settings.
+        seconds: The longest training of each mode.
+        device: Where it runs.
+        report: Called with one line per point.
+
+    Raises:
+        ConfigError: Another stage.
+        MatchGraphError: matplotlib is not installed.
+    """
+    if stage != "pretrain":
+        raise ConfigError(
+            f"Only the stage 'pretrain' has a quality against seconds, found '{stage}'; leave out "
+            f"--curve."
+        )
+    budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
+    table = measure_time_to_quality(dataset, config, budgets, device, report=report)
+    stem = folder / f"time_to_quality-{dataset.name}"
+    write_beside(
+        stem.with_suffix(".csv"), lambda beside: escape_formulas(table).to_csv(beside, index=False)
+    )
+    draw_time_to_quality(stem.with_suffix(".png"), table)

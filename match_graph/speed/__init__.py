@@ -1,0 +1,6 @@
+"""How fast each stage is, against named baselines in the same process and on the same data."""
+
+from match_graph.speed.measure import Bench, Speed
+from match_graph.speed.stages import SPEED_SIZES, SPEED_STAGES, measure_speed
+
+__all__ = ["SPEED_SIZES", "SPEED_STAGES", "Bench", "Speed", "measure_speed"]

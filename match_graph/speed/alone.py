@@ -1,0 +1,66 @@
+"""A piece of work in a process of its own, so that its peak of memory is nobody else's."""
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from match_graph.errors import MatchGraphError
+from match_graph.openmp import limit_spinning
+from match_graph.speed.measure import MemoryPeak, Rates, take_turns
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a process found out and can hand over.
+
+    Args:
+        rates: Of ours and of the baseline.
+        peak_mib: Of ours, above what the process had before; see `MemoryPeak`.
+        more: Further numbers.
+    """
+
+    rates: Rates
+    peak_mib: float | None
+    more: dict[str, float]
+
+
+def run_alone(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Calls a function of a module in a new process, which takes a few seconds to start.
+
+    Raises:
+        MatchGraphError: The process was ended from outside; else what the function raises.
+    """
+    limit_spinning()  # as in a process of the command line
+    context, threads = get_context("spawn"), torch.get_num_threads()
+    try:
+        with ProcessPoolExecutor(1, context, torch.set_num_threads, (threads,)) as pool:
+            return pool.submit(work, *args, **kwargs).result()
+    except BrokenProcessPool as error:
+        raise MatchGraphError(
+            "A measured process must come to its end, but it was ended from outside, as happens "
+            "where memory runs out; choose a smaller data set."
+        ) from error
+
+
+def measure_both(
+    names: tuple[str, str],
+    ours: Callable[[], float],
+    baseline: Callable[[], float],
+    seconds: float,
+    busy: int = 0,
+) -> Measured:
+    """The peak of memory of ours, then the rates of both by `take_turns`."""
+    with MemoryPeak(CPU).watch() as memory:
+        ours()
+    rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU, busy)
+    return Measured(rates, memory.mib, {})

@@ -1,0 +1,73 @@
+"""What stages of the network share: the trainer's own batches and hierarchy, and endless work."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
+from match_graph.graph.loader import make_batch
+from match_graph.io.progress import Reporter
+from match_graph.runs.run import Run
+from match_graph.speed.measure import Bench
+from match_graph.training.device import make_fabric
+
+T = TypeVar("T")
+
+#: Batches that are looked at for each one that is measured.
+_READ = 20
+
+
+def open_bench(bench: Bench) -> Run:
+    """A run of the measured settings; nothing is written, so it needs no folder."""
+    fabric = make_fabric(bench.config.train)
+    return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
+
+
+def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
+    """Some of a loader's first batches, of all sizes: spread evenly over the order by tokens.
+
+    Lengths vary widely between batches of similar length, so that the first few say little of the
+    mean of an epoch.
+    """
+    batches = sorted(islice(loader, _READ * number), key=lambda batch: batch.token_id.numel())
+    places = torch.linspace(0, len(batches) - 1, 2 * min(number, len(batches)) + 1)[1::2]
+    return [batches[place] for place in places.round().long().tolist()]
+
+
+def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:
+    """The same documents in batches of the same size, not sorted by length."""
+    data, settings = bench.dataset[0], bench.config.data
+    documents = torch.cat([batch.document for batch in batches])
+    order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
+    sampler = EgoSampler(data, settings.max_metadata, settings.max_words, random=True)
+    space = bench.dataset.token_space(settings.min_count, settings.min_word_count)
+    return [
+        make_batch(sampler.draw(part), space, bench.dataset.targets)
+        for part in documents[order].split(batches[0].num_documents)
+    ]
+
+
+def count_tokens(batches: Sequence[EgoBatch]) -> float:
+    """Mean number of tokens per document."""
+    documents = sum(batch.num_documents for batch in batches)
+    return sum(int(batch.ptr[-1]) for batch in batches) / documents
+
+
+def repeat(work: Callable[[T], float], items: Iterable[T]) -> Callable[[], float]:
+    """A piece of work for `take_turns`: the next item, from the first again after the last."""
+    endless = cycle(items) if isinstance(items, Sequence) else _again(items)
+    return lambda: work(next(endless))
+
+
+def _again(items: Iterable[T]) -> Iterator[T]:
+    while True:
+        yield from items
+
+
+def backward(loss: Tensor, *inputs: Tensor) -> None:
+    """Gradients of a loss, dropped again."""
+    torch.autograd.grad(loss, inputs)

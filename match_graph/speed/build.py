@@ -1,0 +1,94 @@
+"""Documents per second from JSON lines to a graph, against a loop that collects rows for pandas."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, read_match_folder
+from match_graph.datasets.records import make_records
+from match_graph.datasets.text import Tokenizer, split_words
+from match_graph.graph import build_graph
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.typing import DOCUMENT, MASKS, WORD
+
+_DOCUMENTS = 2000
+
+
+def build_by_rows(
+    folder: Path, fields: list[str], tokenizer: Tokenizer = "regex"
+) -> dict[str, tuple[list[str], Tensor]]:
+    """Nodes and edges of a folder in the MATCH format, a row for each token: the baseline.
+
+    Returns:
+        By type the ids of its nodes in the order of `build_graph`, and its edges [2, E].
+    """
+    rows: list[dict[str, Any]] = []
+    document = 0
+    for split, file_name in SPLIT_FILES.items():
+        for line in (folder / file_name).read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            lists = {"label": record["label"], WORD: split_words(record["text"], tokenizer)}
+            for field in fields:
+                values = record.get(field) or []
+                lists[field] = [values] if isinstance(values, str) else values
+            for kind, values in lists.items():
+                kept = values if kind == WORD else dict.fromkeys(filter(None, values))
+                rows += [
+                    {"type": kind, "document": document, "id": value, "train": split == "train"}
+                    for value in kept
+                ]
+            document += 1
+    found = {}
+    for node_type, table in pd.DataFrame(rows).groupby("type", sort=False):
+        count = table.groupby("id")["train"].sum().reset_index()
+        ids: list[str] = count.sort_values(["train", "id"], ascending=[False, True])["id"].tolist()
+        place = dict(zip(ids, range(len(ids)), strict=True))
+        edges = [table["document"].tolist(), [place[value] for value in table["id"]]]
+        found[str(node_type)] = ids, torch.tensor(edges, dtype=torch.int32)
+    return found
+
+
+def measure_build(bench: Bench) -> Iterator[Speed]:
+    """Some documents of the data set, written as JSON lines; labels without a hierarchy."""
+    dataset = bench.dataset
+    fields = [kind[2] for kind in dataset[0].edge_types if kind[:2] == (DOCUMENT, "has")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        number = write_sample(bench, folder, fields)
+
+        def ours() -> int:
+            build_graph(read_match_folder(folder, fields, dataset.tokenizer, "ignore"))
+            return number
+
+        def rows() -> int:
+            build_by_rows(folder, fields, dataset.tokenizer)
+            return number
+
+        with MemoryPeak(bench.device).watch() as memory:
+            ours()
+        names = ("ours", "a row for each token")
+        work = dict(zip(names, (ours, rows), strict=True))
+        rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
+    yield make_speed(
+        bench, "build", f"{number:,} documents", "documents/s", rates, names, memory.mib
+    )
+
+
+def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:
+    """Writes some documents of each split as JSON lines; how many."""
+    total, share = 0, _DOCUMENTS / bench.dataset[0][DOCUMENT].num_nodes
+    for split, file_name in SPLIT_FILES.items():
+        documents = bench.dataset.documents(MASKS[split])
+        number = max(1, min(len(documents), round(share * len(documents))))
+        records = make_records(bench.dataset, documents[:number].tolist())
+        lines = [json.dumps(record, ensure_ascii=False) for record in records]
+        (folder / file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        total += len(records)
+    (folder / FIELDS).write_text(json.dumps({"metadata": fields}), encoding="utf-8")
+    return total

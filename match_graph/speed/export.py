@@ -1,0 +1,101 @@
+"""Documents per second and peak memory of every export, against `torch.save` of the plain graph."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from match_graph.datasets import CorpusDataset
+from match_graph.datasets.text import Tokenizer
+from match_graph.errors import ExportError
+from match_graph.export import EXPORTS, export_dataset
+from match_graph.io.progress import Advance, Reporter
+from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
+from match_graph.speed.measure import Bench, Speed, describe, make_speed
+from match_graph.typing import DOCUMENT
+
+#: Above so many documents the graph of tensors alone is exported, whose size is what decides.
+MAX_DOCUMENTS = 200_000
+_LARGE = ("pyg",)
+_BASELINE = "torch.save of the graph"
+
+
+class _Built(CorpusDataset):
+    """A data set that another process has built, opened again: its tensors are mapped, not sent."""
+
+    def __init__(self, name: str, root: str, tokenizer: Tokenizer, checksum: str) -> None:
+        self.tokenizer = tokenizer
+        self.checksum = checksum
+        super().__init__(name, root)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return []
+
+
+class _Clock(Reporter):
+    """Notes how long an export writes; what is left is reading back and comparing."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def track(self, name: str, total: int, unit: str) -> Iterator[Advance]:
+        start = time.perf_counter()
+        with super().track(name, total, unit) as advance:
+            yield advance
+        self.seconds = time.perf_counter() - start
+
+
+def measure_export(bench: Bench) -> Iterator[Speed]:
+    """Exports the data set to every target, each in a new process, verified as always.
+
+    ``seconds`` are those of one export, ``share_writing`` is the part of them that writes: the rest
+    reads back and compares. A target that refuses the data set, for its size or because its library
+    is not installed, has the rate 0 and its sentence. Of a data set above `MAX_DOCUMENTS` the
+    target ``pyg`` alone is measured.
+    """
+    dataset = bench.dataset
+    number = int(dataset[0][DOCUMENT].num_nodes)
+    built = (dataset.name, str(dataset.root), dataset.tokenizer, dataset.checksum)
+    for to in EXPORTS if number <= MAX_DOCUMENTS else _LARGE:
+        try:
+            seconds = bench.seconds / len(EXPORTS)
+            measured = run_alone(_measure_target, to, built, seconds, bench.busy)
+        except ExportError as error:
+            yield _refuse(bench, to, error)
+            continue
+        yield make_speed(
+            replace(bench, device=CPU), f"export: {to}", f"{number:,} documents",
+            "documents/s", measured.rates, ("ours", _BASELINE), measured.peak_mib,
+            seconds=number / measured.rates.per_second["ours"], **measured.more,
+        )  # fmt: skip
+
+
+def _refuse(bench: Bench, to: str, error: ExportError) -> Speed:
+    size = f"{bench.dataset.name}: refused: {error}"
+    return Speed(f"export: {to}", size, describe(CPU), 0.0, "documents/s", _BASELINE, 0.0, None)
+
+
+def _measure_target(
+    to: str, built: tuple[str, str, Tokenizer, str], seconds: float, busy: int
+) -> Measured:
+    dataset, clock = _Built(*built), _Clock(quiet=True)
+    number, shares = int(dataset[0][DOCUMENT].num_nodes), []
+    with tempfile.TemporaryDirectory() as place:
+
+        def ours() -> int:
+            start = time.perf_counter()
+            export_dataset(dataset, to, Path(place, "out"), overwrite=True, reporter=clock)
+            shares.append(clock.seconds / (time.perf_counter() - start))
+            return number
+
+        def save() -> int:
+            torch.save(dataset[0].to_dict(), Path(place, "data.pt"))
+            return number
+
+        measured = measure_both(("ours", _BASELINE), ours, save, seconds, busy)
+    return replace(measured, more={"share_writing": sorted(shares)[len(shares) // 2]})

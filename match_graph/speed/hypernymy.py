@@ -1,0 +1,99 @@
+"""Label edges per second of both hypernymy terms with gradients, against a loop over the edges."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import ConfigError
+from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
+from match_graph.speed.batches import (
+    backward,
+    draw_batches,
+    open_bench,
+    repeat,
+)
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.step import Trainer
+
+#: Edges of the loop: its time grows with their number, so a part tells the rate of all.
+_LOOP_EDGES = 20
+#: Of the step that both are compared with.
+_NUM_BATCHES = 10
+
+
+def loop_penalties(
+    weight: Tensor, logits: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Parameter and output penalty edge by edge: the oracle and the baseline.
+
+    Args:
+        weight: Parameters of each label, [L, C].
+        logits: Label scores before the sigmoid, [B, L].
+        label_edge_index: [2, E], int64; row 0 child, row 1 parent.
+        edge_weight: [E]; None for 1.
+    """
+    parameter, output = weight.new_zeros(()), logits.new_zeros(())
+    probability = torch.sigmoid(logits)
+    factors = [1.0] * label_edge_index.size(1) if edge_weight is None else edge_weight.tolist()
+    for child, parent, factor in zip(*label_edge_index.tolist(), factors, strict=True):
+        gap = weight[child] - weight[parent]
+        parameter = parameter + factor * 0.5 * (gap * gap).sum()
+        excess = torch.relu(probability[:, child] - probability[:, parent])
+        output = output + factor * excess.sum() / len(logits)
+    return parameter, output
+
+
+def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
+    """Both terms, forward and backward, at the size of a training batch.
+
+    ``share_of_step`` is their part of a whole training step. The loop runs over some of the edges.
+
+    Raises:
+        ConfigError: The data set has no label hierarchy.
+    """
+    run = open_bench(bench)
+    hierarchy = run.hierarchy().to(bench.device)
+    edge_index, edge_weight = hierarchy.edge_index, hierarchy.edge_weight
+    num_edges, num_labels = edge_index.size(1), bench.dataset.num_labels
+    if not num_edges:
+        raise ConfigError(
+            f"The speed of hypernymy is measured on label edges, but '{bench.dataset.name}' has "
+            f"none; choose another data set."
+        )
+    loader = run.loader("train", training=True)
+    batches = draw_batches(loader, _NUM_BATCHES)
+    trainer = Trainer(bench)
+    weight = trainer.model.head.label_weight.detach().clone().requires_grad_()
+    dtype = torch.bfloat16 if trainer.config.precision == "bf16-mixed" else torch.float32
+    shape = (num_labels, batches[0].num_documents)
+    logits = torch.randn(shape, device=bench.device, dtype=dtype).t().requires_grad_()
+
+    def ours() -> float:
+        known = edge_index, edge_weight, hierarchy.matrices
+        parameter = hypernymy_parameter_penalty(weight, *known)
+        output = hypernymy_output_penalty(logits, *known)
+        backward(parameter + output, weight, logits)
+        return num_edges
+
+    some = torch.linspace(0, num_edges - 1, min(_LOOP_EDGES, num_edges)).long().to(bench.device)
+    some_weight = None if edge_weight is None else edge_weight[some]
+
+    def loop() -> float:
+        parameter, output = loop_penalties(weight, logits, edge_index[:, some], some_weight)
+        backward(parameter + output, weight, logits)
+        return len(some)
+
+    with MemoryPeak(bench.device).watch() as memory:
+        ours()
+    work = {"ours": ours, "a loop over the edges": loop, "step": repeat(trainer.step, batches)}
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    seconds = num_edges / rates.per_second["ours"]
+    step = batches[0].num_documents / rates.per_second["step"]
+    yield make_speed(
+        bench, "hypernymy",
+        f"batches of {shape[1]}, {num_labels:,} labels, {num_edges:,} edges, "
+        f"{weight.size(1):,} channels",
+        "edges/s", rates, ("ours", "a loop over the edges"), memory.mib,
+        share_of_step=seconds / step, milliseconds=1000 * seconds,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Documents per second of prediction from records, against torch's own encoder over padded ones."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from match_graph.datasets.records import make_records
+from match_graph.errors import ConfigError
+from match_graph.nn import MatchEncoder
+from match_graph.predict.classifier import Classifier
+from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
+from match_graph.speed.batches import open_bench
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
+from match_graph.training.device import make_fabric
+from match_graph.training.fitting import find_encoder
+from match_graph.typing import MASKS
+
+#: Documents of a piece of ours, and of the baseline, which is much slower.
+_DOCUMENTS, _FEWER = 2048, 256
+
+
+def measure_predict(bench: Bench) -> Iterator[Speed]:
+    """Both read the same records, look tokens up, score, and name the best five labels.
+
+    Raises:
+        ConfigError: The encoder is not MATCH's, whose network the baseline is.
+    """
+    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+        raise ConfigError(
+            f"The speed of prediction is measured against the network of MATCH over padded "
+            f"documents, found model.encoder={bench.config.model.encoder}; leave it out."
+        )
+    run = open_bench(bench)
+    documents = run.dataset.documents(MASKS["test"])
+    order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
+    records = make_records(run.dataset, documents[order[:_DOCUMENTS]].tolist())
+    with tempfile.TemporaryDirectory() as folder:
+        write_vocabulary(Path(folder), run.dataset, run.space, run.label_dag)
+        vocabulary = read_vocabulary(Path(folder))
+    settings, model = bench.config.train, run.make_model()
+    full = settings.model_copy(update={"precision": "32-true"})
+    names = ("ours", f"padded to {RELEASE_LENGTH}")
+    padded: Any = PaddedModel(model, RELEASE_LENGTH)  # scores like a MatchModel
+    classifiers = {
+        names[0]: Classifier(vocabulary, model, bench.config, make_fabric(settings)),
+        names[1]: Classifier(vocabulary, padded, bench.config, make_fabric(full)),
+    }
+
+    def predict(name: str, number: int) -> int:
+        return sum(1 for _ in classifiers[name].predict(records[:number]))
+
+    with MemoryPeak(bench.device).watch() as memory:
+        predict(names[0], _DOCUMENTS)
+    work = {
+        names[0]: lambda: predict(names[0], _DOCUMENTS),
+        names[1]: lambda: predict(names[1], _FEWER),
+    }
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    yield make_speed(
+        bench, "predict",
+        f"{len(records):,} documents, {bench.dataset.num_labels:,} labels, {settings.precision}",
+        "documents/s", rates, names, memory.mib,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Positives per second of spherical pre-training, against independent negatives."""
+
+from collections.abc import Callable, Iterator
+
+from match_graph.pretrain import SphericalTrainer
+from match_graph.speed.measure import (
+    Bench,
+    MemoryPeak,
+    Speed,
+    make_speed,
+    synchronize,
+    take_turns,
+)
+
+_CHUNKS = {True: 20, False: 1}  # per piece of work; independent negatives are much slower
+
+
+def measure_pretrain(bench: Bench) -> Iterator[Speed]:
+    """Positives per second of the trainer's own loop, with shared and independent negatives.
+
+    The memory is the peak from before a trainer is made, less its tables.
+    """
+    shared = bench.config.pretrain.model_copy(update={"shared_negatives": True})
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer, ours = _make_work(bench, shared_negatives=True)
+        ours()
+        synchronize(bench.device)
+    tables = sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
+    _, alone = _make_work(bench, shared_negatives=False)
+    names = ("shared", "independent negatives")
+    rates = take_turns(
+        dict(zip(names, (ours, alone), strict=True)), bench.seconds, bench.device, bench.busy
+    )
+    data = bench.dataset[0]
+    edges = sum(data[kind].edge_index.size(1) for kind in data.edge_types)
+    yield make_speed(
+        bench,
+        "pretrain",
+        f"{data['document'].num_nodes:,} documents, {edges:,} edges, {shared.negatives} negatives, "
+        f"chunks of {shared.chunk_size}, {shared.channels} channels",
+        "positives/s",
+        rates,
+        names,
+        None if memory.mib is None else max(0.0, memory.mib - tables),
+        comparisons_per_s=rates.per_second["shared"] * shared.negatives,
+    )
+
+
+def _make_work(
+    bench: Bench, shared_negatives: bool
+) -> tuple[SphericalTrainer, Callable[[], float]]:
+    """A trainer, and a piece of its training."""
+    update = {"shared_negatives": shared_negatives}
+    config = bench.config.pretrain.model_copy(update=update)
+    space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)
+    rows = dict(zip(space.types, space.num_kept, strict=True))
+    trainer = SphericalTrainer(
+        bench.dataset[0], config, bench.config.seed, rows, device=bench.device
+    )
+
+    def train() -> float:
+        before = trainer.num_seen
+        aim = before + _CHUNKS[shared_negatives] * config.chunk_size
+        trainer.fit(2 * aim, stop=aim)
+        return trainer.num_seen - before
+
+    return trainer, train

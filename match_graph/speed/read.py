@@ -1,0 +1,157 @@
+"""Documents per second and peak memory of every reader, against the plain parser of its files."""
+
+import csv
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from defusedxml.ElementTree import iterparse
+
+from match_graph.corpus import Corpus
+from match_graph.datasets import (
+    read_maple_graph,
+    read_maple_json,
+    read_match_folder,
+    read_openalex,
+    read_pubmed_xml,
+    read_table,
+)
+from match_graph.datasets.match_folder import TAXONOMY
+from match_graph.datasets.text import Tokenizer
+from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
+from match_graph.speed.formats import (
+    RULE,
+    SEPARATOR,
+    WRITERS,
+    take_sample,
+)
+from match_graph.speed.measure import Bench, Speed, make_speed
+
+#: Documents are taken from the data set up to this number.
+_DOCUMENTS = 50_000
+_COLUMNS = {"id": "paper", "split": "split"}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a format is read.
+
+    Args:
+        read: The corpus in a folder, with some fields.
+        parse: The parser alone over the same documents: the baseline.
+        parser: Its name.
+    """
+
+    read: Callable[[Path, list[str], Tokenizer], Corpus]
+    parse: Callable[[Path], object]
+    parser: str
+
+
+def _parse_json(folder: Path) -> None:
+    for path in (*folder.glob("*.json"), *folder.glob("*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                json.loads(line)
+
+
+def _parse_csv(folder: Path) -> None:
+    with (folder / "table.csv").open(encoding="utf-8", newline="") as file:
+        for _ in csv.reader(file):
+            pass
+
+
+def _parse_xml(folder: Path) -> None:
+    for _, element in iterparse(folder / "records.xml"):
+        if element.tag == "PubmedArticle":
+            element.clear()
+
+
+def _split_tabs(folder: Path) -> None:
+    for path in folder.glob("*.txt"):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                line.split("\t")
+
+
+def _read_table(name: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
+    return lambda folder, fields, tokenizer: read_table(
+        [folder / name], fields, _COLUMNS, SEPARATOR, folder / TAXONOMY, tokenizer
+    )
+
+
+#: Every reader of files, by the formats in `WRITERS`.
+READERS: dict[str, Reader] = {
+    "mag-cs": Reader(
+        lambda folder, fields, _tokenizer: read_match_folder(folder, fields, "whitespace"),
+        _parse_json, "json.loads alone",
+    ),
+    "maple json": Reader(
+        lambda folder, fields, tokenizer: read_maple_json(
+            folder, fields, tokenizer, "use", RULE
+        ),
+        _parse_json, "json.loads alone",
+    ),
+    "maple graph": Reader(read_maple_graph, _split_tabs, "str.split alone"),
+    "pubmed-xml": Reader(
+        lambda folder, fields, tokenizer: read_pubmed_xml(
+            [folder / "records.xml"], folder / "mtrees.bin", fields, tokenizer, "A", RULE
+        ),
+        _parse_xml, "iterparse alone",
+    ),
+    "openalex": Reader(
+        lambda folder, fields, tokenizer: read_openalex(
+            [folder / "works.jsonl"], "concepts", folder / "concepts.jsonl", fields, tokenizer,
+            rule=RULE,
+        ),
+        _parse_json, "json.loads alone",
+    ),
+    "table json": Reader(_read_table("table.jsonl"), _parse_json, "json.loads alone"),
+    "table csv": Reader(_read_table("table.csv"), _parse_csv, "csv.reader alone"),
+}  # fmt: skip
+
+
+def measure_read(bench: Bench) -> Iterator[Speed]:
+    """Writes documents of the data set once in each format and reads each in a new process.
+
+    A reader makes a `Corpus`: it checks every value, splits texts into words, numbers what it finds
+    and keeps it. The baseline parses the same files and drops what it gets.
+    """
+    sample = take_sample(bench.dataset, _DOCUMENTS)
+    number, fields = len(sample.records), sample.fields
+    for name, write in WRITERS.items():
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            write(sample, folder)
+            size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+            measured = run_alone(
+                _measure_reader, name, folder, number, fields, bench.dataset.tokenizer,
+                bench.seconds / len(WRITERS), bench.busy,
+            )  # fmt: skip
+        yield make_speed(
+            replace(bench, device=CPU), f"read: {name}", f"{number:,} documents, {size:,.0f} MB",
+            "documents/s", measured.rates, ("ours", READERS[name].parser), measured.peak_mib,
+            megabytes_per_s=size * measured.rates.per_second["ours"] / number,
+        )  # fmt: skip
+
+
+def _measure_reader(
+    name: str,
+    folder: Path,
+    number: int,
+    fields: list[str],
+    tokenizer: Tokenizer,
+    seconds: float,
+    busy: int,
+) -> Measured:
+    reader = READERS[name]
+
+    def ours() -> int:
+        return reader.read(folder, fields, tokenizer).num_documents
+
+    def parse() -> int:
+        reader.parse(folder)
+        return number
+
+    return measure_both(("ours", reader.parser), ours, parse, seconds, busy)

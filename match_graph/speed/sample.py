@@ -1,0 +1,94 @@
+"""Documents per second of drawing batches, against a loop over documents."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.graph import EgoBatch, TokenSpace
+from match_graph.graph.csr import sorted_row_ptr
+from match_graph.speed.batches import count_tokens, open_bench, repeat
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.typing import DOCUMENT, WORD
+
+
+class LoopSampler:
+    """Draws a document's neighbours one document and edge type at a time: the baseline.
+
+    PyG's own loaders need compiled packages that are not on PyPI, so none is compared.
+
+    Args:
+        data: A built graph.
+        space: Gives token ids.
+        max_metadata: Per document, evenly over the types, the first ones; as our own sampler
+            takes them without ``random``.
+        max_words: Per document, the first ones.
+    """
+
+    def __init__(
+        self, data: HeteroData, space: TokenSpace, max_metadata: int, max_words: int
+    ) -> None:
+        self.space, self.max_metadata, self.max_words = space, max_metadata, max_words
+        self.edges: dict[str, tuple[Tensor, Tensor]] = {}
+        for kind in data.edge_types:
+            if kind[0] == DOCUMENT and kind[2] in space.types:
+                row, col = data[kind].edge_index
+                self.edges[kind[2]] = sorted_row_ptr(row, data[DOCUMENT].num_nodes), col
+
+    def draw(self, documents: Tensor) -> EgoBatch:
+        """The token sets of documents [B]."""
+        ids, fields, positions, lengths = [], [], [], []
+        for document in documents.tolist():
+            sizes = {
+                name: int(ptr[document + 1] - ptr[document])
+                for name, (ptr, _) in self.edges.items()
+            }
+            length = 0
+            for name, number in self._share(sizes).items():
+                ptr, col = self.edges[name]
+                start = int(ptr[document])
+                ids.append(self.space.encode(name, col[start : start + number]))
+                fields.append(torch.full((number,), self.space.field_index(name)))
+                place = torch.arange(number)
+                positions.append(place if name == WORD else torch.zeros_like(place))
+                length += number
+            lengths.append(length)
+        ptr = torch.tensor([0, *lengths]).cumsum(0)
+        return EgoBatch(documents, torch.cat(ids), torch.cat(fields), torch.cat(positions), ptr)
+
+    def _share(self, sizes: dict[str, int]) -> dict[str, int]:
+        """How many to take of each type: the smallest first, what they leave goes to the others."""
+        fields = sorted((name for name in sizes if name != WORD), key=sizes.__getitem__)
+        left, take = self.max_metadata, {}
+        for number, name in enumerate(fields):
+            take[name] = min(sizes[name], left // (len(fields) - number))
+            left -= take[name]
+        take[WORD] = min(sizes[WORD], self.max_words)
+        return {name: take[name] for name in sizes}
+
+
+def measure_sample(bench: Bench) -> Iterator[Speed]:
+    """Batches as training takes them: drawn at random, with gold labels."""
+    run, settings = open_bench(bench), bench.config.data
+    loader = run.loader("train", training=True)
+    batches = list(islice(loader, 5))
+    naive = LoopSampler(bench.dataset[0], run.space, settings.max_metadata, settings.max_words)
+
+    def loop(batch: EgoBatch) -> int:
+        return naive.draw(batch.document).num_documents
+
+    with MemoryPeak(bench.device).watch() as memory:
+        next(iter(loader))
+    work = {
+        "ours": repeat(lambda batch: batch.num_documents, loader),
+        "a loop over documents": repeat(loop, batches),
+    }
+    rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
+    yield make_speed(
+        bench, "sample",
+        f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document",
+        "documents/s", rates, ("ours", "a loop over documents"), memory.mib,
+        tokens_per_s=rates.per_second["ours"] * count_tokens(batches),
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""Stages and sizes by name, and the measurement of one or all."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import ConfigError
+from match_graph.runs.defaults import resolve_config
+from match_graph.speed.build import measure_build
+from match_graph.speed.export import measure_export
+from match_graph.speed.hypernymy import measure_hypernymy
+from match_graph.speed.measure import Bench, Speed
+from match_graph.speed.predict import measure_predict
+from match_graph.speed.pretrain import measure_pretrain
+from match_graph.speed.read import measure_read
+from match_graph.speed.sample import measure_sample
+from match_graph.speed.scaling import measure_scaling
+from match_graph.speed.step import measure_step
+from match_graph.speed.targets import measure_targets
+
+#: What measures a stage; a further stage is one more file and one more line.
+SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
+    "build": measure_build,
+    "sample": measure_sample,
+    "pretrain": measure_pretrain,
+    "step": measure_step,
+    "targets": measure_targets,
+    "hypernymy": measure_hypernymy,
+    "predict": measure_predict,
+    "scaling": measure_scaling,
+    "read": measure_read,
+    "export": measure_export,
+}
+#: Sizes by name: a registered data set and its options.
+SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
+    "debtags": ("debtags", {}),
+    "50k": (
+        "synthetic",
+        {"num_documents": 50_000, "num_labels": 1000, "num_layers": 5, "num_words": 50_000},
+    ),
+    "mag-cs": ("synthetic", {"like": "mag-cs"}),
+    "pubmed": ("synthetic", {"like": "pubmed"}),
+}
+#: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
+_ALONE = frozenset({"scaling", "read", "export"})
+#: Measured once at each size, by processor time.
+_SINGLE = frozenset({"scaling"})
+
+
+def measure_speed(
+    stage: str,
+    dataset: CorpusDataset,
+    config: Config,
+    seconds: float,
+    device: torch.device,
+    busy: int = 0,
+) -> Iterator[Speed]:
+    """Measures one stage, or ``all`` of this data set.
+
+    Args:
+        stage: A name in `SPEED_STAGES`, or ``all`` but what takes minutes: scaling, read, export.
+        dataset: What it runs on.
+        config: Settings; those of the stage count.
+        seconds: About how long each stage is measured.
+        device: Where it runs.
+        busy: Processes beside which each stage is measured too.
+
+    Raises:
+        ConfigError: There is no such stage, or it is not measured beside busy processes.
+    """
+    if stage != "all" and stage not in SPEED_STAGES:
+        raise ConfigError(
+            f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
+        )
+    if busy and stage in _SINGLE:
+        raise ConfigError(
+            f"A stage that is measured beside busy processes must take turns with a baseline, but "
+            f"'{stage}' does not; leave out --busy."
+        )
+    bench = Bench(dataset, resolve_config(config, dataset), seconds, device, busy)
+    for name in SPEED_STAGES if stage == "all" else [stage]:
+        if stage == name or name not in _ALONE:
+            yield from SPEED_STAGES[name](bench)

@@ -1,0 +1,174 @@
+"""Documents per second of a step: MATCH against padded documents, other encoders against MATCH."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from match_graph.graph import EgoBatch, EgoLoader
+from match_graph.graph.csr import row_index
+from match_graph.nn import MatchEncoder, MatchModel
+from match_graph.speed.batches import (
+    count_tokens,
+    draw_batches,
+    open_bench,
+    repeat,
+    shuffle_batches,
+)
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
+from match_graph.training.device import make_fabric
+from match_graph.training.fitting import find_encoder
+from match_graph.training.loop import make_learner, train_step
+
+#: Batches that all competitors take turns on.
+NUM_BATCHES = 20
+#: Of the training that the steps are taken to be the middle of.
+_NUM_STEPS = 10_000
+
+
+class Trainer:
+    """The steps of the training loop, over given batches again and again.
+
+    Args:
+        bench: What is trained on.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        run = open_bench(bench)
+        self.config, self.model = bench.config.train, run.make_model()
+        self.fabric = make_fabric(self.config)
+        self.learner = make_learner(self.fabric, self.model, self.config, origin="")
+        self.hierarchy = run.hierarchy().to(self.fabric.device)
+        self.number = _NUM_STEPS // 2
+
+    def step(self, batch: EgoBatch) -> int:
+        """One step, at about half of the peak learning rate; how many documents it took."""
+        self.number += 1
+        train_step(self.learner, batch, self.hierarchy, self.config, self.number, _NUM_STEPS)
+        return batch.num_documents
+
+
+class PaddedTrainer:
+    """Training steps as they are usually written: padded, dense targets, float32, Adam.
+
+    Args:
+        model: Whose weights are copied.
+        bench: What is trained on.
+        length: As for `PaddedModel`.
+    """
+
+    def __init__(self, model: MatchModel, bench: Bench, length: int | None) -> None:
+        self.model = PaddedModel(model, length).to(bench.device)
+        self.device, self.clip_norm = bench.device, bench.config.train.clip_norm
+        rate = bench.config.train.learning_rate
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=rate, fused=True)
+
+    def step(self, cpu_batch: EgoBatch) -> int:
+        """One step; how many documents it took."""
+        batch = cpu_batch.to(self.device)
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        loss = dense_bce(self.model(batch), batch.label_ptr, batch.label_index)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.optimizer.step()
+        return batch.num_documents
+
+
+def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+    """`sparse_bce` by a dense target [B, L]: the baseline of the loss."""
+    target = torch.zeros_like(logits)
+    target[row_index(label_ptr), label_index] = 1
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(logits)
+
+
+def measure_step(bench: Bench) -> Iterator[Speed]:
+    """Ours in batches of similar length; the baselines in batches as they come.
+
+    ``share_loading`` is the share of an epoch's time that draws its batches. An encoder that is not
+    MATCH's is compared with that, over the same documents and words: ``epochs_of_match`` is how
+    many epochs of MATCH fit into one of it.
+    """
+    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+        yield from _measure_beside_match(bench)
+        return
+    loader = _open_loader(bench)
+    batches = draw_batches(loader, NUM_BATCHES)
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer = Trainer(bench)
+        for batch in batches[:3]:
+            trainer.step(batch)
+    shuffled, model = shuffle_batches(bench, batches), trainer.model
+    padded = {
+        f"padded to {RELEASE_LENGTH}": PaddedTrainer(model, bench, RELEASE_LENGTH),
+        "padded to the batch": PaddedTrainer(model, bench, None),
+    }
+    work = {"ours": repeat(trainer.step, batches)}
+    work |= {name: repeat(other.step, shuffled) for name, other in padded.items()}
+    work["load"] = repeat(lambda batch: batch.num_documents, loader)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    load, step = (1 / rates.per_second[name] for name in ("load", "ours"))
+    for name in padded:
+        yield make_speed(
+            bench,
+            "step",
+            _describe(bench, batches),
+            "documents/s",
+            rates,
+            ("ours", name),
+            memory.mib,
+            share_loading=load / (load + step),
+            epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
+        )
+
+
+def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
+    model = bench.config.model.model_copy(
+        update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
+    )
+    match = replace(bench, config=bench.config.model_copy(update={"model": model}))
+    loader, other_loader = _open_loader(bench), _open_loader(match)
+    batches = draw_batches(loader, NUM_BATCHES)
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer = Trainer(bench)
+        for batch in batches[:3]:
+            trainer.step(batch)
+    work = {
+        "ours": repeat(trainer.step, batches),
+        "MATCH": repeat(Trainer(match).step, batches),
+        "load": repeat(lambda batch: batch.num_documents, loader),
+        "load of MATCH": repeat(lambda batch: batch.num_documents, other_loader),
+    }
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    load, step, other_load, other_step = (
+        1 / rates.per_second[name] for name in ("load", "ours", "load of MATCH", "MATCH")
+    )
+    yield make_speed(
+        bench,
+        "step",
+        _describe(bench, batches),
+        "documents/s",
+        rates,
+        ("ours", "MATCH"),
+        memory.mib,
+        share_loading=load / (load + step),
+        epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
+        epochs_of_match=(load + step) / (other_load + other_step),
+    )
+
+
+def _open_loader(bench: Bench) -> EgoLoader:
+    loader = open_bench(bench).loader("train", training=True)
+    loader.batch_sampler.set_epoch(0)
+    return loader
+
+
+def _describe(bench: Bench, batches: Sequence[EgoBatch]) -> str:
+    return (
+        f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document, "
+        f"{bench.dataset.num_labels:,} labels, {bench.config.train.precision}"
+    )

@@ -1,0 +1,44 @@
+"""The loss from packed gold labels, against a dense target."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+
+from match_graph.graph import EgoBatch
+from match_graph.nn import sparse_bce
+from match_graph.speed.batches import backward, open_bench, repeat
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.step import dense_bce
+
+
+def measure_targets(bench: Bench) -> Iterator[Speed]:
+    """Documents per second of the loss and its gradient, from the same scores."""
+    loader = open_bench(bench).loader("train", training=True)
+    batches = [batch.to(bench.device) for batch in islice(loader, 5)]
+    size = (bench.dataset.num_labels, batches[0].num_documents)
+    scores = torch.randn(size, device=bench.device).t().requires_grad_()  # as the head's: [L, B]
+
+    def ours(batch: EgoBatch) -> int:
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        logits = scores[: batch.num_documents]
+        backward(sparse_bce(logits, batch.label_ptr, batch.label_index), scores)
+        return batch.num_documents
+
+    def dense(batch: EgoBatch) -> int:
+        assert batch.label_ptr is not None
+        assert batch.label_index is not None
+        logits = scores[: batch.num_documents]
+        backward(dense_bce(logits, batch.label_ptr, batch.label_index), scores)
+        return batch.num_documents
+
+    with MemoryPeak(bench.device).watch() as memory:
+        ours(batches[0])
+    names = ("ours", "dense targets")
+    work = {names[0]: repeat(ours, batches), names[1]: repeat(dense, batches)}
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
+    yield make_speed(
+        bench, "targets", f"batches of {size[1]}, {size[0]:,} labels", "documents/s", rates, names,
+        memory.mib,
+    )  # fmt: skip

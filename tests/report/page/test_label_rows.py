@@ -1,0 +1,57 @@
+"""The labels around a document: each below its parents, edges between, violations in them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.predict.case_study import CaseLabel, CaseStudy
+from match_graph.report.page import LabelRows
+from match_graph.report.page.label_rows import arrange
+
+
+def test_a_diamond(case_study: CaseStudy, hostile: str) -> None:
+    """Five labels, five edges; the child above its parent's probability is a violation."""
+    figure = LabelRows(case_study.labels, case_study.variants[0])
+    place = {row.label.label: row for row in figure.rows}
+    assert list(place) == ["a", "b", "c", "d", hostile]
+    assert [row.rank for row in figure.rows] == [0, 0, 0, 0, 1]
+    assert place["a"].x < place["b"].x == place["c"].x < place["d"].x
+    assert [row.y for row in figure.rows] == sorted({row.y for row in figure.rows})
+    assert figure.rows[-1].y < figure.height
+    assert [(edge.text, edge.is_violated) for edge in figure.edges] == [
+        ("b 0.250 below a 0.500", False),
+        ("c 0.031 below a 0.500", False),
+        ("d 0.062 below b 0.250", False),
+        ("d 0.062 below c 0.031", True),
+        (f"{hostile} 0.750 below a 0.500", True),
+    ]
+    assert figure.num_violated == 2
+    assert figure.data.rows[3] == ["d", "0.0625", "gold", "", "b, c"]
+    assert figure.data.rows[4] == [hostile, "0.7500", "gold", "1", "a"]
+
+
+@st.composite
+def hierarchies(draw) -> list[CaseLabel]:
+    number = draw(st.integers(1, 8))
+    parents = [
+        sorted(draw(st.sets(st.integers(0, row - 1), max_size=3))) if row else []
+        for row in range(number)
+    ]
+    return [
+        CaseLabel(
+            label=str(row), name=None, is_gold=False, depth=0, parents=[str(one) for one in above]
+        )
+        for row, above in enumerate(parents)
+    ]
+
+
+@given(hierarchies())
+def test_every_label_follows_all_of_its_parents(labels: list[CaseLabel]) -> None:
+    """Each once; roots at level 0, all others one level below a parent."""
+    found = arrange(labels)
+    order = [label.label for label, _ in found]
+    level = {label.label: number for label, number in found}
+    assert sorted(order) == sorted(label.label for label in labels)
+    for label in labels:
+        assert all(order.index(parent) < order.index(label.label) for parent in label.parents)
+        expected = {level[parent] + 1 for parent in label.parents} or {0}
+        assert level[label.label] in expected

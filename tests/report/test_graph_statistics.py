@@ -1,0 +1,82 @@
+"""`build --report`: Markdown with every table, and the pictures that it names."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from match_graph.cli import main
+from match_graph.datasets import MatchFolder
+from match_graph.io import Reporter
+from match_graph.report import write_report
+
+PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
+
+
+@pytest.fixture(scope="module")
+def report(toy_dataset: MatchFolder, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of the toy corpus."""
+    pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
+    return write_report(toy_dataset, tmp_path_factory.mktemp("toy") / "report")
+
+
+def test_the_report_has_every_table_and_picture(report: list[Path]) -> None:
+    """Pictures are PNG, and each is shown; tables have as many cells in every row."""
+    paths = report
+    assert [path.name for path in paths] == ["REPORT.md", *PICTURES]
+    text = paths[0].read_text(encoding="utf-8")
+    assert re.findall(r"!\[.*\]\((.*)\)", text) == PICTURES
+    for path in paths[1:]:
+        assert path.read_bytes().startswith(b"\x89PNG")
+    for line in (
+        "| train documents | 8 |",
+        r"| P(parent \| child) in training | 0.90 |",
+        "| document has author, per document | 12 | 0.0833 | 1.25 | 1 | 2 | 2 | 2 |",
+        "| venue | train | 8 | 0.6250 | 0.75 | 0.0000 | 0.0000 |",
+        "| child never in training | 1 |",
+        "| test in train | 0 | 0.0000 |",
+    ):
+        assert line in text
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 6
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block}) == 1
+
+
+def test_without_matplotlib_there_is_markdown_and_a_sentence(
+    toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """It names the extra, in the file and on the terminal."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    paths = write_report(toy_dataset, tmp_path / "report", Reporter(quiet=True))
+    assert [path.name for path in paths] == ["REPORT.md"]
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["REPORT.md"]
+    sentence = (
+        "Pictures need matplotlib, which is not installed; run `pip install 'match-graph[report]'`."
+    )
+    assert sentence in paths[0].read_text(encoding="utf-8")
+    assert "![" not in paths[0].read_text(encoding="utf-8")
+    assert sentence in capsys.readouterr().err
+
+
+def test_build_writes_it(
+    toy_dataset: MatchFolder,
+    report: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    """`match-graph build FOLDER --report DIR` prints what it wrote: the same files to the byte."""
+    command = ["build", str(toy_dataset.folder), "--report", str(tmp_path / "r"), "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["match-graph", *command])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-len(PICTURES) - 1 :] == [
+        str(tmp_path / "r" / name) for name in ("REPORT.md", *PICTURES)
+    ]
+    for path in report:
+        assert (tmp_path / "r" / path.name).read_bytes() == path.read_bytes()

@@ -1,0 +1,176 @@
+"""The page of a run: its sections and numbers, what is said where something is missing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from match_graph import Run
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.io.files import HISTORY, METRICS, RELIABILITY, remove_files, write_json
+from match_graph.io.manifest import write_manifest
+from match_graph.report.page import BarChart, Case, LineChart, Note, Page, Table, render_page
+from match_graph.report.run_page import draw_columns, make_run_page
+
+
+@pytest.fixture(scope="module")
+def page(trained_run: Run, baseline_run: Run) -> Page:
+    root = Path(trained_run.dataset.root)
+    return make_run_page(trained_run.folder, [baseline_run.folder], (), 2, root, "cpu")
+
+
+@pytest.fixture
+def copied(trained_run: Run, tmp_path: Path) -> Path:
+    """The run folder, to be spoilt."""
+    return Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
+
+
+def make(folder: Path, run: Run, *documents: str, number: int = 0) -> Page:
+    return make_run_page(folder, (), documents, number, Path(run.dataset.root), "cpu")
+
+
+TITLES = [
+    "Measures", "Training", "Slices of the labels", "Calibration", "Case studies",
+    "How it was made",
+]  # fmt: skip
+
+
+def test_the_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
+    """Headlines and table from metrics.json, with the label prior below."""
+    metrics = trained_run.read_metrics()
+    assert page.title == "synthetic: match, seed 0"
+    assert [section.title for section in page.sections] == TITLES
+    shown = {one.name: one.value for one in page.headlines}
+    assert shown["P@1, test"] == f"{metrics['test']['P@1']:.4f}"
+    [table] = page.sections[0].blocks
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["valid", "test", "test, label prior"]
+    column = table.columns.index("NDCG@5")
+    expected = [metrics["valid"], metrics["test"], trained_run.prior("test")]
+    assert [row[column] for row in table.rows] == [f"{values['NDCG@5']:.4f}" for values in expected]
+    assert table.rows[0][table.columns.index("F1_micro")] == "-"
+
+
+def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:
+    """Curves from history.csv, slices from metrics.json, the diagram from reliability.csv."""
+    history = pd.read_csv(trained_run.folder / HISTORY)
+    loss = page.sections[1].blocks[0]
+    assert isinstance(loss, LineChart)
+    assert loss.series[0].y == history["loss"].tolist()
+    values = trained_run.read_metrics()["test"]
+    slices = {
+        block.title: block for block in page.sections[2].blocks if isinstance(block, BarChart)
+    }
+    assert list(slices)[:2] == ["R@5 by frequency", "R@5 by depth"]
+    for bar in slices["R@5 by depth"].bars:
+        assert bar.value == pytest.approx(values[f"{bar.name.replace(' ', '_')}/R@5"])
+    [diagram] = page.sections[3].blocks
+    assert isinstance(diagram, LineChart)
+    bins = pd.read_csv(trained_run.folder / RELIABILITY)
+    test = bins[(bins["split"] == "test") & (bins["labels"] == "ranked") & (bins["pairs"] > 0)]
+    assert diagram.series[0].x == test["probability"].tolist()
+    assert [
+        int(row[2].replace(",", "")) for row in diagram.data.rows if row[0] == "5 best labels"
+    ] == (test["pairs"].tolist())
+    weights = test["pairs"] / test["pairs"].sum()
+    error = ((test["gold"] - test["probability"]).abs() * weights).sum()
+    assert error == pytest.approx(values["ECE@5"])
+
+
+def test_case_studies_compare_the_variants(page: Page) -> None:
+    """Two drawn test documents, both runs side by side, each with its labels' rows."""
+    cases = page.sections[4].blocks
+    assert len(cases) == 2
+    for case in cases:
+        assert isinstance(case, Case)
+        assert case.study.split == "test"
+        assert [one.encoder for one in case.study.variants] == ["match", "tfidf_linear"]
+        assert [rows.variant for rows in case.rows] == case.study.variants
+
+
+def test_the_same_run_gives_the_same_page(page: Page, trained_run: Run, baseline_run: Run) -> None:
+    """Byte by byte: no clock is read."""
+    root = Path(trained_run.dataset.root)
+    again = make_run_page(trained_run.folder, [baseline_run.folder], (), 2, root, "cpu")
+    assert render_page(again) == render_page(page)
+
+
+def test_named_documents_take_the_place_of_drawn_ones(trained_run: Run) -> None:
+    """In their order; and without any there is no text of the data set."""
+    names = trained_run.dataset.names("document")[[395, 391]].tolist()
+    cases = make(trained_run.folder, trained_run, *names, number=3).sections[4].blocks
+    assert [case.study.document for case in cases if isinstance(case, Case)] == names
+    assert not make(trained_run.folder, trained_run).sections[4].blocks
+    with pytest.raises(CorpusError):
+        make(trained_run.folder, trained_run, "nobody")
+
+
+def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
+    """A run without history, bins and slices, as of an older version or a baseline."""
+    remove_files(copied / HISTORY, copied / RELIABILITY)
+    values = json.loads((copied / METRICS).read_text())
+    flat = {
+        split: {k: v for k, v in found.items() if "/" not in k} for split, found in values.items()
+    }
+    write_json(copied / METRICS, flat)
+    sections = make(copied, trained_run).sections
+    notes = [
+        line
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Note)
+        for line in block.lines
+    ]
+    assert notes == [
+        "There is no history: nothing was trained by epochs.",
+        "There are no slices; `match-graph evaluate` measures them on test.",
+        f"There is no {RELIABILITY}; `match-graph evaluate {copied}` writes it.",
+    ]
+
+
+def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> None:
+    """A data set that cannot be opened costs the case studies and the label prior alone."""
+    config = (copied / "config.yaml").read_text()
+    (copied / "config.yaml").write_text(config.replace("dataset: synthetic", "dataset: /nowhere"))
+    write_manifest(copied)
+    warned: list[str] = []
+
+    class Listener:
+        def warn(self, message: str) -> None:
+            warned.append(message)
+
+        def track(self, *_: object) -> None:
+            raise AssertionError
+
+    page = make_run_page(copied, root=tmp_path, device="cpu", reporter=Listener())  # type: ignore[arg-type]
+    [table] = page.sections[0].blocks
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["valid", "test"]
+    [note] = page.sections[4].blocks
+    assert isinstance(note, Note)
+    assert note.lines[0].startswith("There are none: ")
+    assert warned == [note.lines[0].replace("There are none", "The report has no case studies")]
+    with pytest.raises(CorpusError):
+        make_run_page(copied, documents=["d1"], root=tmp_path, device="cpu")
+
+
+def test_a_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
+    """With the command that evaluates it."""
+    remove_files(copied / METRICS)
+    with pytest.raises(CheckpointError) as caught:
+        make_run_page(copied)
+    assert str(caught.value) == (
+        f"A report needs the measures of an evaluated run, but '{copied}' has no metrics.json; run "
+        f"`match-graph evaluate {copied}`."
+    )
+
+
+def test_columns_that_are_not_finite_are_left_out() -> None:
+    """A loss that overflowed leaves a gap; what is nowhere finite leaves no line."""
+    table = pd.DataFrame(
+        {"epoch": [1, 2], "loss": [1.0, float("inf")], "other": [float("nan")] * 2}
+    )
+    [series] = draw_columns(table, ["loss", "other", "absent"])
+    assert (series.name, series.x, series.y) == ("loss", [1], [1.0])

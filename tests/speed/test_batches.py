@@ -1,0 +1,20 @@
+"""The batches that stages of the network are measured on."""
+
+import pytest
+
+from match_graph.speed.batches import count_tokens, draw_batches, open_bench
+from match_graph.speed.measure import Bench
+
+
+def test_drawn_batches_are_like_the_mean_of_an_epoch(bench: Bench) -> None:
+    """In tokens per document, within a tenth; sorted by size, and all of them where few are."""
+    loader = open_bench(bench).loader("train", training=True)
+    everything = list(loader)
+    number = len(everything) // 4
+    assert number >= 4
+    some = draw_batches(loader, number)
+    assert len(some) == number
+    sizes = [batch.token_id.numel() for batch in some]
+    assert sizes == sorted(sizes)
+    assert count_tokens(some) == pytest.approx(count_tokens(everything), rel=0.1)
+    assert len(draw_batches(loader, 10 * len(everything))) == len(everything)

@@ -1,0 +1,37 @@
+"""The speed of every reader: one measure each, in a process of its own."""
+
+import pytest
+
+from match_graph.speed import Bench, read
+from match_graph.speed.formats import WRITERS
+
+
+def call_here(work, *arguments):
+    """In place of a new process, which takes seconds to start."""
+    return work(*arguments)
+
+
+def test_every_reader_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In documents per second, against the parser alone, which is faster."""
+    monkeypatch.setattr(read, "run_alone", call_here)
+    found = list(read.measure_read(bench))
+    assert [speed.stage for speed in found] == [f"read: {name}" for name in WRITERS]
+    for speed in found:
+        name = speed.stage.removeprefix("read: ")
+        assert speed.baseline.startswith(f"{read.READERS[name].parser}: ")
+        assert speed.size.startswith("synthetic: 400 documents, ")
+        assert speed.device == "cpu, 1 threads"
+        assert speed.unit == "documents/s"
+        assert 0 < speed.ratio < 1
+        assert speed.peak_mib is None or 0 <= speed.peak_mib < 100
+        assert set(speed.more) == {"megabytes_per_s", "cpu_share"}
+
+
+def test_a_reader_is_measured_in_a_process_of_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command does it; one format, as a process takes seconds to start."""
+    monkeypatch.setattr(read, "WRITERS", {"table csv": WRITERS["table csv"]})
+    (speed,) = read.measure_read(bench)
+    assert speed.stage == "read: table csv"
+    assert speed.rate > 0

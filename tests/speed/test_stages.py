@@ -1,0 +1,282 @@
+"""The measures of speed: what they count, and one JSON object per line."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from match_graph.cli import app
+from match_graph.datasets import DATASETS, Synthetic
+from match_graph.errors import ConfigError
+from match_graph.graph import LabelDAG
+from match_graph.speed import SPEED_SIZES, SPEED_STAGES, Bench, measure, measure_speed, scaling
+from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
+from match_graph.speed.pretrain import measure_pretrain
+
+CPU = torch.device("cpu")
+KEYS = ["stage", "size", "device", "rate", "unit", "baseline", "ratio", "peak_mib"]
+
+
+#: Numbers that a stage has beside the common ones.
+MORE = {
+    "build": [],
+    "sample": ["tokens_per_s"],
+    "pretrain": ["comparisons_per_s"],
+    "step": ["share_loading", "epoch_seconds"],
+    "targets": [],
+    "hypernymy": ["share_of_step", "milliseconds"],
+    "predict": [],
+}
+BASELINES = {
+    "build": ["a row for each token"],
+    "sample": ["a loop over documents"],
+    "pretrain": ["independent negatives"],
+    "step": ["padded to 500", "padded to the batch"],
+    "targets": ["dense targets"],
+    "hypernymy": ["a loop over the edges"],
+    "predict": ["padded to 500"],
+}
+
+
+@pytest.mark.parametrize("stage", sorted(BASELINES))
+def test_a_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> None:
+    """One measure for each baseline, with the keys of the design and those of the stage."""
+    found = list(SPEED_STAGES[stage](bench))
+    assert [speed.baseline.split(":")[0] for speed in found] == BASELINES[stage]
+    for speed in found:
+        content = speed.to_dict()
+        assert list(content) == [*KEYS, *MORE[stage], "cpu_share"]
+        assert content["stage"] == stage
+        assert content["size"].startswith("synthetic: ")
+        assert content["device"] == "cpu, 1 threads"
+        rate = float(speed.baseline.split()[-2].replace(",", ""))
+        assert content["ratio"] == pytest.approx(content["rate"] / rate, rel=1e-2)
+        assert content["baseline"].endswith(content["unit"])
+        assert content["peak_mib"] is None or 0 <= content["peak_mib"] < 500
+
+
+def test_shared_negatives_compare_more(bench: Bench) -> None:
+    """Comparisons are positives times negatives, and shared ones are faster."""
+    (found,) = measure_pretrain(bench)
+    assert found.more["comparisons_per_s"] == pytest.approx(32 * found.rate, rel=1e-3)
+    assert found.ratio > 1
+
+
+def test_all_measures_every_stage_of_the_data_set(
+    synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What measures other corpora or takes minutes is asked for by name."""
+    called: list[str] = []
+    for name in SPEED_STAGES:
+        monkeypatch.setitem(
+            SPEED_STAGES, name, lambda _bench, name=name: iter(called.append(name) or ())
+        )
+    assert list(measure_speed("all", synthetic, small_settings(), 0.1, CPU)) == []
+    assert called == list(BASELINES)
+
+
+def test_every_stage_is_tested() -> None:
+    """Here, or in a file of its own."""
+    for name in set(SPEED_STAGES) - set(BASELINES) - {"scaling"}:
+        assert (Path(__file__).parent / f"test_{name}.py").is_file()
+
+
+def test_scaling_gives_slopes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build and a step for each size; the first is the baseline of the others."""
+    monkeypatch.setattr(scaling, "FACTORS", ((1, 1), (4, 1)))
+    monkeypatch.setattr(scaling, "_BASE", 1 / 256)
+    found = list(scaling.measure_scaling(bench))
+    assert [speed.stage for speed in found] == ["scaling: build", "scaling: step"] * 2
+    assert [speed.ratio for speed in found[:2]] == [1.0, 1.0]
+    assert ["slope" in speed.more for speed in found] == [False, False, True, True]
+    assert found[2].size == "documents x 4, labels x 1: 11,022 documents, 62 labels"
+    for first, later in zip(found[:2], found[2:], strict=True):
+        slope = math.log(later.more["seconds"] / first.more["seconds"]) / math.log(4)
+        assert later.more["slope"] == pytest.approx(slope, abs=1e-2)
+
+
+def test_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece is called once untimed, then in turns; a single slow turn does not count."""
+    calls = []
+
+    def work(name: str, *pauses: float):
+        left = [0.0, *pauses]
+
+        def run() -> float:
+            calls.append(name)
+            time.sleep(left.pop(0))
+            return 10
+
+        return run
+
+    rates = take_turns(
+        {"a": work("a", 0.02, 0.2, 0.02), "b": work("b", 0.04, 0.04, 0.04)}, 1e-9, CPU
+    )
+    assert calls == ["a", "b"] * 4
+    assert 100 < rates.per_second["a"] <= 500
+    assert 50 < rates.per_second["b"] <= 250
+    assert 0 <= rates.cpu_share < 0.9
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat")
+        return not state.is_file() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def wait_for_end(processes: list[int]) -> bool:
+    """Whether none of them is left within ten seconds."""
+    for _ in range(100):
+        if not any(map(is_alive, processes)):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_busy_processes_end_with_the_block() -> None:
+    """Also where it fails."""
+    with pytest.raises(ValueError, match="no"), busy_processes(2) as processes:
+        assert len(set(processes)) == 2
+        assert all(map(is_alive, processes))
+        raise ValueError("no")
+    assert not any(map(is_alive, processes))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
+def test_busy_processes_end_with_a_killed_parent() -> None:
+    """It can no longer end them: they see that it is gone."""
+    code = (
+        "from match_graph.speed.measure import busy_processes as busy\n"
+        "with busy(2) as found: print(*found, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        processes = [int(number) for number in parent.stdout.readline().split()]
+        assert len(processes) == 2
+        parent.kill()
+    assert wait_for_end(processes)
+
+
+def test_take_turns_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours is measured after each quiet round, beside as many as asked for, the baseline is not."""
+    calls: list[str] = []
+
+    def enter(number: int):
+        calls.append(f"busy {number}")
+        return nullcontext()
+
+    def work(name: str):
+        return lambda: calls.append(name) or 10
+
+    monkeypatch.setattr(measure, "busy_processes", enter)
+    rates = take_turns({"a": work("a"), "b": work("b")}, 1e-9, CPU, 2)
+    assert calls == ["a", "b", *["a", "b", "busy 2", "a"] * 3]
+    assert set(rates.loaded) == {"a"}
+    assert rates.busy == 2
+
+
+def test_measure_speed_beside_busy_processes(synthetic: Synthetic, small_settings) -> None:
+    """How many and what rate was left stand behind the numbers of the stage."""
+    (found,) = measure_speed("targets", synthetic, small_settings(), 0.1, CPU, busy=1)
+    content = found.to_dict()
+    assert list(content) == [*KEYS, "busy", "loaded_rate", "cpu_share"]
+    assert content["busy"] == 1
+    assert content["loaded_rate"] > 0
+
+
+def test_measure_speed_refuses_busy_processes_beside_scaling(
+    synthetic: Synthetic, small_settings
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(measure_speed("scaling", synthetic, small_settings(), 0.1, CPU, busy=1))
+    assert str(caught.value) == (
+        "A stage that is measured beside busy processes must take turns with a baseline, but "
+        "'scaling' does not; leave out --busy."
+    )
+
+
+def test_step_of_another_encoder_is_measured_against_match(bench: Bench) -> None:
+    """In steps, and in epochs, which draw the batches too."""
+    model = bench.config.model.model_copy(update={"encoder": "rgcn", "encoder_config": {}})
+    config = bench.config.model_copy(update={"model": model})
+    (found,) = SPEED_STAGES["step"](replace(bench, config=config))
+    assert found.baseline.startswith("MATCH: ")
+    assert list(found.more) == ["share_loading", "epoch_seconds", "epochs_of_match", "cpu_share"]
+    assert found.more["epochs_of_match"] > 0
+
+
+def test_predict_of_another_encoder_is_refused(bench: Bench) -> None:
+    model = bench.config.model.model_copy(update={"encoder": "rgcn"})
+    config = bench.config.model_copy(update={"model": model})
+    with pytest.raises(ConfigError) as caught:
+        list(SPEED_STAGES["predict"](replace(bench, config=config)))
+    assert str(caught.value) == (
+        "The speed of prediction is measured against the network of MATCH over padded documents, "
+        "found model.encoder=rgcn; leave it out."
+    )
+
+
+def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(measure_speed("nap", synthetic, small_settings(), 0.1, CPU))
+    assert str(caught.value) == (
+        "A stage must be one of ['build', 'export', 'hypernymy', 'predict', 'pretrain', 'read', "
+        "'sample', 'scaling', 'step', 'targets'] or 'all', found 'nap'."
+    )
+
+
+def test_hypernymy_needs_a_hierarchy(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    flat = LabelDAG(torch.empty(2, 0, dtype=torch.int64), bench.dataset.num_labels)
+    monkeypatch.setattr(bench.dataset, "label_dag", flat)
+    with pytest.raises(ConfigError) as caught:
+        list(SPEED_STAGES["hypernymy"](bench))
+    assert str(caught.value) == (
+        "The speed of hypernymy is measured on label edges, but 'synthetic' has none; choose "
+        "another data set."
+    )
+
+
+@pytest.mark.parametrize("size", sorted(SPEED_SIZES))
+def test_sizes_are_data_sets_with_their_options(size: str) -> None:
+    """Each names a registered data set, and options that it has."""
+    name, options = SPEED_SIZES[size]
+    DATASETS[name].check_options(options)
+
+
+def test_memory_peaks_are_seen_though_they_are_gone() -> None:
+    freed = [torch.ones(2**20) for _ in range(40)]  # 4 MiB each, of the heap
+    del freed  # what was freed before does not hide what follows
+    with MemoryPeak(CPU).watch() as memory:
+        block = torch.ones(2**24)  # 64 MiB
+        time.sleep(0.1)
+        del block
+    assert memory.mib is None or 32 < memory.mib < 500
+
+
+def test_the_command_prints_one_json_object_per_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app,
+        ["speed", "pretrain", "--json", "--dataset", "synthetic", "--seconds", "0.2",
+         "--root", str(tmp_path), "--set", "data.options={num_documents: 200, num_labels: 12}",
+         "--set", "train.accelerator=cpu"],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    assert json.loads(line)["stage"] == "pretrain"
+    assert json.loads(line)["peak_mib"] is None or json.loads(line)["peak_mib"] >= 0
