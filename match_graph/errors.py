@@ -18,6 +18,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+#: Characters of each end of a fault that is too long to be read.
+_SHOWN = 400
+
 
 class MatchGraphError(Exception):
     """Base class of every error that match-graph raises on purpose."""
@@ -56,12 +59,21 @@ def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:
         limit: How many are written out; the rest are counted.
     """
     if len(faults) == 1:
-        return f"{summary}: {faults[0]}"
+        return f"{summary}: {_shorten(faults[0])}"
     lines = [f"{summary}, but {len(faults)} faults were found:"]
-    lines += [f"  {fault}" for fault in faults[:limit]]
+    lines += [f"  {_shorten(fault)}" for fault in faults[:limit]]
     if len(faults) > limit:
         lines.append(f"  ... and {len(faults) - limit} more")
     return "\n".join(lines)
+
+
+def _shorten(fault: str) -> str:
+    """Both ends of a fault that quotes a value without end: its place, and what to do."""
+    if len(fault) <= 2 * _SHOWN:
+        return fault
+    return (
+        f"{fault[:_SHOWN]} ... ({len(fault) - 2 * _SHOWN:,} characters more) ... {fault[-_SHOWN:]}"
+    )
 
 
 def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:

@@ -129,7 +129,7 @@ def _change_value(path: Path, start: float, value: str) -> None:
         except ValueError:
             try:
                 tree = yaml.safe_load(parts[index]) if path.suffix in (".yaml", ".yml") else None
-            except yaml.YAMLError:
+            except (yaml.YAMLError, ValueError):  # an integer of 5,000 digits
                 tree = None
         except RecursionError:
             return

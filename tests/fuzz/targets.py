@@ -13,12 +13,12 @@ import yaml
 
 from match_graph.benchmark import Experiment, load_experiment, run_benchmark
 from match_graph.benchmark.plan import make_plan
-from match_graph.benchmark.speed.formats import WRITERS, take_sample
 from match_graph.cli import main
 from match_graph.datasets import Synthetic
 from match_graph.io import Reporter
 from match_graph.runs import start_run
 from match_graph.runs.settings import load_named_config
+from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import toy_documents, write_match_folder
 
 #: What a worker imports before it forks, where it is there.
@@ -136,8 +136,7 @@ def _write_index(folder: Path) -> None:
 
 def _write_request(folder: Path) -> None:
     _make_run("match")(folder)
-    lines = [json.dumps(document) for document in toy_documents()["test"]]
-    (folder / "request.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_request_alone(folder)
 
 
 def _write_settings(folder: Path) -> None:

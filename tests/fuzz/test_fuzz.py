@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -90,8 +90,10 @@ def test_changed_input_is_refused_clearly_or_accepted_rightly(
             for listed in folder.glob(kind.relisted) if kind.relisted else ():
                 with contextlib.suppress(OSError):
                     write_manifest(listed)
+            written = {path: path.read_bytes() for path in _find_results(folder)}
             ended = worker.run(arguments, folder, kind.call)
-            how = judge(kind, ended, folder, changed)
+            changed = [path for path in changed if not _is_same(path, before[path])]  # not rebuilt
+            how = judge(kind, ended, folder, changed, written)
             outcomes[name, how.partition(":")[0]] += 1
             target(ended.seconds)
             assert how in ("accepted", "refused"), f"{how}\n{touched}\n{ended}"
@@ -99,7 +101,13 @@ def test_changed_input_is_refused_clearly_or_accepted_rightly(
     try_changes()
 
 
-def judge(kind: Kind, ended: Ended, folder: Path, changed: list[Path] | None) -> str:
+def judge(
+    kind: Kind,
+    ended: Ended,
+    folder: Path,
+    changed: list[Path] | None,
+    written: Mapping[Path, bytes] | None = None,
+) -> str:
     """ "accepted" or "refused" where that is right, else what is wrong.
 
     Args:
@@ -107,6 +115,7 @@ def judge(kind: Kind, ended: Ended, folder: Path, changed: list[Path] | None) ->
         ended: How the program ended.
         folder: In which it ran.
         changed: The files that are not what they were; None if nothing was changed.
+        written: The results that were there before it ran.
     """
     if ended.limit:
         return f"{ended.limit}: {ended.seconds:.0f} s, {ended.peak >> 20} MiB"
@@ -126,16 +135,18 @@ def judge(kind: Kind, ended: Ended, folder: Path, changed: list[Path] | None) ->
         return "refused"
     if changed and kind.is_verified:
         return f"silent: {[path.name for path in changed]} changed without a word"
-    return find_fault(folder) or "accepted"
+    before = written or {}
+    new = [path for path in _find_results(folder) if path.read_bytes() != before.get(path)]
+    return find_fault(new) or "accepted"
 
 
-def find_fault(folder: Path) -> str:
-    """What is wrong with the results in a folder; empty if nothing is."""
+def find_fault(results: Sequence[Path]) -> str:
+    """What is wrong with files of results; empty if nothing is."""
 
     def refuse(constant: str) -> float:
         raise ValueError(constant)
 
-    for path in (*folder.glob("out.jsonl"), *folder.glob("run/metrics.json")):
+    for path in results:
         for line in (
             path.read_text("utf-8").splitlines()
             if path.suffix == ".jsonl"
@@ -146,6 +157,11 @@ def find_fault(folder: Path) -> str:
             except ValueError as error:
                 return f"silent: {path.name} holds {error}"
     return ""
+
+
+def _find_results(folder: Path) -> list[Path]:
+    found = (*folder.glob("out.jsonl"), *folder.glob("run/metrics.json"))
+    return [path for path in found if path.is_file()]
 
 
 def _is_same(path: Path, before: bytes) -> bool:
