@@ -66,10 +66,14 @@ def call(folder: Path, *arguments: object) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: setuptools writes beside the sources."""
     folder = tmp_path_factory.mktemp("wheel")
-    kept = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "runs", "*.egg-info", "raw")
-    shutil.copytree(ROOT, folder / "source", ignore=kept)
-    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
+    unread = shutil.ignore_patterns("__pycache__")
     source, out = folder / "source", folder / "out"
+    source.mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("match_graph", "experiments"):
+        shutil.copytree(ROOT / name, source / name, ignore=unread)
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
     call(folder, "pip", "wheel", *options, "--no-build-isolation", "--wheel-dir", out, source)
     [found] = out.glob("*.whl")
     return found
