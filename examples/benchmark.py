@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 
 workspace = TemporaryDirectory()
 folder = Path(workspace.name)
-(folder / "encoders.yaml").write_text(
-    """\
+experiment = """\
 question: Does MATCH gain from metadata over a Transformer of the words alone?
 datasets: [synthetic]
 runs: 2
@@ -38,27 +37,20 @@ settings:
 rows:
   - {name: Transformer, encoder: transformer, settings: {model.init: spherical_text}}
   - {name: MATCH, encoder: match}
-""",
-    encoding="utf-8",
-)
+"""
 
 # %%
 # The run
 # -------
 # A cell is one row on one data set with one seed: an ordinary run folder, trained in a process of
 # its own. After a kill the same command goes on, and more ``--runs`` or another ``--dataset`` add
-# cells.
+# cells. Tables are written as Markdown, CSV and LaTeX; ``results.json`` beside them has every cell
+# with its settings, seconds, versions and commit, and ``match-graph report`` makes a page of it.
 
+(folder / "encoders.yaml").write_text(experiment, encoding="utf-8")
 command = [sys.executable, "-m", "match_graph.cli", "benchmark", str(folder / "encoders.yaml")]
 places = ["--out", str(folder / "out"), "--root", str(folder / "data"), "--quiet"]
 subprocess.run([*command, *places], check=True, stdout=subprocess.DEVNULL)
-
-# %%
-# The tables
-# ----------
-# Markdown, CSV and LaTeX; ``results.json`` beside them has every cell with its settings, seconds,
-# versions and commit. ``match-graph report`` makes a page of it.
-
 print((folder / "out" / "tables" / "synthetic.md").read_text(encoding="utf-8"))
 
 workspace.cleanup()

@@ -74,6 +74,6 @@ for name, marker in (("user", "."), ("item", "^")):
     axes.scatter(
         *trainer.tables[name].t(), c=community[name], marker=marker, cmap="tab10", label=name
     )
-axes.set_box_aspect((1, 1, 1))
+axes.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1), zticks=(-1, 0, 1), box_aspect=(1, 1, 1))
 axes.legend()
 plt.show()
