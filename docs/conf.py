@@ -20,11 +20,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
     "sphinx_autodoc_typehints",
     "api_pages",
     "settings_page",
     "commands_page",
+    "mathml",
 ]
 exclude_patterns = ["_build", "_ext"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -57,6 +57,7 @@ typehints_use_rtype = False
 always_use_bars_union = True
 
 html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
 html_title = "match-graph"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

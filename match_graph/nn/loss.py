@@ -20,7 +20,7 @@ def sparse_bce(
 ) -> Tensor:
     r"""Binary cross-entropy, summed over labels, averaged over documents.
 
-    .. math:: \frac{1}{B} \sum_b \Big(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Big)
+    .. math:: \frac{1}{B} \sum_b \Bigl(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Bigr)
 
     This is equation 23 of MATCH (https://arxiv.org/abs/2102.07349) divided by the number of
     documents, without a dense target. So a weight that the paper would put beside its sum over
