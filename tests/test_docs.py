@@ -107,6 +107,14 @@ def test_commands_and_options_of_pages_exist(page: str) -> None:
 
 
 @BY_PAGE
+def test_settings_named_on_pages_exist(page: str) -> None:
+    """`section.key` and `section.key=value`, in running text."""
+    named = re.findall(r"`((?:data|pretrain|model|train)\.[\w.]+)(?:=[^`]*)?`", TEXT[page])
+    files = {name for name in named if name.endswith((".json", ".pt", ".safetensors"))}
+    assert set(named) - files <= all_keys()
+
+
+@BY_PAGE
 def test_python_of_pages_uses_public_names(page: str) -> None:
     """Blocks compile; what they import of match_graph, and `mg.NAME`, exists."""
     for block in blocks(page, "python"):
