@@ -58,14 +58,14 @@ def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_pat
 
 
 def test_settings_by_name_are_written_into_the_run(call, toy: Path, tmp_path: Path) -> None:
-    """`--settings own` below `--set`; the run's file holds every number; a wrong name says so."""
+    """`--preset own` below `--set`; the run's file holds every number; a wrong name says so."""
     out = tmp_path / "run"
     small = [
         "--set", "pretrain.samples=2000", "--set", "train.epochs=1", "--set", "model.channels=16",
         "--set", "pretrain.channels=16", "--set", "model.encoder_config.bottleneck=8", "--quiet",
     ]  # fmt: skip
     code, _, error = call(
-        "run", toy, "--out", out, "--encoder", "xml_cnn", "--settings", "own", *small
+        "run", toy, "--out", out, "--encoder", "xml_cnn", "--preset", "own", *small
     )
     assert (code, error) == (0, "")
     written = yaml.safe_load((out / "config.yaml").read_text())
@@ -73,11 +73,11 @@ def test_settings_by_name_are_written_into_the_run(call, toy: Path, tmp_path: Pa
     assert written["model"]["encoder_config"]["num_filters"] == 32
     assert written["model"]["init"] == "spherical_text"
     assert (written["model"]["channels"], written["train"]["batch_size"]) == (16, 20)
-    code, _, error = call("run", toy, "--encoder", "xml_cnn", "--settings", "best", *small)
+    code, _, error = call("run", toy, "--encoder", "xml_cnn", "--preset", "best", *small)
     assert code == 1
     assert error == (
-        "Error: The settings of the encoder 'xml_cnn' must be one of ['own', 'paper'], found "
-        "'best'; choose one, or leave --settings out.\n"
+        "Error: The preset of the encoder 'xml_cnn' must be one of ['own', 'paper'], found "
+        "'best'; choose one, or leave --preset out.\n"
     )
 
 

@@ -14,7 +14,7 @@ from match_graph.config import Config, TrainConfig, load_config
 from match_graph.datasets import DATASETS
 from match_graph.errors import ConfigError
 from match_graph.nn import ENCODERS, HEADS
-from match_graph.runs.settings import load_named_config
+from match_graph.runs.settings import load_preset_config
 
 
 def message(path: Path | None = None, settings: list[str] | None = None) -> str:
@@ -209,7 +209,7 @@ def test_load_config_imports_only_code_that_the_caller_names(
     path = Path("c.yaml")
     for preset in (None, "paper"):
         with pytest.raises(ConfigError) as caught:
-            load_named_config(path, ["model.head=evil:Head"], preset)
+            load_preset_config(path, ["model.head=evil:Head"], preset)
         assert str(caught.value) == (
             "The configuration 'c.yaml' names the encoder 'evil:Evil', and code is imported only "
             "by request; if you trust it, name it on the command line too: "

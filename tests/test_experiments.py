@@ -11,7 +11,7 @@ from match_graph.datasets import Synthetic
 from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
-from match_graph.runs.settings import load_named_config
+from match_graph.runs.settings import load_preset_config
 from match_graph.testing import write_match_folder, write_release_folder
 from match_graph.training.fitting import find_encoder
 from match_graph.typing import LABEL, MASKS
@@ -52,9 +52,9 @@ def test_the_folder_holds_data_only() -> None:
 def test_rows_of_a_preset_change_nothing_of_it(path: Path) -> None:
     """A row that trained otherwise than a paper says would have to be named so."""
     experiment = load_experiment(path)
-    rows = [row for row in experiment.expand(["venue"]) if row.encoder_settings]
+    rows = [row for row in experiment.expand(["venue"]) if row.preset]
     for row in rows:
-        preset = load_named_config(None, [f"model.encoder={row.encoder}"], row.encoder_settings)
+        preset = load_preset_config(None, [f"model.encoder={row.encoder}"], row.preset)
         config = experiment.configure(row, seed=0)
         for section in ("data", "pretrain", "model", "train"):
             assert getattr(config, section) == getattr(preset, section), (row.name, section)

@@ -21,7 +21,7 @@ from match_graph.config import (
 from match_graph.errors import ConfigError, list_faults
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, read_yaml
-from match_graph.runs.settings import check_used, load_named_config
+from match_graph.runs.settings import check_used, load_preset_config
 from match_graph.training.fitting import is_baseline
 
 EXPERIMENT_FORMAT = 1
@@ -47,7 +47,7 @@ class Row(StrictModel):
 
     name: str = Field(min_length=1, description="as tables show it")
     encoder: str = Field("match", description="an encoder or a baseline")
-    encoder_settings: str | None = Field(None, description="the encoder's own by name: paper, own")
+    preset: str | None = Field(None, description="the encoder's own by name: paper, own")
     ablation: list[str] = Field([], description="what to leave out; see training.ablations")
     settings: dict[str, Any] = Field({}, description="dotted keys; they win over the experiment's")
 
@@ -69,7 +69,7 @@ class Experiment(StrictModel):
     It names encoders and heads and imports none; `configure` does.
 
     Settings take the place of the defaults in this order, the last wins: the encoder's own of
-    ``encoder_settings``, the experiment's ``settings``, the row's, the point of the grid,
+    ``preset``, the experiment's ``settings``, the row's, the point of the grid,
     ``overrides``. A value of null gives a setting back to the size of the corpus.
 
     An equal ``budget`` gives every network the same number of epochs over the same documents: the
@@ -199,7 +199,7 @@ class Experiment(StrictModel):
         Raises:
             ConfigError: With every fault.
         """
-        config = load_named_config(None, self._list_settings(row, seed), row.encoder_settings)
+        config = load_preset_config(None, self._list_settings(row, seed), row.preset)
         is_baseline(config.model)  # finds the encoder, or says that there is none
         return config
 

@@ -14,7 +14,7 @@ from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import escape_controls
 from match_graph.runs import Run, start_run
-from match_graph.runs.settings import check_used, load_named_config
+from match_graph.runs.settings import check_used, load_preset_config
 
 app = typer.Typer(
     name="match-graph",
@@ -33,7 +33,7 @@ SetOption = Annotated[
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option("--settings", metavar="NAME", help="The encoder's own below yours: paper, own."),
+    typer.Option("--preset", metavar="NAME", help="The encoder's own below yours: paper, own."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
 SeedOption = Annotated[
@@ -105,7 +105,7 @@ def start(
     named = [] if seed is None else [f"seed={seed}"]
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
-    resolved = load_named_config(config, [*(settings or []), *named], preset)
+    resolved = load_preset_config(config, [*(settings or []), *named], preset)
     check_used(resolved)
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
 

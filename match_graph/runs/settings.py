@@ -1,4 +1,4 @@
-"""Settings of an encoder: those that it offers by name, and all that it has."""
+"""Presets of encoders, and their settings completed and checked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,22 +12,22 @@ from match_graph.runs.folder import SHARING
 from match_graph.training.fitting import find_encoder, is_baseline
 
 
-def load_named_config(
-    path: Path | None = None, settings: list[str] | None = None, name: str | None = None
+def load_preset_config(
+    path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
 ) -> Config:
-    """The configuration of a file, changed by settings, above the encoder's settings of a name.
+    """The configuration of a file, changed by settings, above a preset of the encoder.
 
     Args:
         path: A YAML file; None for the defaults.
         settings: Dotted keys with YAML values, such as ``train.epochs=3``.
-        name: Such as "paper"; None takes none.
+        preset: Such as "paper"; None takes none.
 
     Raises:
-        ConfigError: With every fault and its path, or the encoder has no settings of that name.
+        ConfigError: With every fault and its path, or the encoder has no such preset.
     """
-    if name is None:
+    if preset is None:
         return load_config(path, settings)
-    return load_config(path, settings, lambda encoder: find_settings(encoder, name))
+    return load_config(path, settings, lambda encoder: find_preset(encoder, preset))
 
 
 #: Settings that baselines use, besides those of "data" and of the whole run.
@@ -63,18 +63,18 @@ def check_used(config: Config) -> None:
         )
 
 
-def find_settings(encoder: str, name: str) -> Mapping[str, Any]:
-    """Dotted keys with values that an encoder offers by a name.
+def find_preset(encoder: str, name: str) -> Mapping[str, Any]:
+    """The dotted keys with values of an encoder's preset.
 
     Raises:
-        ConfigError: There is no such encoder, or it has no settings of that name.
+        ConfigError: There is no such encoder, or it has no such preset.
     """
-    offered: Mapping[str, Mapping[str, Any]] = getattr(find_encoder(encoder), "settings", {})
+    offered: Mapping[str, Mapping[str, Any]] = getattr(find_encoder(encoder), "presets", {})
     if name not in offered:
-        choices = f"must be one of {sorted(offered)}" if offered else "have no names"
+        choices = f"one of {sorted(offered)}" if offered else "left out, as it has none"
         raise ConfigError(
-            f"The settings of the encoder '{encoder}' {choices}, found '{name}'; choose one, or "
-            f"leave --settings out."
+            f"The preset of the encoder '{encoder}' must be {choices}, found '{name}'; choose one, "
+            f"or leave --preset out."
         )
     return offered[name]
 

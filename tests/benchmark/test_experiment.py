@@ -19,7 +19,7 @@ CONTENT = {
     "settings": {"train.batch_size": None, "train.learning_rate": 0.01},
     "reference": "MATCH",
     "rows": [
-        {"name": "XML-CNN", "encoder": "xml_cnn", "encoder_settings": "paper"},
+        {"name": "XML-CNN", "encoder": "xml_cnn", "preset": "paper"},
         {"name": "MATCH"},
     ],
     "expected": {"mag-cs": {"XML-CNN": {"P@1": [0.8656, 0.0006]}}},
@@ -59,7 +59,7 @@ def test_settings_win_in_their_order(write) -> None:
         {
             "name": "XML-CNN",
             "encoder": "xml_cnn",
-            "encoder_settings": "paper",
+            "preset": "paper",
             "settings": {"train.warmup": 0.5, "train.patience": 5},
         },
     ]
@@ -241,7 +241,7 @@ def test_experiment_names_stay_inside(write, name: str) -> None:
 
 EVIL = {
     "row": {"rows": [{"name": "E", "encoder": "evil:Evil"}]},
-    "preset": {"rows": [{"name": "E", "encoder": "evil:Evil", "encoder_settings": "paper"}]},
+    "preset": {"rows": [{"name": "E", "encoder": "evil:Evil", "preset": "paper"}]},
     "head": {"rows": [{"name": "E", "settings": {"model": {"head": "evil:Evil"}}}]},
     "settings": {"settings": {"model.head": "evil:Evil"}},
     "grid": {"grid": {"model.head": ["linear", "evil:Evil"]}},

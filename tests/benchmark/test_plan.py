@@ -27,8 +27,8 @@ def epochs(found) -> dict[str, int]:
 ROWS = [
     {"name": "MATCH"},
     {"name": "plain", "settings": {"model.wide": False}},
-    {"name": "own", "encoder": "xml_cnn", "encoder_settings": "own"},
-    {"name": "probes", "encoder": "mesh_probe_net", "encoder_settings": "own"},
+    {"name": "own", "encoder": "xml_cnn", "preset": "own"},
+    {"name": "probes", "encoder": "mesh_probe_net", "preset": "own"},
     {"name": "short", "settings": {"train.epochs": 2}},
     {"name": "prior", "encoder": "prior"},
 ]
@@ -79,7 +79,7 @@ def test_cells_share_vectors_by_seed_data_and_pre_training(plan) -> None:
             {"name": "No-hierarchy", "settings": {"train.lambda_output": 0.0}},
             {"name": "No-venue", "ablation": ["no-venue"]},
             {"name": "No-pretrain", "ablation": ["no-pretrain"]},
-            {"name": "text", "encoder": "transformer", "encoder_settings": "paper",
+            {"name": "text", "encoder": "transformer", "preset": "paper",
              "settings": {"model.channels": 16, "pretrain.channels": 16}},
             {"name": "prior", "encoder": "prior"},
         ]

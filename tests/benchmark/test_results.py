@@ -197,7 +197,7 @@ def test_read_results_imports_nothing(
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text())
     for row in (content["experiment"]["rows"][1], content["datasets"][0]["rows"][1]):
-        row |= {"encoder": "evil:Evil", "encoder_settings": "paper"}
+        row |= {"encoder": "evil:Evil", "preset": "paper"}
     path.write_text(json.dumps(content))
     read = read_results(tmp_path)
     assert read.experiment.rows[1].encoder == "evil:Evil"

@@ -17,7 +17,7 @@ from match_graph.cli import main
 from match_graph.datasets import Synthetic
 from match_graph.io import Reporter
 from match_graph.runs import start_run
-from match_graph.runs.settings import load_named_config
+from match_graph.runs.settings import load_preset_config
 from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import toy_documents, write_match_folder
 
@@ -77,7 +77,7 @@ def _open_settings(arguments: list[str]) -> None:
     """Resolves a configuration and makes its run folder, as `run` does before it works."""
     dataset, *settings = arguments
     path = Path("settings.yaml")
-    config = load_named_config(path if path.exists() or path.is_symlink() else None, settings)
+    config = load_preset_config(path if path.exists() or path.is_symlink() else None, settings)
     start_run(dataset, config, Path("run"), Path("root"), False, Reporter(quiet=True))
 
 
@@ -141,7 +141,7 @@ def _write_request(folder: Path) -> None:
 
 def _write_settings(folder: Path) -> None:
     write_match_folder(folder / "toy")
-    keys = load_named_config(None, [*SMALL]).model_dump(mode="json")
+    keys = load_preset_config(None, [*SMALL]).model_dump(mode="json")
     text = yaml.safe_dump(keys, sort_keys=False)
     (folder / "settings.yaml").write_text(text, encoding="utf-8")
 
@@ -181,7 +181,7 @@ def _make_run(encoder: str, *settings: str, finish: bool = True) -> Callable[[Pa
         chosen = [f"model.encoder={encoder}", *settings]
         if encoder not in ("match",):
             chosen.append("model.encoder_config={}")
-        config = load_named_config(None, [*SMALL, *chosen])
+        config = load_preset_config(None, [*SMALL, *chosen])
         run = start_run(str(toy), config, folder / "run", folder / "root", False, Reporter(True))
         if finish:
             run.train()

@@ -39,7 +39,7 @@ class AttentionXmlEncoder(TextEncoder):
 
     gives: ClassVar[Literal["document", "tokens"]] = "tokens"
     paper: ClassVar[str] = "You et al., NeurIPS 2019, https://arxiv.org/abs/1811.01727"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # CorNet's, which has no label tree
         "paper": {
             **COMPARED,

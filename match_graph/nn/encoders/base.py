@@ -33,9 +33,9 @@ class Encoder(nn.Module):
     A subclass is one class in one file with its `Config`. It states what it ``needs`` of a batch
     ("tokens", "graph", "text") and what it ``gives`` ("document", "tokens"); wiring checks both.
     The model owns the embedding: an encoder uses it and must not register it. It may cite its
-    ``paper`` and offer ``settings`` by name: dotted keys of the whole configuration, which
-    ``--settings NAME`` puts below the user's own. "paper" are those of the comparison in MATCH,
-    "own" those of the encoder's own paper.
+    ``paper`` and offer ``presets`` by name: dotted keys of the whole configuration, which
+    ``--preset NAME`` puts below the user's own. "paper" is that of the comparison in MATCH, "own"
+    that of the encoder's own paper.
 
     Args:
         embedding: Embeds tokens.
@@ -48,7 +48,7 @@ class Encoder(nn.Module):
     needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"
     paper: ClassVar[str] = ""
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     out_channels: int
 
     def __init__(self, embedding: TokenEmbedding, config: StrictModel) -> None:

@@ -47,7 +47,7 @@ class BertXmlEncoder(TextEncoder):
         dropout: float = Field(0.1, ge=0, lt=1, description="on residual branches")
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # CorNet's, whose 2 layers are followed by one of [CLS] tokens alone
         "paper": {
             **COMPARED,

@@ -76,7 +76,7 @@ class MatchEncoder(Encoder):
         field_vectors: bool = Field(True, description="a learned vector of its type on every token")
 
     paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {
             **RELEASE,
             "model.encoder_config": {

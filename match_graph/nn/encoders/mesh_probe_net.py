@@ -45,7 +45,7 @@ class MeshProbeNetEncoder(TextEncoder):
     paper: ClassVar[str] = (
         "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"
     )
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # CorNet's
         "paper": {
             **COMPARED,

@@ -42,7 +42,7 @@ class StarTransformerEncoder(TextEncoder):
         dropout: float = Field(0.2, ge=0, lt=1, description="on what attention gives")
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # NeuralClassifier's, but heads of 25 channels, where it has 32, and no dropout on logits
         "paper": {
             **NEURAL_CLASSIFIER,

@@ -40,7 +40,7 @@ class TransformerEncoder(TextEncoder):
         dropout: float = Field(0.2, ge=0, lt=1, description="on residual branches")
 
     paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # NeuralClassifier's, but heads of 25 channels, where it has 32, and no dropout on logits
         "paper": {
             **NEURAL_CLASSIFIER,

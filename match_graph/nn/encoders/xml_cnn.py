@@ -54,7 +54,7 @@ class XmlCnnEncoder(TextEncoder):
         dropout: float = Field(0.2, ge=0, lt=1, description="on the document's state")
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"
-    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         # CorNet's
         "paper": {
             **COMPARED,

@@ -11,12 +11,12 @@ from match_graph.datasets import Synthetic
 from match_graph.nn import ENCODERS, HEADS, MatchEncoder
 from match_graph.nn.model import choose_head
 from match_graph.runs.defaults import resolve_config
-from match_graph.runs.settings import load_named_config
+from match_graph.runs.settings import load_preset_config
 
 PRESETS = [
     (encoder, name)
     for encoder, cls in ENCODERS.items()
-    for name in cls.settings
+    for name in cls.presets
     if encoder != "match_hetero"  # of no paper: it has those of MATCH for what the two share
 ]
 #: What is read and where it is computed: no preset names them.
@@ -152,7 +152,7 @@ def flatten(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def resolve(synthetic: Synthetic, encoder: str, name: str) -> dict[str, Any]:
-    config = load_named_config(None, [f"model.encoder={encoder}"], name)
+    config = load_preset_config(None, [f"model.encoder={encoder}"], name)
     return flatten(resolve_config(config, synthetic).model_dump(mode="json"))
 
 
@@ -177,7 +177,7 @@ def test_docstring_of_match_lists_the_exceptions_of_its_preset() -> None:
 def test_presets_name_every_setting_that_moves_a_result(encoder: str, name: str) -> None:
     """So that a change of a default changes no preset; the encoder's and the head's own too."""
     cls = ENCODERS[encoder]
-    named = flatten(cls.settings[name])
+    named = flatten(cls.presets[name])
     keys = set(flatten(Config().model_dump())) - {"model.encoder_config", "model.head_config"}
     keys |= {f"model.encoder_config.{key}" for key in cls.Config.model_fields}
     head = HEADS[choose_head(cls)]

@@ -90,7 +90,7 @@ def test_defaults_are_those_of_the_public_implementations() -> None:
     expected = {"widths": [2, 4, 8], "num_filters": 128, "num_chunks": 8, "bottleneck": 512}
     config = XmlCnnEncoder.Config()
     assert config.model_dump() == {"metadata": False, **expected, "dropout": 0.2}
-    paper = XmlCnnEncoder.settings["paper"]["model.encoder_config"]
+    paper = XmlCnnEncoder.presets["paper"]["model.encoder_config"]
     assert paper == {"metadata": False, **expected, "dropout": 0.5}
 
 
