@@ -35,7 +35,7 @@ class StrictModel(BaseModel):
 
 
 class DataConfig(StrictModel):
-    """What is read, and what of it becomes a token."""
+    """Settings of the data set and of its tokens."""
 
     fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
     drop_fields: list[str] = Field([], description="metadata fields that the run does not use")

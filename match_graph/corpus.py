@@ -89,7 +89,7 @@ class Corpus:
         return len(self.documents)
 
     def find_oddities(self) -> list[str]:
-        """What looks like a mistake, a sentence each: `warnings`, and what the tables show."""
+        """Likely mistakes, a sentence each: `warnings`, and what the tables show."""
         found = list(self.warnings)
         labels = self.instances["label"]["id"]
         nodes = pd.unique(pd.concat([self.hierarchy["child"], self.hierarchy["parent"]]))

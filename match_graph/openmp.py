@@ -1,4 +1,4 @@
-"""How threads of torch wait for each other, and how many of them compute."""
+"""OpenMP threads: how long they spin, and how many compute."""
 
 import os
 import sys

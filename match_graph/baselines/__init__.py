@@ -1,4 +1,4 @@
-"""What is no network: fitted in one go, without gradients, to the same documents and labels."""
+"""Non-neural baselines."""
 
 from match_graph.baselines.base import Baseline
 from match_graph.baselines.omikuji_trees import OmikujiTrees

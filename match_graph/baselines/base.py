@@ -1,4 +1,4 @@
-"""The contract of baselines: fitted to batches with gold labels, they score labels of others."""
+"""The protocol of baselines: `fit` on batches with gold labels, then logits of others."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Label trees by omikuji: logarithmic in the number of labels."""
+"""Partitioned label trees by Omikuji (Parabel, Bonsai)."""
 
 import os
 import sys

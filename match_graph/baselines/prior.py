@@ -1,4 +1,4 @@
-"""The label prior: every document gets the training frequencies."""
+"""The label prior: training frequencies as every document's logits."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tensors of a baseline as one safetensors file."""
+"""Tensors of a fitted baseline in one safetensors file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

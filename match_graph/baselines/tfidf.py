@@ -1,4 +1,4 @@
-"""Token sets -> TF-IDF features: words and metadata side by side, as sparse rows of unit length."""
+"""TF-IDF features of token sets: words and metadata, as sparse rows of unit length."""
 
 from collections.abc import Iterable
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""TF-IDF and one linear classifier per label: what a network must beat."""
+"""One-vs-rest linear classifiers over TF-IDF features."""
 
 import os
 from collections.abc import Iterable

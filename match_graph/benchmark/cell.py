@@ -1,4 +1,4 @@
-"""One cell of a benchmark: run in a process of its own, and read back from its run folder."""
+"""One cell of a benchmark (row, data set, seed), run in a process of its own."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Work:
-    """What a process needs to run a cell.
+    """Work order of a process that runs a cell.
 
     Args:
         cell: Planned, with settings.
@@ -55,7 +55,7 @@ class Work:
 
     @property
     def log(self) -> Path:
-        """What the process prints; beside the run folder, which holds nothing foreign."""
+        """Log of the process, beside the run folder."""
         return self.out / f"{self.cell.folder}.log"
 
 

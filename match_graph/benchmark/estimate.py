@@ -1,4 +1,4 @@
-"""How long a benchmark will take: from finished cells, and before there are any from probes."""
+"""Time estimate of a benchmark, from finished cells or from probes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Estimate:
         return sum(fmean(self._measured[kind]) for kind in both) / probed if probed else 1.0
 
     def describe(self, cells: Iterable[PlannedCell], parallel: int) -> str:
-        """What is left, with its source, such as "about 4 min left (from 3 finished cells)"."""
+        """Time left, with its source, such as "about 4 min left (from 3 finished cells)"."""
         kinds = [cell.key[:2] for cell in cells]
         known = [seconds for kind in kinds if (seconds := self.seconds_of(kind)) is not None]
         number = sum(map(len, self._measured.values()))

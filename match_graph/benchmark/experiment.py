@@ -1,4 +1,4 @@
-"""An experiment: one question as a YAML file of data sets, rows, measures and a paper's numbers."""
+"""Experiments: data sets, rows, measures and published figures, read from YAML."""
 
 import re
 from collections import Counter

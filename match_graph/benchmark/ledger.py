@@ -1,4 +1,4 @@
-"""The cells of a benchmark as they stand: taken over from earlier calls, read, failed, written."""
+"""State of a benchmark's cells: taken over, running, finished, failed."""
 
 import os
 import platform
@@ -52,7 +52,7 @@ class Ledger:
         self._take_over()
 
     def find_pending(self) -> list[PlannedCell]:
-        """What is to be run, in the order of work."""
+        """Cells to be run, in the order of work."""
         return [one for one in self.plan.cells if self.cells[one.key].status == "waiting"]
 
     def _take_over(self) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark will do: every cell with its resolved settings, before anything starts."""
+"""Plan of a benchmark: every cell with its resolved settings, before anything starts."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class PlannedCell:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What names it."""
+        """Key of the cell."""
         return self.dataset, self.row.name, self.seed
 
     @property

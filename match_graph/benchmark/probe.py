@@ -1,4 +1,4 @@
-"""A few measured steps of every network before a benchmark starts: what its cells will take."""
+"""Measured steps of every network before a benchmark, for the time estimate."""
 
 import time
 import traceback

@@ -1,4 +1,4 @@
-"""Runs a benchmark: plan, cells in processes of their own, and results after every cell."""
+"""Execution of a benchmark: plan, cells in processes of their own, results after each."""
 
 import multiprocessing
 import os
@@ -268,7 +268,7 @@ class _Benchmark:
 
 
 def _hear(answer: Connection) -> str:
-    """What a process said before it ended; nothing if it said nothing."""
+    """Last words of a process that ended; empty if there are none."""
     try:
         return str(answer.recv()) if answer.poll() else ""
     except (EOFError, OSError):  # it was ended before, or amid what it said

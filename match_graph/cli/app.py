@@ -1,4 +1,4 @@
-"""The program, the options that its commands share, and how they become a run."""
+"""The Typer application and the options that its commands share."""
 
 import json
 import os

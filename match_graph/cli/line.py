@@ -1,4 +1,4 @@
-"""The commands of the line, from raw files to predictions."""
+"""Commands from raw files to predictions: run, build, pretrain, train, evaluate, predict."""
 
 from pathlib import Path
 from typing import Annotated

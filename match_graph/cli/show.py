@@ -1,4 +1,4 @@
-"""What commands print of a run: measures, examples, case studies, paths."""
+"""Terminal output of runs: measures, examples, case studies, paths."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -65,7 +65,7 @@ def print_examples(run: Run) -> None:
 
 
 def print_paths(run: Run) -> None:
-    """What the run folder holds, and what to run next."""
+    """Files of the run folder, and what to run next."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     console.print("Written:")
     for path, content in list_files(run.folder).items():

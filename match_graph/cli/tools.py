@@ -1,4 +1,4 @@
-"""The commands beside the line: what there is, how fast it is, other formats."""
+"""Commands beside the line: datasets, encoders, speed, benchmark, export, report."""
 
 import json
 from dataclasses import asdict

@@ -127,7 +127,7 @@ def load_data(built: Path) -> HeteroData:
 
 
 def find_graph_fault(data: HeteroData) -> str:
-    """What an index of a graph breaks, as a clause; empty if all are in range."""
+    """Fault of a graph's indices as a clause; empty if all are in range."""
     sizes: dict[str, int] = {}
     for name in data.node_types:
         sizes[name] = data[name].get("num_nodes")
@@ -159,7 +159,7 @@ def _find_edge_fault(data: HeteroData, kind: EdgeType, sizes: Mapping[str, int])
 
 
 def load_targets(built: Path, num_documents: int, num_labels: int) -> Mapping[str, Any]:
-    """What `Targets` takes, of a build.
+    """Targets of a build as `Targets` takes them.
 
     Raises:
         CorpusError: The file is damaged.

@@ -52,7 +52,7 @@ def default_root() -> Path:
 
 
 class Card(NamedTuple):
-    """What `match-graph datasets` says of a data set; more stands in its card.
+    """Summary of a data set for `match-graph datasets`; more stands in its card.
 
     Args:
         name: Its card is ``datasets/NAME.md``.
@@ -143,7 +143,7 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the corpus depends on besides the raw files; JSON values."""
+        """Options that the corpus depends on besides the raw files; JSON values."""
         raise NotImplementedError
 
     @property
@@ -272,13 +272,13 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What reading and building dropped or contracted, as counts."""
+        """Counts of what reading and building dropped or contracted."""
         notes: dict[str, Any] = self._about["notes"]
         return notes
 
     @property
     def warnings(self) -> list[str]:
-        """What looks like a mistake in the data, a sentence each, to be said aloud."""
+        """Likely mistakes in the data, a sentence each, to be said aloud."""
         return [str(line) for line in self._about["warnings"]]
 
     @cached_property
@@ -343,7 +343,7 @@ class CorpusDataset(InMemoryDataset):
 
 
 class _Input(NamedTuple):
-    """What tells a file from what is at its place later.
+    """Identity of a file at a moment: size, time, inode.
 
     Args:
         key: Device, inode, size, and when content and inode changed, in nanoseconds.

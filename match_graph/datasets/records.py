@@ -1,4 +1,4 @@
-"""Documents of a built data set -> objects of the MATCH format, as prediction takes them."""
+"""Documents of a built data set as records of the MATCH format."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Data sets by name: what DATASET on the command line and in a run's configuration means."""
+"""Registry of data sets by name, and the meaning of DATASET."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ DATASETS: dict[str, type[CorpusDataset]] = {
 
 
 class _PygArguments(StrictModel):
-    """What every class takes in Python, but no setting gives."""
+    """Arguments that every class takes in Python and no setting gives."""
 
     root: str | Path | None = None
     transform: Callable[..., Any] | None = None

@@ -1,4 +1,4 @@
-"""Which split a document belongs to: by date, or at random with equal texts kept together."""
+"""Train, valid and test splits: by date, or at random with equal texts kept together."""
 
 import hashlib
 import re
@@ -100,7 +100,7 @@ class SplitRule:
         return int.from_bytes(hashlib.sha256(key.encode()).digest()) % 10
 
     def to_dict(self) -> dict[str, str | int | None]:
-        """What a corpus depends on, as JSON values."""
+        """Options that a corpus depends on, as JSON values."""
         return {
             "train_until": self.train_until,
             "valid_until": self.valid_until,

@@ -1,4 +1,4 @@
-"""Text -> words, by one regular expression that is saved with every run."""
+"""Tokenization by one regular expression that is saved with every run."""
 
 import re
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Data sets made from files that the user has: where they lie, and how they are split."""
+"""Base of data sets made from a user's own files."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from match_graph.io.source import find_files, is_there, open_regular, resolve_pa
 
 
 class UserFiles(CorpusDataset):
-    """What the data sets from a user's files share; nothing is written beside these.
+    """Base of data sets from a user's files; nothing is written beside these.
 
     A subclass names its `suffixes`, and gives `read` and PyG's arguments.
 

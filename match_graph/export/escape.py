@@ -23,5 +23,5 @@ def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | No
 
 
 def unescape(value: str) -> str:
-    """What `escape_all` made of a value, turned back."""
+    """The inverse of `escape_all`, of one value."""
     return unquote(value, errors="strict")

@@ -1,4 +1,4 @@
-"""What is in a graph: counts and order-free fingerprints, to compare an export with its source."""
+"""Counts and order-free fingerprints of a graph, to compare an export with its source."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias

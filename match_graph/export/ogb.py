@@ -219,7 +219,7 @@ def _write_edges(path: Path, tensors: dict[EdgeType, Tensor]) -> None:
 
 
 def _write_arrays(path: Path, arrays: Iterable[tuple[str, Array]]) -> None:
-    """What `numpy.savez_compressed` writes, one array in memory at a time."""
+    """`numpy.savez_compressed` with one array in memory at a time."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, values in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -1,4 +1,4 @@
-"""What an export takes along: features, gold labels, texts."""
+"""Options of an export: features, gold labels, texts."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -10,7 +10,7 @@ Text: TypeAlias = Literal["none", "raw", "words"]
 
 
 class ExportOptions(StrictModel):
-    """What an export takes along.
+    """Options of an export.
 
     Args:
         features: ``x`` of every node: nothing, the node's number, or pre-trained vectors.

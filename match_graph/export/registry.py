@@ -1,4 +1,4 @@
-"""Targets by name: what ``--to`` means."""
+"""Registry of export targets by name."""
 
 from match_graph.errors import ConfigError
 from match_graph.export.match import MatchTarget

@@ -1,4 +1,4 @@
-"""What an export starts from: a built data set, less what the options leave out."""
+"""Source of an export: a built data set, less what the options leave out."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -141,7 +141,7 @@ class Source:
             yield batch
 
     def take_inventory(self, labels: Tensor | None = None) -> Inventory:
-        """What the export must hold.
+        """Inventory that the export must hold.
 
         Args:
             labels: Which labels it has, [L], bool; the hierarchy is then left to the caller, and

@@ -1,4 +1,4 @@
-"""What a target of `match-graph export` is: it writes a folder and reads it back."""
+"""The protocol of export targets: write a folder, read it back."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from match_graph.export.source import Source
 
 @dataclass(frozen=True)
 class Reading:
-    """What was found in the files of an export by the library that they are for.
+    """An export as the library that it is for reads it back.
 
     Args:
         files: Which files were read, and by what.
@@ -58,7 +58,7 @@ class Target(ABC):
         """
 
     def expect(self, source: Source) -> Inventory:
-        """What `read` must find."""
+        """Inventory that `read` must find."""
         return source.take_inventory()
 
     @abstractmethod

@@ -24,7 +24,7 @@ CITATION_FIELD = "reference"
 
 @dataclass(frozen=True)
 class BuiltGraph:
-    """What `build_graph` makes.
+    """A built graph with its targets and names.
 
     Args:
         data: The graph; its schema stands in `build_graph`.

@@ -51,7 +51,7 @@ def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
 
 
 def label_features(data: HeteroData, targets: Targets, documents: Tensor) -> sp.csr_array:
-    """What labels are about: the mean TF-IDF of their training documents' words, unit vectors.
+    """Label features: mean TF-IDF of their training documents' words, unit vectors.
 
     Source: section 3.4 of AttentionXML (You et al., NeurIPS 2019),
     https://arxiv.org/abs/1811.01727.

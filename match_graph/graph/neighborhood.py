@@ -258,7 +258,7 @@ class _Visited:
 
 
 class _Step:
-    """What one hop draws by one edge type around R nodes, ``count`` edges each, E in all.
+    """Edges of one type that one hop draws around R nodes, ``count`` each, E in all.
 
     Args:
         lists: Of the edge type.

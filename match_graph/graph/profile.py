@@ -1,4 +1,4 @@
-"""What a graph is like: degrees, labels by depth and frequency, coverage, parents, duplicates."""
+"""Descriptive statistics of a graph: degrees, label depth and frequency, coverage, duplicates."""
 
 from itertools import combinations_with_replacement
 

@@ -43,5 +43,5 @@ class Targets:
         return Targets(ptr, (key % num_groups).to(self.index.dtype), num_groups)
 
     def to_dict(self) -> dict[str, Tensor | int]:
-        """What `Targets(**...)` takes."""
+        """Tensors that `Targets(**...)` takes."""
         return {"ptr": self.ptr, "index": self.index, "num_labels": self.num_labels}

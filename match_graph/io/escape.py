@@ -1,4 +1,4 @@
-"""Texts of users where they would do something: on a terminal, in a spreadsheet."""
+"""Escaping of untrusted text for terminals and spreadsheets."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The files of a run folder: written beside, listed with checksums, read without unpickling."""
+"""Files of a run folder: written beside and renamed, checksummed, read without unpickling."""
 
 import json
 import os
@@ -150,7 +150,7 @@ def _listing(
 
 
 def _states(path: Path) -> States:
-    """What the manifest says that a file may be; empty if it does not list it."""
+    """States that the manifest allows a file; empty if it does not list it."""
     run = find_run(path)
     if run is None:
         return []

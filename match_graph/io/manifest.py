@@ -24,7 +24,7 @@ _MAX_BYTES = 64 * 2**20
 
 
 class Digest(NamedTuple):
-    """What a file holds.
+    """Size and SHA-256 of a file.
 
     Args:
         bytes: Its size.
@@ -71,7 +71,7 @@ def write_manifest(folder: Path, files: Mapping[str, States] | None = None) -> N
 
 
 def read_manifest(folder: Path) -> dict[str, States]:
-    """What each file of a folder may be, by its relative path.
+    """States that each file of a folder may have, by relative path.
 
     Raises:
         OSError: There is no manifest, or it cannot be read.
@@ -133,7 +133,7 @@ def unique(states: Iterable[Digest | None]) -> States:
 
 
 def find_damage(folder: Path, name: str, whole: bool = False) -> str:
-    """What is wrong with a file of a folder, as a clause; empty if nothing is.
+    """Fault of a file of a folder as a clause; empty if there is none.
 
     The manifest is read again where a file differs, as another process may be changing it.
 
@@ -157,7 +157,7 @@ def find_damage(folder: Path, name: str, whole: bool = False) -> str:
 
 
 def _compare(path: Path, states: States, whole: bool) -> str:
-    """What differs between a file and all that it may be."""
+    """Difference between a file and its allowed states."""
     try:
         size = check_regular(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Names and paths of users' files, of which paths are made that stay where they belong."""
+"""Validation of file names and paths that users give."""
 
 from pathlib import PurePosixPath
 from typing import Annotated

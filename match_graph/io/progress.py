@@ -1,4 +1,4 @@
-"""Progress for people: a bar with rate and time left on a terminal, plain lines elsewhere."""
+"""Progress bars on a terminal, plain lines elsewhere."""
 
 import sys
 import time

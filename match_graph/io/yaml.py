@@ -1,4 +1,4 @@
-"""YAML of users: plain values only, within limits, every key once."""
+"""Untrusted YAML: plain values only, within limits, every key once."""
 
 import re
 from collections.abc import Hashable

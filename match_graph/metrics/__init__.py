@@ -1,4 +1,4 @@
-"""Measures of ranked labels, label sets, scores and probabilities, and how sure they are."""
+"""Ranking, set, hierarchy and calibration measures, and significance tests."""
 
 from match_graph.metrics.calibration import CalibrationMeter
 from match_graph.metrics.evaluator import Evaluator

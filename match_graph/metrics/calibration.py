@@ -1,4 +1,4 @@
-"""Whether probabilities are what they say: the expected calibration error."""
+"""Expected calibration error, and the bins of reliability diagrams."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""An evaluator in the manner of OGB: by name, one call, every fault of the input a sentence."""
+"""Evaluators in the manner of OGB: by name, one call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How well scores respect the label hierarchy, and label sets with their ancestors."""
+"""Hierarchy measures: violations of scores, precision and recall with ancestors."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Platt scaling: log-odds of each label made to say what validation documents show."""
+"""Per-label Platt scaling, fitted on validation documents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

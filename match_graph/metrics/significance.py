@@ -1,4 +1,4 @@
-"""Whether one model is better than another: over runs by seed, and over documents."""
+"""Significance tests: paired by seed over runs, paired bootstrap over documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

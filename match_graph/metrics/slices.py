@@ -1,4 +1,4 @@
-"""Measures of parts of the labels: by how frequent they are in training, and by depth."""
+"""Measures by slices of the labels: training frequency, depth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

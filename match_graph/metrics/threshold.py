@@ -1,4 +1,4 @@
-"""A threshold per label by F1 on validation documents, and the labels at or above thresholds."""
+"""Per-label decision thresholds, chosen by F1 on validation documents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -271,7 +271,7 @@ class RaggedAttention(nn.Module):
         return self.out(values + value_bias)
 
     def received(self, tokens: Tensor, layout: RaggedLayout, num_queries: int) -> Tensor:
-        """What each token receives of the attention of its document's first tokens.
+        """Attention that each token receives from its document's first tokens.
 
         Args:
             tokens: Packed documents, [N, C].

@@ -1,4 +1,4 @@
-"""What a document's own states attend to, seen from outside while a model computes."""
+"""Attention of a document's own states, recorded while a model computes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from match_graph.nn.attention import RaggedAttention
 
 @dataclass(frozen=True)
 class ReceivedAttention:
-    """What the tokens of packed documents receive in one layer.
+    """Attention received by the tokens of packed documents in one layer.
 
     Args:
         share: Of the attention of the document's first tokens, averaged over these and over heads;

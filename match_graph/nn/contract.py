@@ -1,4 +1,4 @@
-"""What an encoder of one's own must keep, checked where it is wired: a sentence for each fault."""
+"""Checks of the encoder contract at wiring time."""
 
 import torch
 

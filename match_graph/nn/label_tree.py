@@ -1,4 +1,4 @@
-"""A label tree as models one above the other: each scores the children of the best nodes above."""
+"""Label-tree models: each level scores the children of the best nodes above."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Embedding, encoder and head, wired: checks that they fit."""
+"""The model that wires embedding, encoder and head."""
 
 import importlib
 import sys

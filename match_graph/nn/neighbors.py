@@ -1,4 +1,4 @@
-"""Means over packed lists of rows, and the neighbours of nodes as such lists."""
+"""Neighbour lists of nodes, and means over them."""
 
 from dataclasses import dataclass
 from typing import Any

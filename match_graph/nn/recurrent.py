@@ -1,4 +1,4 @@
-"""Recurrent networks over packed documents of different lengths, without a loop over documents."""
+"""Recurrent networks over packed documents, without a loop over documents."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Layers of a Transformer over packed documents, and what its input is made of."""
+"""Transformer layers over packed documents."""
 
 import torch
 from torch import Tensor, nn

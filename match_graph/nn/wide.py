@@ -1,4 +1,4 @@
-"""A linear term from tokens to labels, beside the encoder."""
+"""The wide term: a linear model from tokens to labels beside the encoder."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class WideTerm(nn.Module):
         return scores
 
     def contributions(self, batch: EgoBatch, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What each distinct token adds to the scores of some labels; `forward` is their sum.
+        """Contribution of each distinct token to some labels' logits; `forward` is their sum.
 
         Args:
             batch: B documents.

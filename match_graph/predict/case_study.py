@@ -1,10 +1,10 @@
-"""A case study as data: one document, several variants of a model, what carried each prediction."""
+"""Case studies as data: one document, several models, evidence of each prediction."""
 
 from match_graph.config import StrictModel
 
 
 class Evidence(StrictModel):
-    """What one metadata token has to do with a prediction.
+    """Evidence of one metadata token for a prediction.
 
     Args:
         field: Of the token.
@@ -29,7 +29,7 @@ class Evidence(StrictModel):
 
 
 class WordEvidence(StrictModel):
-    """What a word adds to a label's score through the wide term, exactly."""
+    """Contribution of a word to a label's logit through the wide term, exact."""
 
     word: str
     wide: float
@@ -104,7 +104,7 @@ class Missed(StrictModel):
 
 
 class Variant(StrictModel):
-    """What one run says of the document.
+    """Predictions of one run for the document.
 
     Args:
         run: Its name; that of its folder unless it has another.

@@ -1,4 +1,4 @@
-"""A trained run as a classifier of new documents; it needs the run folder alone."""
+"""A trained run as a classifier of new documents."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

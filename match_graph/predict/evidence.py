@@ -1,4 +1,4 @@
-"""What each token of a document has to do with its labels: leave-one-out, attention, wide term."""
+"""Token evidence for labels: leave-one-out, attention, wide term."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class DocumentEvidence:
     def weigh(
         self, logits: Tensor, labels: Tensor, num_words: int
     ) -> tuple[list[list[Evidence]], list[list[WordEvidence]]]:
-        """What metadata and words have to do with some labels.
+        """Evidence of metadata and words for some labels.
 
         Args:
             logits: From `score`.
@@ -116,7 +116,7 @@ class DocumentEvidence:
         return last.share.cpu()[last.num_queries + places]
 
     def add_wide(self, labels: Tensor) -> "WideEvidence | None":
-        """What the wide term adds to the scaled scores of some labels, [K]; None without one."""
+        """Contribution of the wide term to calibrated logits, [K]; None without one."""
         network = self.classifier.network
         if network is None or network.wide is None:
             return None
@@ -144,7 +144,7 @@ class DocumentEvidence:
 
 @dataclass(frozen=True)
 class WideEvidence:
-    """What the wide term adds to the scores of K labels, token by token.
+    """Contribution of the wide term to the logits of K labels, token by token.
 
     Exact, but for scaled scores below -8, where the calibration fades.
 

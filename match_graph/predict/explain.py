@@ -1,4 +1,4 @@
-"""What carried each prediction of a trained run: metadata, words, parents."""
+"""Explanations of a trained run's predictions: metadata, words, parents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WORDS = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one run says of a document.
+    """Predictions of one run for a document, with evidence.
 
     Args:
         logits: Label scores before the sigmoid, [L], float32.

@@ -1,4 +1,4 @@
-"""Prediction from a file or stream of documents to one of results, a JSON object a line."""
+"""Prediction over files and streams of JSON lines."""
 
 import json
 import os

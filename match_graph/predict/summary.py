@@ -1,4 +1,4 @@
-"""What a finished run shows: example documents with their predictions, its files, what to try."""
+"""Summary of a finished run: example predictions, files, next commands."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +100,7 @@ def next_commands(run: Run) -> list[str]:
 
 
 def _another(encoder: str) -> str:
-    """What to compare an encoder with: the linear peer, or a network."""
+    """A model to compare an encoder with: the linear peer, or a network."""
     return "match" if encoder in BASELINES else "tfidf_linear"
 
 

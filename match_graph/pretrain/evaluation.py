@@ -1,4 +1,4 @@
-"""How good vectors are by themselves: ranks of held-out pairs, margins, nearest neighbours."""
+"""Quality of vectors: ranks of held-out pairs, margins, nearest neighbours."""
 
 import copy
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Chunks of positives with their negatives: drawn in blocks, handed out one by one."""
+"""Chunks of positive pairs with their negatives, drawn in blocks."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -70,7 +70,7 @@ class PairFeed:
         self.positive = torch.cat([self.positive, drawn[1]])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What is in store; with the generator's state all that the next chunks depend on."""
+        """Pairs in store; with the generator's state all that the next chunks depend on."""
         store = {"anchor": self.anchor, "positive": self.positive, "negative": self.negative}
         return {name: value.clone() for name, value in store.items()}
 

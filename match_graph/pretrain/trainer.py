@@ -1,4 +1,4 @@
-"""Spherical pre-training: the four proximities in turn, only sampled rows move."""
+"""Spherical pre-training by Riemannian gradient descent on sampled rows."""
 
 import bisect
 import itertools

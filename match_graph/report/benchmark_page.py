@@ -1,4 +1,4 @@
-"""The page of a benchmark: tables with stars, figures, case studies, how it was made."""
+"""Page of a benchmark: tables with stars, figures, case studies, provenance."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -113,7 +113,7 @@ def choose_main_measures(measures: Sequence[str]) -> list[str]:
 
 
 class DatasetPart:
-    """What a page says of one data set of a benchmark.
+    """Sections of one data set of a benchmark.
 
     Args:
         folder: Of the benchmark.

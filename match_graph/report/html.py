@@ -1,4 +1,4 @@
-"""One HTML file of a run or a benchmark, to be looked at and sent around."""
+"""HTML report of a run or a benchmark."""
 
 from collections.abc import Sequence
 from pathlib import Path

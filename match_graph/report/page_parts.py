@@ -1,4 +1,4 @@
-"""What the pages of runs and of benchmarks share: case studies, reliability, records."""
+"""Sections shared by the pages of runs and benchmarks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

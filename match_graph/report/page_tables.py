@@ -1,4 +1,4 @@
-"""Tables and lines on the page of a benchmark, from what is summed up of its runs."""
+"""Tables and line charts on the page of a benchmark."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -33,7 +33,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
 
 
 def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table | None:
-    """What another source reports and the difference; None without any of it."""
+    """Published figures and the difference to them; None without any."""
     lines = []
     for row in rows:
         values = [row.measured.get(measure) for measure in measures]

@@ -1,4 +1,4 @@
-"""The page of a run: what its folder says, and case studies of its data set's documents."""
+"""Page of a run: measures, history, case studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ _CURVES = (
 
 
 class RunFolder:
-    """What a run's folder says by itself: no data set is opened.
+    """Page from a run folder alone: no data set is opened.
 
     Args:
         folder: Of an evaluated run.

@@ -1,4 +1,4 @@
-"""What tables and figures show of a benchmark: means over seeds, the best, tests, expectations."""
+"""Summary of a benchmark: means over seeds, best rows, tests, published figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How good pre-trained vectors are after so many seconds, by mode of negatives."""
+"""Quality of pre-trained vectors over time, by mode of negatives."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""``calibration.safetensors`` of a run folder: Platt scaling of a trained model's label scores."""
+"""Per-label Platt scaling of a run's logits, in ``calibration.safetensors``."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def assign_folds(documents: Tensor, num_nodes: int, num_folds: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a calibration is fitted and judged on.
+    """Validation documents on which a calibration is fitted and judged.
 
     Args:
         batches: Of validation documents, with gold labels; read twice.

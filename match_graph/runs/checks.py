@@ -1,4 +1,4 @@
-"""What is checked before a run folder is made, so that a fault shows before work starts."""
+"""Checks before a run folder is made."""
 
 from typing import TYPE_CHECKING
 

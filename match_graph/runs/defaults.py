@@ -1,4 +1,4 @@
-"""Settings that depend on the corpus, where one number cannot serve 1,000 documents and 700,000."""
+"""Defaults that depend on the size of the corpus."""
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset

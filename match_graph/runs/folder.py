@@ -192,7 +192,7 @@ def _clear(folder: Path) -> None:
 
 
 def describe_work(config: Config) -> dict[str, Any]:
-    """What is computed: all settings but how many processes share the work."""
+    """Settings that decide the result: all but how processes share the work."""
     return config.model_dump(exclude={"train": set(SHARING)})
 
 

@@ -1,4 +1,4 @@
-"""What a run of a graph encoder keeps of its graph: new documents reach their neighbours by it."""
+"""The training graph that a run keeps, so that new documents reach neighbours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

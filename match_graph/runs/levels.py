@@ -1,4 +1,4 @@
-"""The levels of a run: one for a flat model; of a label tree one after the other, top down."""
+"""Levels of a run: one for a flat model, one per level of a label tree."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from match_graph.typing import MASKS
 
 @dataclass(frozen=True)
 class Level:
-    """What is trained at once.
+    """One level: what is trained at once.
 
     Args:
         sizes: Nodes of each level from the top to this one; the last level's are the labels.

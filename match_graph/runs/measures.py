@@ -1,4 +1,4 @@
-"""What `evaluate` measures of a split besides ranking and violations: meters fed batch by batch."""
+"""Meters of `evaluate` besides ranking: propensity, sets, slices, reliability."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -45,12 +45,12 @@ class SplitMeasures:
             self._at_thresholds = _AtThresholds(dataset, thresholds, count)
 
     def observers(self) -> list[Observer]:
-        """What `evaluate_model` calls with logits."""
+        """Observers that `evaluate_model` calls with logits."""
         found: list[Observer] = [self._calibration.update]
         return found if self._at_thresholds is None else [*found, self._at_thresholds.update]
 
     def rank_observers(self) -> list[RankObserver]:
-        """What `evaluate_model` calls with ranked labels."""
+        """Observers that `evaluate_model` calls with ranked labels."""
         found: list[RankObserver] = [self._propensity.update]
         return found if self._at_thresholds is None else [*found, self._at_thresholds.slices.update]
 

@@ -1,4 +1,4 @@
-"""Whether a model and its pre-training fit into memory at all, before work starts."""
+"""Memory estimate of a run, before work starts."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ def check_memory(run: "Run") -> None:
 
 
 def count_weights(run: "Run") -> int:
-    """What the model of a run learns, counted without making it; 0 where it cannot be counted.
+    """Number of parameters of a run's model, without making it; 0 where it cannot be counted.
 
     Encoders that read their weights from files, and those of users that compute with them where
     they are made, cannot be counted.

@@ -54,7 +54,7 @@ HELD_OUT = 0.05
 
 
 def describe_pretraining(config: Config) -> dict[str, Any]:
-    """What pre-trained vectors depend on besides the data's checksum; some of it may not matter."""
+    """Settings that pre-trained vectors depend on besides the data's checksum."""
     return {
         "dataset": config.dataset,
         "seed": config.seed,

@@ -1,4 +1,4 @@
-"""Typed readers of the small files of a run folder: measures, history, reliability, record."""
+"""Typed readers of a run folder's small files: measures, history, reliability, record."""
 
 import io
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""``record.json`` of a run folder: how its results were made."""
+"""``record.json``: provenance of a run."""
 
 import platform
 import subprocess

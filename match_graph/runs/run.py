@@ -1,4 +1,4 @@
-"""The whole line for one run folder: open, pre-train, train, evaluate; each stage resumes."""
+"""A run folder: pre-train, train, calibrate, evaluate; each stage resumes."""
 
 import hashlib
 import json
@@ -174,7 +174,7 @@ class Run:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """What the encoder needs of a batch."""
+        """Needs of the encoder."""
         return find_encoder(self.config.model.encoder).needs
 
     @cached_property
@@ -475,7 +475,7 @@ class Run:
         return not bool(sum_up(self.fabric, missing))
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
-        """What `evaluate` wrote."""
+        """Measures that `evaluate` wrote."""
         return read_metrics(self.folder)
 
     def prior(self, split: Split) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Opens runs: the data set, the settings, the folder and the processes that share the work."""
+"""Opening of runs: data set, settings, folder and processes."""
 
 import time
 from collections.abc import Mapping

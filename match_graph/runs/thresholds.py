@@ -1,4 +1,4 @@
-"""``thresholds.parquet`` of a run folder: the least probability of each label."""
+"""``thresholds.parquet``: per-label decision thresholds of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path

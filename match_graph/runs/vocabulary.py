@@ -1,4 +1,4 @@
-"""What a run folder keeps of its data set: names of tokens and labels, and how texts are read."""
+"""Token and label names of a run, and its tokenizer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A piece of work in a process of its own, so that its peak of memory is nobody else's."""
+"""Measurement in a process of its own, for peaks of memory."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process found out and can hand over.
+    """Result of a measurement in a process of its own.
 
     Args:
         rates: Of ours and of the baseline.

@@ -1,4 +1,4 @@
-"""What stages of the network share: the trainer's own batches and hierarchy, and endless work."""
+"""Batches, hierarchy and work that the measurements of the network share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice

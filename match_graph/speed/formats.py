@@ -1,4 +1,4 @@
-"""Documents of a data set in the format of every reader, so that all of them read the same."""
+"""Documents of one data set in the format of every reader."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What every stage measures with: rates of pieces of work that take turns, and peaks of memory."""
+"""Rates by turns, beside busy processes on request, and peaks of memory."""
 
 import ctypes
 import os
@@ -37,7 +37,7 @@ while True:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a stage is measured on.
+    """Data set, settings and device of a measurement.
 
     Args:
         dataset: Built.
@@ -89,7 +89,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Rates:
-    """What `take_turns` found.
+    """Rates from `take_turns`.
 
     Args:
         per_second: Units per second of each piece of work, the median over its turns.

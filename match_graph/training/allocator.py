@@ -1,4 +1,4 @@
-"""The C library's memory allocator: large tensors reuse the memory that others have freed."""
+"""Settings of glibc's allocator: freed memory is kept and reused."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The average of a model's weights over its last steps: validated and kept instead of them."""
+"""Polynomial-decay averaging of a model's weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,11 +82,11 @@ class WeightAverage:
 
 
 def _find_shards(values: list[Tensor]) -> list[Tensor]:
-    """What of each tensor lies in this process: the tensor itself, unless it lies in parts."""
+    """Local shards of tensors; a tensor itself unless it is sharded."""
     return [find_shard(value) for value in values]
 
 
 def find_shard(value: Tensor) -> Tensor:
-    """What of a tensor lies in this process: the tensor itself, unless it lies in parts."""
+    """Local shard of a tensor; the tensor itself unless it is sharded."""
     shard: Tensor = value.to_local() if hasattr(value, "to_local") else value
     return shard

@@ -1,4 +1,4 @@
-"""Every encoder, head and baseline: what it needs and gives, its size, its paper."""
+"""Catalogue of encoders, heads and baselines: needs, size, paper."""
 
 import inspect
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ SIZE = f"{CHANNELS} channels, {NUM_LABELS:,} labels, {len(FIELDS)} metadata fiel
 
 
 def list_models() -> list[Entry]:
-    """What ``model.encoder`` and ``model.head`` take by name, encoders first."""
+    """Names that ``model.encoder`` and ``model.head`` take, encoders first."""
     with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
         entries = [_describe_encoder(name) for name in sorted(ENCODERS)]
         for name in sorted(HEADS):

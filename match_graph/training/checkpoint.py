@@ -1,4 +1,4 @@
-"""Checkpoints of a training: whole, of one model whatever the processes, and when to write one."""
+"""Checkpoints of a training, independent of the number of processes."""
 
 import time
 from collections import deque
@@ -36,7 +36,7 @@ RECENT = 100
 
 @dataclass
 class TrainState:
-    """What a resumed training goes on from.
+    """Progress of a training, which a checkpoint keeps.
 
     Args:
         epoch: Epochs that are done.
@@ -120,7 +120,7 @@ class LossMeter:
         return {**names, "loss_recent": float(recent.mean()) if recent.numel() else 0.0}
 
     def state_dict(self, fabric: Fabric) -> dict[str, Tensor]:
-        """What each process counted, [num_processes, ...]; each of them must call this."""
+        """Counts of each process, [num_processes, ...]; each of them must call this."""
         recent = torch.stack(list(self.recent)) if self.recent else self.sums[:0]
         number = torch.tensor(self.num_documents)
         return {
@@ -154,7 +154,7 @@ class LossMeter:
 
 @dataclass
 class Learner:
-    """What is trained, and how far it is.
+    """Model, optimizers, average and progress of a training.
 
     Args:
         fabric: Devices and processes.

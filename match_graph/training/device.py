@@ -1,4 +1,4 @@
-"""Which devices and precision a stage computes with, and how processes share a model."""
+"""Devices, precision, threads, and how processes share a model."""
 
 import logging
 import os

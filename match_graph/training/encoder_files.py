@@ -1,4 +1,4 @@
-"""What an encoder keeps in a run folder besides its weights: a tokenizer, a configuration."""
+"""Files that an encoder keeps besides its weights: a tokenizer, a configuration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A model on a split: ranking measures and hypernymy violations, batch by batch."""
+"""Evaluation of a model on a split, batch by batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -17,7 +17,7 @@ RankObserver: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
 
 
 class WatchedBatches:
-    """Batches that remember whose turn it is: observers of `evaluate_model` are not told.
+    """Exposes the current batch's document ids to observers of `evaluate_model`.
 
     Args:
         batches: Of documents.

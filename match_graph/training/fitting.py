@@ -1,4 +1,4 @@
-"""Baselines in a run folder: fitted, written, and read as a model that scores batches."""
+"""Fitting of baselines, and the registry of encoders and baselines."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Watches the processes of a run: where one is lost, the others end with a sentence."""
+"""Heartbeats between the processes of a run."""
 
 import atexit
 import os
@@ -98,7 +98,7 @@ class Heartbeat(threading.Thread):
         os._exit(1)
 
     def explain(self) -> ProcessError:
-        """Who is lost, and what to do."""
+        """The lost process, and what to do."""
         ended = [
             (number, child.returncode)
             for number, child in enumerate(self.children, start=1)
@@ -150,7 +150,7 @@ class Heartbeat(threading.Thread):
 
 @dataclass
 class _Here:
-    """What this process does.
+    """Role of this process.
 
     Args:
         heartbeat: None where it is a run's only process.

@@ -1,4 +1,4 @@
-"""Starts the processes of a run and lets them find each other."""
+"""Launch and rendezvous of the processes of a run."""
 
 import atexit
 import os

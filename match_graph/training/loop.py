@@ -41,7 +41,7 @@ MONITOR = "NDCG@5"
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """What training takes of the label hierarchy.
+    """The label hierarchy as training needs it.
 
     Args:
         edge_index: [2, E], int64.

@@ -1,4 +1,4 @@
-"""What moves the weights: optimizers, and the learning rate over time."""
+"""Optimizers and learning-rate schedule."""
 
 import torch
 from torch import nn, optim

@@ -1,4 +1,4 @@
-"""What several processes of one run do together: one leads, sums and states are put together."""
+"""Collectives of a run's processes: lead, sum, gather."""
 
 from collections.abc import Callable
 from datetime import timedelta

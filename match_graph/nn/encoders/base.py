@@ -1,4 +1,4 @@
-"""The contract of encoders: what they need, what they give."""
+"""The encoder contract: what it needs of a batch, what it gives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

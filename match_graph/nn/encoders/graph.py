@@ -1,4 +1,4 @@
-"""What graph encoders share: start states of nodes, layers, states of documents."""
+"""Base of graph encoders: start states of nodes, layers, document states."""
 
 from typing import Any, ClassVar, Literal
 

@@ -28,7 +28,7 @@ class HeteroSageEncoder(GraphEncoder):
 
 
 class MeanLayer(nn.Module):
-    """What PyG's HeteroConv of SAGEConvs computes, whose weights it has, in a product per type.
+    """PyG's HeteroConv of SAGEConvs, with its weights, in one product per node type.
 
     Args:
         channels: Width of the states.

@@ -1,4 +1,4 @@
-"""Settings that the presets of encoders share: those of published code, where papers are silent."""
+"""Settings shared by presets, from published code where papers are silent."""
 
 from collections.abc import Mapping
 from typing import Any

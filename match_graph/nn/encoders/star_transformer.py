@@ -102,7 +102,7 @@ class StarTransformerEncoder(TextEncoder):
 
 
 class Ring:
-    """Who is next to whom in packed documents, and where relays lie among the tokens.
+    """Neighbours in the ring of each packed document, and places of the relays.
 
     Args:
         ptr: Offsets of the documents, [B + 1], int64.

@@ -1,4 +1,4 @@
-"""What encoders of the words alone share: metadata are left out unless asked for."""
+"""Base of encoders of the words alone."""
 
 from typing import ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""The contract of heads: what they take, what they give."""
+"""The head contract: what it takes of an encoder, logits of all labels."""
 
 from typing import ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""Token states -> label scores: every label attends to the tokens by itself."""
+"""Label-wise attention over token states."""
 
 from typing import Annotated, Any, ClassVar, Literal
 

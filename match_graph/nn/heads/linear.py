@@ -1,4 +1,4 @@
-"""Document states -> label scores: one weight vector per label."""
+"""Linear head: one weight vector per label."""
 
 import torch
 from torch import Tensor, nn

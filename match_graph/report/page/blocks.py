@@ -1,4 +1,4 @@
-"""What a page is made of: sections of tables, figures and texts; values as people read them."""
+"""Page model: sections of tables, figures and texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

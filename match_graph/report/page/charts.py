@@ -1,4 +1,4 @@
-"""Figures as places on a canvas: where the lines and bars of a page's SVG lie."""
+"""SVG chart geometry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The labels around a document as rows of a figure: parents above children, edges in between."""
+"""Layout of a label's neighbourhood in the hierarchy, parents above children."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class LabelRows:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """The shown labels."""
         return "Labels around the document"
 
     @property

@@ -1,4 +1,4 @@
-"""A page as one HTML file: nothing is loaded from elsewhere, nothing runs, all text is escaped."""
+"""Rendering of a page: self-contained HTML, no scripts, all text escaped."""
 
 from importlib import resources
 from pathlib import Path

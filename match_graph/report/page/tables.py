@@ -1,4 +1,4 @@
-"""Tables of a page, and numbers as it shows them."""
+"""Tables of a page and number formats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
