@@ -30,6 +30,6 @@ def has_edge(field: str) -> EdgeType:
     return (DOCUMENT, "has", field)
 
 
-def reverse_edge(kind: EdgeType) -> EdgeType:
+def reverse_edge(edge_type: EdgeType) -> EdgeType:
     """The edge type that PyG's `ToUndirected` adds for the other direction."""
-    return (kind[2], f"rev_{kind[1]}", kind[0])
+    return (edge_type[2], f"rev_{edge_type[1]}", edge_type[0])

@@ -25,12 +25,12 @@ def test_the_sampler_serves_any_hetero_data(data: HeteroData) -> None:
     seen = []
     for batch in loader:
         seen += batch["v0"].n_id[: batch["v0"].batch_size].tolist()
-        for kind in sampler.edge_types:
-            row, col = batch[kind].edge_index
-            seeds, nodes = batch["v0"].n_id[row], batch[kind[2]].n_id[col]
+        for edge_type in sampler.edge_types:
+            row, col = batch[edge_type].edge_index
+            seeds, nodes = batch["v0"].n_id[row], batch[edge_type[2]].n_id[col]
             ours = {*zip(seeds.tolist(), nodes.tolist(), strict=True)}
-            assert ours <= {*zip(*data[kind].edge_index.tolist(), strict=True)}
-        degree = torch.cat([batch[kind].edge_index[0] for kind in sampler.edge_types])
+            assert ours <= {*zip(*data[edge_type].edge_index.tolist(), strict=True)}
+        degree = torch.cat([batch[edge_type].edge_index[0] for edge_type in sampler.edge_types])
         assert torch.bincount(degree).max() <= 3
     assert seen == list(range(data["v0"].num_nodes))
 

@@ -139,22 +139,22 @@ def find_graph_fault(data: HeteroData) -> str:
                 return f"'{key}' of '{name}' is not one {dtype} a node"
     if LABEL not in sizes:
         return "it has no labels"
-    faults = (_find_edge_fault(data, kind, sizes) for kind in data.edge_types)
+    faults = (_find_edge_fault(data, edge_type, sizes) for edge_type in data.edge_types)
     return next(filter(None, faults), "")
 
 
-def _find_edge_fault(data: HeteroData, kind: EdgeType, sizes: Mapping[str, int]) -> str:
-    edges, position = data[kind].get("edge_index"), data[kind].get("position")
+def _find_edge_fault(data: HeteroData, edge_type: EdgeType, sizes: Mapping[str, int]) -> str:
+    edges, position = data[edge_type].get("edge_index"), data[edge_type].get("position")
     if edges is None:  # taken out by a pre_transform
         return ""
     is_index = isinstance(edges, Tensor) and edges.dtype in (torch.int32, torch.int64)
     if not is_index or edges.dim() != 2 or edges.size(0) != 2:
-        return f"the edges {kind} are not [2, E] of int32 or int64"
-    for row, end in zip(edges, (kind[0], kind[2]), strict=True):
+        return f"the edges {edge_type} are not [2, E] of int32 or int64"
+    for row, end in zip(edges, (edge_type[0], edge_type[2]), strict=True):
         if end not in sizes or not _in_range(row, sizes[end]):
-            return f"the edges {kind} name a '{end}' that is none"
+            return f"the edges {edge_type} name a '{end}' that is none"
     if position is not None and not _is_tensor(position, torch.int16, (edges.size(1),)):
-        return f"the positions of {kind} are not one int16 an edge"
+        return f"the positions of {edge_type} are not one int16 an edge"
     return ""
 
 

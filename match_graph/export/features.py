@@ -51,9 +51,11 @@ def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str,
         features[name] = torch.zeros(int(data[name].num_nodes), channels)
         if name in vectors and name != DOCUMENT:
             features[name][: len(vectors[name])] = vectors[name]
-    kinds = [kind for kind in data.edge_types if kind[1] == "has" or kind == CONTAINS]
-    for kind in kinds:
-        _add_neighbours(features[DOCUMENT], data[kind].edge_index, features[kind[2]])
+    edge_types = [
+        edge_type for edge_type in data.edge_types if edge_type[1] == "has" or edge_type == CONTAINS
+    ]
+    for edge_type in edge_types:
+        _add_neighbours(features[DOCUMENT], data[edge_type].edge_index, features[edge_type[2]])
     torch.nn.functional.normalize(features[DOCUMENT], dim=1, out=features[DOCUMENT])
     return features
 

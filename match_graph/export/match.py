@@ -173,10 +173,10 @@ def _take_inventory(built: BuiltGraph) -> Inventory:
         if "train_count" in built.data[node_type]:
             columns["train_count"] = built.data[node_type].train_count.numpy()
         inventory.add_nodes(node_type, columns.pop("id"), columns)
-    for kind in built.data.edge_types:
-        store = built.data[kind]
+    for edge_type in built.data.edge_types:
+        store = built.data[edge_type]
         more = {"position": store.position.numpy()} if "position" in store else {}
-        inventory.add_edges(kind, store.edge_index.numpy(), more)
+        inventory.add_edges(edge_type, store.edge_index.numpy(), more)
     targets = built.targets
     inventory.add_edges(GOLD, (row_index(targets.ptr).numpy(), targets.index.numpy()))
     return inventory

@@ -199,14 +199,14 @@ def _add_edges(inventory: Inventory, graph: Graph, place: dict[str, tuple[str, i
     edges: dict[EdgeType, tuple[list[int], list[int], list[int]]] = {}
     for head, tail, edge in graph.edges(data=True):
         (head_type, first), (tail_type, second) = place[head], place[tail]
-        kind = head_type, edge["type"], tail_type
-        if kind not in edges:
-            edges[kind] = [], [], []
-        firsts, seconds, positions = edges[kind]
+        edge_type = head_type, edge["type"], tail_type
+        if edge_type not in edges:
+            edges[edge_type] = [], [], []
+        firsts, seconds, positions = edges[edge_type]
         firsts.append(first)
         seconds.append(second)
         if "position" in edge:
             positions.append(edge["position"])
-    for kind, (firsts, seconds, positions) in edges.items():
+    for edge_type, (firsts, seconds, positions) in edges.items():
         more = {"position": np.array(positions)} if positions else {}
-        inventory.add_edges(kind, (firsts, seconds), more)
+        inventory.add_edges(edge_type, (firsts, seconds), more)

@@ -53,9 +53,12 @@ class OgbTarget(Target):
         (folder / "RELEASE_v1.txt").write_text(f"# ogbn-{source.dataset.name}\n", encoding="utf-8")
         nodes = {name: np.array([data[name].num_nodes], np.int64) for name in data.node_types}
         _write_arrays(raw / "num_nodes_dict.npz", nodes.items())
-        edges = {kind: data[kind].edge_index for kind in data.edge_types}
+        edges = {edge_type: data[edge_type].edge_index for edge_type in data.edge_types}
         _write_edges(raw / "edge_index_dict.npz", edges)
-        sizes = {"___".join(kind): np.array([edges[kind].size(1)], np.int64) for kind in edges}
+        sizes = {
+            "___".join(edge_type): np.array([edges[edge_type].size(1)], np.int64)
+            for edge_type in edges
+        }
         _write_arrays(raw / "num_edges_dict.npz", sizes.items())
         if source.features:
             features = ((name, x.numpy()) for name, x in source.features.items())
@@ -66,8 +69,14 @@ class OgbTarget(Target):
             if "train_count" in data[name]
         )
         _write_arrays(raw / "node_train_count.npz", counts)
-        positions = {kind: data[kind].position for kind in edges if "position" in data[kind]}
-        _write_edges(raw / "edge_position.npz", {kind: p[:, None] for kind, p in positions.items()})
+        positions = {
+            edge_type: data[edge_type].position
+            for edge_type in edges
+            if "position" in data[edge_type]
+        }
+        _write_edges(
+            raw / "edge_position.npz", {edge_type: p[:, None] for edge_type, p in positions.items()}
+        )
         _write_arrays(raw / "node-label.npz", [(DOCUMENT, _dense_labels(source))])
         self._write_split(source, folder / "split" / SPLIT)
         for name in data.node_types:
@@ -99,10 +108,10 @@ class OgbTarget(Target):
                 for split, rows in dataset.get_idx_split().items():
                     more["split"][rows[DOCUMENT].numpy()] = split
             add_node_table(inventory, name, folder / "mapping" / f"{name}.parquet", **more)
-        for kind, edge_index in graph["edge_index_dict"].items():
-            position = graph["edge_position"].get(kind)
+        for edge_type, edge_index in graph["edge_index_dict"].items():
+            position = graph["edge_position"].get(edge_type)
             more = {} if position is None else {"position": position[:, 0]}
-            inventory.add_edges(kind, edge_index, more)
+            inventory.add_edges(edge_type, edge_index, more)
         inventory.add_edges(GOLD, np.nonzero(labels[DOCUMENT] == 1))
         _remove_processed(folder)
         return [Reading("all files, by OGB's NodePropPredDataset and pyarrow", inventory)]
@@ -214,7 +223,7 @@ def _dense_labels(source: Source) -> Array:
 
 
 def _write_edges(path: Path, tensors: dict[EdgeType, Tensor]) -> None:
-    arrays = {"___".join(kind): values.numpy() for kind, values in tensors.items()}
+    arrays = {"___".join(edge_type): values.numpy() for edge_type, values in tensors.items()}
     _write_arrays(path, ((name, values.astype(np.int64)) for name, values in arrays.items()))
 
 

@@ -28,10 +28,14 @@ class ParquetTarget(Target):
         for node_type in source.data.node_types:
             path = Path("nodes") / f"{node_type}.parquet"
             schema["nodes"][node_type] = write_batches(folder, path, source.nodes(node_type))
-        for kind in source.edge_types:
-            path = Path("edges") / f"{'__'.join(kind)}.parquet"
-            table = write_batches(folder, path, source.edges(kind))
-            schema["edges"]["__".join(kind)] = {"source": kind[0], "target": kind[2], **table}
+        for edge_type in source.edge_types:
+            path = Path("edges") / f"{'__'.join(edge_type)}.parquet"
+            table = write_batches(folder, path, source.edges(edge_type))
+            schema["edges"]["__".join(edge_type)] = {
+                "source": edge_type[0],
+                "target": edge_type[2],
+                **table,
+            }
         text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         (folder / SCHEMA).write_text(text, encoding="utf-8")
 

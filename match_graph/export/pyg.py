@@ -25,8 +25,10 @@ class PygTarget(Target):
         content = source.data.to_dict()
         for node_type, x in source.features.items():
             content[node_type] = {**content[node_type], "x": x}
-        for kind in source.data.edge_types:  # some of PyG's layers, HGTConv for one, take no int32
-            content[kind] = {**content[kind], "edge_index": content[kind]["edge_index"].long()}
+        for edge_type in source.data.edge_types:
+            store = content[edge_type]
+            # some of PyG's layers, HGTConv for one, take no int32
+            content[edge_type] = {**store, "edge_index": store["edge_index"].long()}
         save_tensors(folder / DATA, content)
         if source.has_gold:
             save_tensors(folder / TARGETS, source.targets.to_dict())
@@ -44,10 +46,10 @@ class PygTarget(Target):
             if node_type == DOCUMENT:
                 more["split"] = _read_split(store)
             add_node_table(inventory, node_type, folder / "names" / f"{node_type}.parquet", **more)
-        for kind in data.edge_types:
-            store = data[kind]
+        for edge_type in data.edge_types:
+            store = data[edge_type]
             more = {"position": store.position.numpy()} if "position" in store else {}
-            inventory.add_edges(kind, store.edge_index.numpy(), more)
+            inventory.add_edges(edge_type, store.edge_index.numpy(), more)
         if (folder / TARGETS).is_file():
             gold = torch.load(folder / TARGETS, weights_only=True)
             ends = row_index(gold["ptr"]).numpy(), gold["index"].numpy()

@@ -43,12 +43,12 @@ class RelbenchTarget(Target):
             write_batches(folder, _table(node_type), _number(batches, f"{node_type}_id"))
             tables[node_type] = {"pkey": f"{node_type}_id", "time_col": None, "fkeys": {}}
         tables[DOCUMENT]["time_col"] = TIME
-        for kind in _link_types(source):
-            columns = _link_columns(kind)
-            write_batches(folder, _table("_".join(kind)), _link_rows(source, kind))
-            keys = dict(zip(columns, (kind[0], kind[2]), strict=True))
-            time = TIME if kind[0] == DOCUMENT else None
-            tables["_".join(kind)] = {"pkey": None, "time_col": time, "fkeys": keys}
+        for edge_type in _link_types(source):
+            columns = _link_columns(edge_type)
+            write_batches(folder, _table("_".join(edge_type)), _link_rows(source, edge_type))
+            keys = dict(zip(columns, (edge_type[0], edge_type[2]), strict=True))
+            time = TIME if edge_type[0] == DOCUMENT else None
+            tables["_".join(edge_type)] = {"pkey": None, "time_col": time, "fkeys": keys}
         manifest = {
             "name": source.dataset.name,
             "manifest_version": 1,
@@ -72,11 +72,11 @@ class RelbenchTarget(Target):
             if "x" in columns and len(frame):
                 columns["x"] = np.stack(list(columns["x"]))
             inventory.add_nodes(node_type, frame["id"].to_numpy(), columns)
-        for kind in _link_types(source):
-            frame = tables["_".join(kind)].df
-            ends = [frame[name].to_numpy() for name in _link_columns(kind)]
+        for edge_type in _link_types(source):
+            frame = tables["_".join(edge_type)].df
+            ends = [frame[name].to_numpy() for name in _link_columns(edge_type)]
             more = {"position": frame["position"].to_numpy()} if "position" in frame else {}
-            inventory.add_edges(kind, ends, more)
+            inventory.add_edges(edge_type, ends, more)
         if source.has_gold:
             self._read_task(source, dataset.load_task(TASK), inventory)
         left_out = {
@@ -157,12 +157,12 @@ def _table(name: str) -> Path:
 
 
 def _link_types(source: Source) -> list[EdgeType]:
-    return [kind for kind in source.data.edge_types if kind != TAGGED]
+    return [edge_type for edge_type in source.data.edge_types if edge_type != TAGGED]
 
 
-def _link_columns(kind: EdgeType) -> tuple[str, str]:
+def _link_columns(edge_type: EdgeType) -> tuple[str, str]:
     second = {CITES: "cited_document_id", IS_A: "parent_id"}
-    return f"{kind[0]}_id", second.get(kind, f"{kind[2]}_id")
+    return f"{edge_type[0]}_id", second.get(edge_type, f"{edge_type[2]}_id")
 
 
 def _shown_splits(source: Source) -> tuple[Split, ...]:
@@ -190,12 +190,12 @@ def _document_rows(source: Source) -> Iterator[pa.RecordBatch]:
             yield part.append_column(TIME, _times(split, part.num_rows))
 
 
-def _link_rows(source: Source, kind: EdgeType) -> Iterator[pa.RecordBatch]:
+def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
     """The edges of a type, by the split of their document if they start at one."""
     numbers = _new_numbers(source)
-    columns = _link_columns(kind)
-    for split in SPLITS if kind[0] == DOCUMENT else (None,):
-        for batch in source.edges(kind):
+    columns = _link_columns(edge_type)
+    for split in SPLITS if edge_type[0] == DOCUMENT else (None,):
+        for batch in source.edges(edge_type):
             ends = {name: read_column(batch.column(name)) for name in batch.schema.names}
             head, tail = ends.pop("source"), ends.pop("target")
             if split is not None:
@@ -203,7 +203,7 @@ def _link_rows(source: Source, kind: EdgeType) -> Iterator[pa.RecordBatch]:
                 head, tail = numbers[head[kept]], tail[kept]
                 ends = {name: values[kept] for name, values in ends.items()}
                 ends[TIME] = _times(split, len(head))
-            tail = numbers[tail] if kind[2] == DOCUMENT else tail
+            tail = numbers[tail] if edge_type[2] == DOCUMENT else tail
             arrays = [pa.array(values.astype(np.int64)) for values in (head, tail)]
             yield pa.RecordBatch.from_pydict(dict(zip(columns, arrays, strict=True)) | ends)
 

@@ -71,7 +71,7 @@ class Source:
     @property
     def num_items(self) -> int:
         """Nodes, edges and gold labels."""
-        edges = sum(self.data[kind].edge_index.size(1) for kind in self.data.edge_types)
+        edges = sum(self.data[edge_type].edge_index.size(1) for edge_type in self.data.edge_types)
         return int(self.data.num_nodes) + edges + len(self.targets.index)
 
     @cached_property
@@ -158,15 +158,15 @@ class Source:
                     inventory.add_nodes(node_type, *split_columns(kept))
                 else:
                     inventory.add_nodes(node_type, *split_columns(batch))
-        for kind in self.edge_types:
-            if labels is not None and kind == IS_A:
+        for edge_type in self.edge_types:
+            if labels is not None and edge_type == IS_A:
                 continue
-            for batch in self.edges(kind):
+            for batch in self.edges(edge_type):
                 columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
                 head, tail = columns.pop("source"), columns.pop("target")
-                if labels is not None and kind[2] == LABEL:
+                if labels is not None and edge_type[2] == LABEL:
                     tail = (labels.cumsum(0) - 1).numpy()[tail]
-                inventory.add_edges(kind, (head, tail), columns)
+                inventory.add_edges(edge_type, (head, tail), columns)
         return inventory
 
     @property

@@ -14,14 +14,14 @@ class Adjacency:
     """The neighbours of every node by one edge type, followed forwards or backwards.
 
     Args:
-        kind: The edge type as it stands in the graph.
+        edge_type: Edge type as it stands in the graph.
         backwards: Whether it is followed from the second row of ``edge_index`` to the first.
         ptr: Offsets per source node, [num_nodes + 1], int64.
         node: Packed neighbours, [E], int32 or int64.
         edge: Place in ``edge_index`` of each, [E], like ``node``; None where it is the same.
     """
 
-    kind: EdgeType
+    edge_type: EdgeType
     backwards: bool
     ptr: Tensor
     node: Tensor
@@ -30,7 +30,7 @@ class Adjacency:
     @classmethod
     def from_edges(
         cls,
-        kind: EdgeType,
+        edge_type: EdgeType,
         edge_index: Tensor,
         num_sources: int,
         backwards: bool = False,
@@ -39,7 +39,7 @@ class Adjacency:
         """The lists of an edge type.
 
         Args:
-            kind: Its name.
+            edge_type: Edge type as it stands in the graph.
             edge_index: [2, E], in any order.
             num_sources: How many nodes have lists.
             backwards: Whether to go from its second row to the first.
@@ -56,17 +56,17 @@ class Adjacency:
             edge = order if edge is None else edge[order]
         if edge is not None and edge_index.size(1) < 2**31:
             edge = edge.to(torch.int32)
-        return cls(kind, backwards, sorted_row_ptr(row, num_sources), col, edge)
+        return cls(edge_type, backwards, sorted_row_ptr(row, num_sources), col, edge)
 
     @property
     def source(self) -> str:
         """Type of the nodes that have neighbours here."""
-        return self.kind[2] if self.backwards else self.kind[0]
+        return self.edge_type[2] if self.backwards else self.edge_type[0]
 
     @property
     def target(self) -> str:
         """Type of the neighbours."""
-        return self.kind[0] if self.backwards else self.kind[2]
+        return self.edge_type[0] if self.backwards else self.edge_type[2]
 
     def degree(self, node: Tensor) -> Tensor:
         """How many neighbours nodes have, [R], int64; nodes past the graph have none."""

@@ -35,9 +35,9 @@ class DropFields(BaseTransform):
                 f"Only metadata fields of the graph can be taken out, found {missing}; "
                 f"choose from {known}."
             )
-        for kind in data.edge_types:
-            if kind[0] in self.fields or kind[2] in self.fields:
-                del data[kind]
+        for edge_type in data.edge_types:
+            if edge_type[0] in self.fields or edge_type[2] in self.fields:
+                del data[edge_type]
         if CITATION_FIELD in self.fields and CITES in data.edge_types:
             del data[CITES]
         for name in self.fields:
@@ -50,4 +50,4 @@ class DropFields(BaseTransform):
 
 def metadata_fields(data: HeteroData) -> list[str]:
     """The metadata fields of a built graph, in their order."""
-    return [kind[2] for kind in data.edge_types if kind[:2] == (DOCUMENT, "has")]
+    return [edge_type[2] for edge_type in data.edge_types if edge_type[:2] == (DOCUMENT, "has")]

@@ -56,14 +56,14 @@ class NeighborhoodConfig(StrictModel):
             ConfigError: ``fanouts`` names another edge type.
         """
         table: dict[EdgeType, list[int]] = {}
-        for kind in (kind for kind in edge_types if LABEL not in kind):
+        for edge_type in (edge_type for edge_type in edge_types if LABEL not in edge_type):
             there, back = self.metadata, self.metadata_documents
-            if kind == CONTAINS:
+            if edge_type == CONTAINS:
                 there, back = self.words, self.word_documents
-            elif kind[0] == kind[2] == DOCUMENT:
+            elif edge_type[0] == edge_type[2] == DOCUMENT:
                 there, back = self.cites, self.cited_by
-            table[kind], table[reverse_edge(kind)] = there, back
-        named = {" ".join(kind): kind for kind in table}
+            table[edge_type], table[reverse_edge(edge_type)] = there, back
+        named = {" ".join(edge_type): edge_type for edge_type in table}
         if strangers := sorted(self.fanouts.keys() - named.keys()):
             raise ConfigError(
                 f"neighborhood.fanouts must name edge types of the graph or their reverses, found "
@@ -139,9 +139,9 @@ class EgoGraphs:
             store.num_nodes, store.n_id, store.batch = node.numel(), node, draw.root[node_type]
             if node_type in self.space.types:
                 store.token_id = self.space.encode(node_type, node)
-        for kind in self.sampler.edge_types:
-            graph[kind].edge_index = torch.stack([draw.row[kind], draw.col[kind]])
-            graph[kind].e_id = draw.edge[kind]
+        for edge_type in self.sampler.edge_types:
+            graph[edge_type].edge_index = torch.stack([draw.row[edge_type], draw.col[edge_type]])
+            graph[edge_type].e_id = draw.edge[edge_type]
         reached, copy_of = torch.unique(
             draw.node[DOCUMENT][document.numel() :], return_inverse=True
         )

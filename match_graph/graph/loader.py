@@ -170,8 +170,10 @@ class EgoLoader(NodeLoader):
         graph = super().filter_fn(out)
         for node_type in [name for name in graph.node_types if name not in node_types]:
             del graph[node_type]  # labels above all
-        for kind in [kind for kind in graph.edge_types if kind not in edge_types]:
-            del graph[kind]
+        for edge_type in [
+            edge_type for edge_type in graph.edge_types if edge_type not in edge_types
+        ]:
+            del graph[edge_type]
         return replace(self._make_batch(draw), graph=self._transform_graph(graph))
 
     def _transform_graph(self, graph: HeteroData) -> HeteroData:
@@ -189,12 +191,12 @@ def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None)
     token_id = torch.zeros_like(draw.node)
     field = torch.zeros_like(draw.node)
     known = torch.zeros_like(draw.node, dtype=torch.bool)
-    for number, kind in enumerate(draw.edge_types):
-        if kind[2] not in space.types:
+    for number, edge_type in enumerate(draw.edge_types):
+        if edge_type[2] not in space.types:
             continue
-        mask = draw.kind == number
-        token_id[mask] = space.encode(kind[2], draw.node[mask])
-        field[mask] = space.field_index(kind[2])
+        mask = draw.edge_type == number
+        token_id[mask] = space.encode(edge_type[2], draw.node[mask])
+        field[mask] = space.field_index(edge_type[2])
         known |= mask
     label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
     batch = EgoBatch(draw.seed, token_id, field, draw.position, draw.ptr, label_ptr, label_index)

@@ -86,12 +86,16 @@ class NeighborhoodSampler(BaseSampler):
         _check_fanouts(data, fanouts)
         _check_mask(reachable, num_seeds, seed_type)
         self.random, self.seed, self.seed_type, self.epoch = random, seed, seed_type, 0
-        self.fanouts = {kind: tuple(hops) for kind, hops in fanouts.items() if any(hops)}
+        self.fanouts = {edge_type: tuple(hops) for edge_type, hops in fanouts.items() if any(hops)}
         self.num_hops = max(map(len, self.fanouts.values()), default=0)
         self.edge_types = tuple(
-            kind for kind in data.edge_types if self.fanouts.keys() & {kind, reverse_edge(kind)}
+            edge_type
+            for edge_type in data.edge_types
+            if self.fanouts.keys() & {edge_type, reverse_edge(edge_type)}
         )
-        types = dict.fromkeys([seed_type, *(end for kind in self.edge_types for end in kind[::2])])
+        types = dict.fromkeys(
+            [seed_type, *(end for edge_type in self.edge_types for end in edge_type[::2])]
+        )
         self.num_nodes = {name: int(data[name].num_nodes) for name in types}
         self._reachable = reachable
         self._lists = self._make_lists(data)
@@ -148,9 +152,9 @@ class NeighborhoodSampler(BaseSampler):
                     step.target_place = place
             steps += found
         row, col, edge = {}, {}, {}
-        for kind in self.edge_types:
-            of_kind = [step for step in steps if step.lists.kind == kind]
-            row[kind], col[kind], edge[kind] = _join_edges(of_kind)
+        for edge_type in self.edge_types:
+            of_type = [step for step in steps if step.lists.edge_type == edge_type]
+            row[edge_type], col[edge_type], edge[edge_type] = _join_edges(of_type)
         node = {name: nodes.node for name, nodes in visited.items()}
         root = {name: nodes.root for name, nodes in visited.items()}
         return Neighborhood(node, root, row, col, edge)
@@ -182,8 +186,8 @@ class NeighborhoodSampler(BaseSampler):
         steps: list[_Step] = []
         sizes, keys = [], []
         epoch = self.epoch + 1 if self.random else 0
-        for kind, lists in (self._lists if hop else self._seed_lists).items():
-            fanout = self.fanouts[kind][hop] if hop < len(self.fanouts[kind]) else 0
+        for edge_type, lists in (self._lists if hop else self._seed_lists).items():
+            fanout = self.fanouts[edge_type][hop] if hop < len(self.fanouts[edge_type]) else 0
             nodes = visited[lists.source]
             node, root = nodes.node[nodes.first_new :], nodes.root[nodes.first_new :]
             if not fanout or not node.numel():
@@ -191,7 +195,7 @@ class NeighborhoodSampler(BaseSampler):
             # not by its number, so that a document draws the same in the graph and adopted
             name = node if hop else torch.zeros_like(node)
             owner = seed[root] if self.random else 0
-            keys.append(hash_keys(self.seed, epoch, _name_hash(kind), owner, name))
+            keys.append(hash_keys(self.seed, epoch, _name_hash(edge_type), owner, name))
             node = node if hop else node - self._first_seed
             degree = lists.degree(node)
             sizes.append(degree)
@@ -210,22 +214,22 @@ class NeighborhoodSampler(BaseSampler):
 
     def _make_lists(self, data: HeteroData, adopted: bool = False) -> dict[EdgeType, Adjacency]:
         """The lists behind the edge types that are drawn; of adopted seeds those that they have."""
-        forward = {reverse_edge(kind): kind for kind in self.edge_types}
+        forward = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
         lists = {}
-        for kind in self.fanouts:
-            backwards = kind not in self.edge_types
-            name = forward[kind] if backwards else kind
-            if adopted and kind not in data.edge_types:
+        for edge_type in self.fanouts:
+            backwards = edge_type not in self.edge_types
+            name = forward[edge_type] if backwards else edge_type
+            if adopted and edge_type not in data.edge_types:
                 continue
-            edge_index = data[kind if adopted else name].edge_index
+            edge_index = data[edge_type if adopted else name].edge_index
             if adopted and backwards:  # given from seed to neighbour
                 edge_index = edge_index.flip(0)
-            lists[kind] = Adjacency.from_edges(
+            lists[edge_type] = Adjacency.from_edges(
                 name,
                 edge_index,
-                int(data[kind[0]].num_nodes),
+                int(data[edge_type[0]].num_nodes),
                 backwards,
-                self._reachable if kind[2] == self.seed_type else None,
+                self._reachable if edge_type[2] == self.seed_type else None,
             )
         return lists
 
@@ -304,22 +308,22 @@ def _join_edges(steps: list[_Step]) -> tuple[Tensor, Tensor, Tensor]:
     return row[order], col[order], edge[order]
 
 
-def _name_hash(kind: EdgeType) -> int:
-    return zlib.crc32(" ".join(kind).encode())
+def _name_hash(edge_type: EdgeType) -> int:
+    return zlib.crc32(" ".join(edge_type).encode())
 
 
 def _check_fanouts(data: HeteroData, fanouts: Mapping[EdgeType, Sequence[int]]) -> None:
-    drawable = [kind for kind in data.edge_types if LABEL not in kind]
+    drawable = [edge_type for edge_type in data.edge_types if LABEL not in edge_type]
     known = [*drawable, *map(reverse_edge, drawable)]
-    for kind, hops in fanouts.items():
-        if kind not in known:
+    for edge_type, hops in fanouts.items():
+        if edge_type not in known:
             raise GraphError(
                 f"NeighborhoodSampler draws edges of the graph or their reverses that do not touch "
-                f"labels, found {kind}; choose from {known}."
+                f"labels, found {edge_type}; choose from {known}."
             )
         if any(fanout < -1 for fanout in hops):
             raise GraphError(
-                f"A fan-out must be at least 0, or -1 for all, found {list(hops)} for {kind}."
+                f"A fan-out must be at least 0, or -1 for all, found {list(hops)} for {edge_type}."
             )
 
 

@@ -41,13 +41,15 @@ def count_degrees(data: HeteroData) -> dict[str, Tensor]:
         "document has author, per document" and the like -> degrees.
     """
     degrees = {}
-    for kind in data.edge_types:
-        edge_index = data[kind].edge_index
-        for row, end in enumerate(_ENDS.get(kind, (kind[0], kind[2]))):
-            degree = torch.bincount(edge_index[row], minlength=int(data[kind[2 * row]].num_nodes))
-            if kind == TAGGED and row == 0:
+    for edge_type in data.edge_types:
+        edge_index = data[edge_type].edge_index
+        for row, end in enumerate(_ENDS.get(edge_type, (edge_type[0], edge_type[2]))):
+            degree = torch.bincount(
+                edge_index[row], minlength=int(data[edge_type[2 * row]].num_nodes)
+            )
+            if edge_type == TAGGED and row == 0:
                 degree = degree[data[DOCUMENT].train_mask]
-            degrees[f"{' '.join(kind)}, per {end}"] = degree
+            degrees[f"{' '.join(edge_type)}, per {end}"] = degree
     return degrees
 
 
@@ -96,9 +98,9 @@ def describe_coverage(data: HeteroData) -> pd.DataFrame:
     train = data[DOCUMENT].train_mask
     fields = [name for name in data.node_types if name not in RESERVED_TYPES]
     rows = {}
-    for name, kind in [*((name, has_edge(name)) for name in fields), ("word", CONTAINS)]:
-        document, instance = data[kind].edge_index
-        seen = torch.zeros(int(data[kind[2]].num_nodes), dtype=torch.bool)
+    for name, edge_type in [*((name, has_edge(name)) for name in fields), ("word", CONTAINS)]:
+        document, instance = data[edge_type].edge_index
+        seen = torch.zeros(int(data[edge_type[2]].num_nodes), dtype=torch.bool)
         seen[instance[train[document]]] = True
         known = seen[instance]
         number = len(train)

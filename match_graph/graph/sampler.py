@@ -23,7 +23,7 @@ class EgoDraw:
         seed: The seeds, [B], int64.
         edge_types: The drawn edge types, in the order of the packing.
         node: Index of each neighbour within its type, [N], int64.
-        kind: Number of its edge type in ``edge_types``, [N], int64.
+        edge_type: Index into ``edge_types``, [N], int64.
         position: Its place among the seed's edges of a sequence type, 0 for metadata, [N], int64.
         edge: Its edge in CSR order, [N], int64.
         ptr: Offsets per seed, [B + 1], int64.
@@ -32,7 +32,7 @@ class EgoDraw:
     seed: Tensor
     edge_types: tuple[EdgeType, ...]
     node: Tensor
-    kind: Tensor
+    edge_type: Tensor
     position: Tensor
     edge: Tensor
     ptr: Tensor
@@ -88,20 +88,20 @@ class EgoSampler(BaseSampler):
         if edge_types is None:
             edge_types = _drawable(data, seed_type)
         _check_edge_types(data, edge_types, seed_type)
-        sets = tuple(kind for kind in edge_types if "position" not in data[kind])
-        sequences = tuple(kind for kind in edge_types if "position" in data[kind])
+        sets = tuple(edge_type for edge_type in edge_types if "position" not in data[edge_type])
+        sequences = tuple(edge_type for edge_type in edge_types if "position" in data[edge_type])
         self.edge_types = sets + sequences
         self.num_sets = len(sets)
         self._ptr: list[Tensor] = []
         self._col: list[Tensor] = []
         self._permutation: dict[EdgeType, Tensor | None] = {}
-        for kind in self.edge_types:
-            row, col = data[kind].edge_index
+        for edge_type in self.edge_types:
+            row, col = data[edge_type].edge_index
             permutation = None
             if row.numel() and bool((row[1:] < row[:-1]).any()):
                 permutation = torch.argsort(row, stable=True)
                 row, col = row[permutation], col[permutation]
-            self._permutation[kind] = permutation
+            self._permutation[edge_type] = permutation
             self._ptr.append(sorted_row_ptr(row, self.num_seeds))
             self._col.append(col)
 
@@ -125,7 +125,7 @@ class EgoSampler(BaseSampler):
         slot_ptr = make_ptr(take.reshape(-1))
         start = slot_ptr[:-1].view_as(take)
         total = int(slot_ptr[-1])
-        node, kind, position, edge = (torch.empty(total, dtype=torch.int64) for _ in range(4))
+        node, edge_type, position, edge = (torch.empty(total, dtype=torch.int64) for _ in range(4))
         for number, (ptr, col) in enumerate(zip(self._ptr, self._col, strict=True)):
             count = take[:, number]
             place = ragged_arange(start[:, number], count)  # [draws of this type]
@@ -136,12 +136,12 @@ class EgoSampler(BaseSampler):
                 offset = _systematic(rank, degree[:, number], count, shift)
             chosen = torch.repeat_interleave(ptr[seed], count) + offset
             node[place] = col[chosen].to(torch.int64)
-            kind[place], edge[place] = number, chosen
+            edge_type[place], edge[place] = number, chosen
             position[place] = offset if number >= self.num_sets else 0
         ptr = slot_ptr[:: max(len(self.edge_types), 1)].contiguous()
         if not self.edge_types:
             ptr = torch.zeros(seed.numel() + 1, dtype=torch.int64)
-        return EgoDraw(seed, self.edge_types, node, kind, position, edge, ptr)
+        return EgoDraw(seed, self.edge_types, node, edge_type, position, edge, ptr)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
         """PyG's form of `draw`: distinct nodes per type, edges re-indexed to them."""
@@ -159,11 +159,11 @@ class EgoSampler(BaseSampler):
             metadata=(index.input_id, index.time, draw),
         )
         drawn: dict[str, list[tuple[EdgeType, Tensor]]] = {}
-        for number, kind in enumerate(draw.edge_types):
-            mask = draw.kind == number
-            output.row[kind], output.edge[kind] = row[mask], draw.edge[mask]
-            num_edges[kind] = [int(mask.sum())]
-            drawn.setdefault(kind[2], []).append((kind, draw.node[mask]))
+        for number, edge_type in enumerate(draw.edge_types):
+            mask = draw.edge_type == number
+            output.row[edge_type], output.edge[edge_type] = row[mask], draw.edge[mask]
+            num_edges[edge_type] = [int(mask.sum())]
+            drawn.setdefault(edge_type[2], []).append((edge_type, draw.node[mask]))
         for node_type, parts in drawn.items():  # a type may be reached by several edge types
             node, inverse = torch.unique(
                 torch.cat([part for _, part in parts]), return_inverse=True
@@ -172,7 +172,7 @@ class EgoSampler(BaseSampler):
             num_nodes[node_type] = [0, node.numel()]
             sizes = [part.numel() for _, part in parts]
             columns = zip(parts, inverse.split(sizes), strict=True)
-            output.col.update({kind: col for (kind, _), col in columns})
+            output.col.update({edge_type: col for (edge_type, _), col in columns})
         return output
 
     def sample_from_edges(self, *_: Any, **__: Any) -> Any:
@@ -228,11 +228,11 @@ def share_budget(count: Tensor, budget: int) -> Tensor:
 
 
 def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_type: str) -> None:
-    for kind in edge_types:
-        if kind not in (known := _drawable(data, seed_type)):
+    for edge_type in edge_types:
+        if edge_type not in (known := _drawable(data, seed_type)):
             raise GraphError(
                 f"EgoSampler draws edges that start at '{seed_type}' and lead neither to labels "
-                f"nor to seeds, found {kind}; choose from {known}."
+                f"nor to seeds, found {edge_type}; choose from {known}."
             )
     if len(set(edge_types)) < len(edge_types):
         raise GraphError(
@@ -242,7 +242,7 @@ def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_typ
 
 def _drawable(data: HeteroData, seed_type: str) -> list[EdgeType]:
     return [
-        kind
-        for kind in data.edge_types
-        if kind[0] == seed_type and kind[2] not in (LABEL, seed_type)
+        edge_type
+        for edge_type in data.edge_types
+        if edge_type[0] == seed_type and edge_type[2] not in (LABEL, seed_type)
     ]

@@ -102,10 +102,12 @@ class TokenSpace:
         chosen[documents] = True
         count = torch.zeros(self.num_tokens, dtype=torch.int64)
         for name in self.types:
-            for kind in data.edge_types:
-                if kind[0] != DOCUMENT or kind[2] != name:
+            for edge_type in data.edge_types:
+                if edge_type[0] != DOCUMENT or edge_type[2] != name:
                     continue
-                row, col = data[kind].edge_index[:, chosen[data[kind].edge_index[0].long()]]
+                row, col = data[edge_type].edge_index[
+                    :, chosen[data[edge_type].edge_index[0].long()]
+                ]
                 pair = torch.unique(row.long() * self.num_tokens + self.encode(name, col))
                 count += torch.bincount(pair % self.num_tokens, minlength=self.num_tokens)
         return count

@@ -46,23 +46,23 @@ def hold_out(
     generator = torch.Generator().manual_seed(seed)
     rest, pairs, known = copy.copy(data), {}, {}
     in_train = data[DOCUMENT][MASKS["train"]]
-    for kind in _evaluated(data):
-        target = kind[2]
-        edge_index = data[kind].edge_index
+    for edge_type in _evaluated(data):
+        target = edge_type[2]
+        edge_index = data[edge_type].edge_index
         kept = in_train[edge_index[0]] & (edge_index[1] < num_rows.get(target, edge_index.numel()))
         chosen = kept & (torch.rand(kept.shape, generator=generator) < share)
         pairs[target] = edge_index[:, chosen].to(torch.int64)
         known[target] = edge_index[:, kept].to(torch.int64)
-        rest[kind].edge_index = edge_index[:, ~chosen]
+        rest[edge_type].edge_index = edge_index[:, ~chosen]
     return HeldOut(rest, pairs, known)
 
 
 def _evaluated(data: HeteroData) -> list[EdgeType]:
     """Edge types of documents that are neither sequences nor citations."""
     return [
-        kind
-        for kind in data.edge_types
-        if kind[0] == DOCUMENT and kind != CITES and "position" not in data[kind]
+        edge_type
+        for edge_type in data.edge_types
+        if edge_type[0] == DOCUMENT and edge_type != CITES and "position" not in data[edge_type]
     ]
 
 

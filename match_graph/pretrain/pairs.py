@@ -157,8 +157,10 @@ def find_relations(
         GraphError: An edge type is not in the graph.
     """
     if edge_types is None:
-        edge_types = [kind for kind in data.edge_types if kind[1] not in ("cites", "is_a")]
-    missing = [kind for kind in edge_types if kind not in data.edge_types]
+        edge_types = [
+            edge_type for edge_type in data.edge_types if edge_type[1] not in ("cites", "is_a")
+        ]
+    missing = [edge_type for edge_type in edge_types if edge_type not in data.edge_types]
     if missing:
         raise GraphError(
             f"Pre-training needs edge types of the graph, found {missing}; "
@@ -166,26 +168,27 @@ def find_relations(
         )
     kinds: dict[object, list[Relation]] = {}
     names: set[str] = set()
-    for kind in edge_types:
-        source, _, target = kind
-        row, col = data[kind].edge_index
+    for edge_type in edge_types:
+        source, _, target = edge_type
+        row, col = data[edge_type].edge_index
         mask = data[source].get(MASKS["train"])
-        if "position" not in data[kind]:  # small: keep what may be drawn, so that no draw is lost
+        if "position" not in data[edge_type]:
+            # small: keep what may be drawn, so that no draw is lost
             allowed = col < num_rows[target]
             allowed = allowed if mask is None else allowed & mask[row]
             target_mask = data[target].get(MASKS["train"])
             allowed = allowed if target_mask is None else allowed & target_mask[col]
             row, col, mask = row[allowed], col[allowed], None
         name = f"({source}, {target})"
-        name = f"({source}, {kind[1]}, {target})" if name in names else name
+        name = f"({source}, {edge_type[1]}, {target})" if name in names else name
         names.add(name)
         relation = Relation(name, source, target, row, col, num_rows[target], mask)
-        key = "has" if kind[1] == "has" and source == DOCUMENT else kind
+        key = "has" if edge_type[1] == "has" and source == DOCUMENT else edge_type
         kinds.setdefault(key, []).append(relation)
-        if "position" in data[kind] and window:
+        if "position" in data[edge_type] and window:
             pair = Relation(
                 f"({target}, {CONTEXT})", CONTEXT, target, row, col, num_rows[target], mask, window
             )
-            kinds[(kind, CONTEXT)] = [pair]
+            kinds[(edge_type, CONTEXT)] = [pair]
     usable = [[relation for relation in kind if relation.is_drawable()] for kind in kinds.values()]
     return [kind for kind in usable if kind]

@@ -237,4 +237,4 @@ class SphericalTrainer:
 
 def _choose_edge_types(data: HeteroData, config: PretrainConfig) -> list[EdgeType]:
     wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
-    return [kind for kind in data.edge_types if wanted.get(kind, True)]
+    return [edge_type for edge_type in data.edge_types if wanted.get(edge_type, True)]

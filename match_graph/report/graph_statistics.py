@@ -163,20 +163,20 @@ def _draw_all(
 def _draw_degrees(figure: Any, dataset: CorpusDataset) -> None:
     """Share of nodes with at least so many edges, both axes logarithmic; a colour per edge type."""
     axes = figure.subplots(1, 2, sharey=True)
-    kinds = [" ".join(kind) for kind in dataset[0].edge_types]
+    edge_types = [" ".join(edge_type) for edge_type in dataset[0].edge_types]
     for name, degree in count_degrees(dataset[0]).items():
         values = np.sort(degree.numpy()[degree.numpy() > 0])
         if not len(values):
             continue
         unique, first = np.unique(values, return_index=True)
-        kind, _, end = name.partition(", per ")
+        edge_type, _, end = name.partition(", per ")
         axes[0 if end in _DOCUMENT_ENDS else 1].step(
             unique,
             1 - first / len(values),
             where="post",
-            color=f"C{kinds.index(kind) % 10}",
+            color=f"C{edge_types.index(edge_type) % 10}",
             linestyle="--" if end == "parent" else "-",
-            label=f"{kind}, per {end}" if end in ("child", "parent") else kind,
+            label=f"{edge_type}, per {end}" if end in ("child", "parent") else edge_type,
         )
     for axis, title in zip(axes, ("per document", "per node at the other end"), strict=True):
         axis.set(xscale="log", yscale="log", xlabel="edges, at least", title=title)

@@ -89,9 +89,11 @@ class KnownGraph:
     @cached_property
     def _cited_by(self) -> Adjacency:
         """The documents behind each reference."""
-        kind = has_edge(CITATION_FIELD)
+        edge_type = has_edge(CITATION_FIELD)
         num_references = int(self.data[CITATION_FIELD].num_nodes)
-        return Adjacency.from_edges(kind, self.data[kind].edge_index, num_references, True)
+        return Adjacency.from_edges(
+            edge_type, self.data[edge_type].edge_index, num_references, True
+        )
 
 
 def find_neighborhood(config: ModelConfig) -> NeighborhoodConfig | None:
@@ -148,12 +150,12 @@ def write_known_graph(
         )
         tables[name] = dataset.table(name)[["id"]].head(number)
     tensors = {"num_documents": torch.tensor(len(reachable))}
-    for kind in _edge_types(space.types):
-        row, col = data[kind].edge_index
-        kept = reachable[row] & (reachable[col] if kind[2] == DOCUMENT else True)
-        tensors[" ".join(kind)] = data[kind].edge_index[:, kept]
-        if _POSITION in data[kind]:
-            tensors[_POSITION] = data[kind].position[kept]
+    for edge_type in _edge_types(space.types):
+        row, col = data[edge_type].edge_index
+        kept = reachable[row] & (reachable[col] if edge_type[2] == DOCUMENT else True)
+        tensors[" ".join(edge_type)] = data[edge_type].edge_index[:, kept]
+        if _POSITION in data[edge_type]:
+            tensors[_POSITION] = data[edge_type].position[kept]
     for name, table in tables.items():
         path = folder / GRAPH / f"{name}.parquet"
         if not path.is_file():
@@ -185,13 +187,15 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
         _check_rows(torch.tensor(list(documents.values()), dtype=torch.int64), number)
         for name, known in rows.items():
             data[name].num_nodes = len(known)
-        for kind in _edge_types(vocabulary.space.types):
-            edge_index = tensors[" ".join(kind)]
+        for edge_type in _edge_types(vocabulary.space.types):
+            edge_index = tensors[" ".join(edge_type)]
             if edge_index.dim() != 2 or len(edge_index) != 2:
-                raise DamagedError(f"'{' '.join(kind)}' is no edge index")
-            for rows_of_type, node_type in zip(edge_index, (kind[0], kind[2]), strict=True):
+                raise DamagedError(f"'{' '.join(edge_type)}' is no edge index")
+            for rows_of_type, node_type in zip(
+                edge_index, (edge_type[0], edge_type[2]), strict=True
+            ):
                 _check_rows(rows_of_type, int(data[node_type].num_nodes))
-            data[kind].edge_index = edge_index
+            data[edge_type].edge_index = edge_index
         position = tensors[_POSITION]
         if position.shape != tensors[" ".join(CONTAINS)][0].shape or position.is_floating_point():
             raise DamagedError(f"'{_POSITION}' is not of the words")
@@ -219,5 +223,5 @@ def _check_rows(row: Tensor, number: int) -> None:
 
 
 def _edge_types(types: Sequence[str]) -> list[EdgeType]:
-    kinds = [CONTAINS if name == WORD else has_edge(name) for name in types]
-    return [*kinds, CITES] if CITATION_FIELD in types else kinds
+    edge_types = [CONTAINS if name == WORD else has_edge(name) for name in types]
+    return [*edge_types, CITES] if CITATION_FIELD in types else edge_types

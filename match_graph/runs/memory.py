@@ -31,7 +31,7 @@ def check_memory(run: "Run") -> None:
     device = choose_device(run.config.train.accelerator)
     host, memory = find_memory(torch.device("cpu")), find_memory(device)
     channels, data = run.config.pretrain.channels, run.dataset[0]
-    rows = sum(int(data[kind].num_nodes or 0) for kind in data.node_types)
+    rows = sum(int(data[node_type].num_nodes or 0) for node_type in data.node_types)
     vectors = 4 * channels * rows if run.config.model.init.startswith("spherical") else 0
     if vectors > host:
         raise ConfigError(

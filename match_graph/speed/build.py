@@ -57,7 +57,9 @@ def build_by_rows(
 def measure_build(bench: Bench) -> Iterator[Speed]:
     """Some documents of the data set, written as JSON lines; labels without a hierarchy."""
     dataset = bench.dataset
-    fields = [kind[2] for kind in dataset[0].edge_types if kind[:2] == (DOCUMENT, "has")]
+    fields = [
+        edge_type[2] for edge_type in dataset[0].edge_types if edge_type[:2] == (DOCUMENT, "has")
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         number = write_sample(bench, folder, fields)

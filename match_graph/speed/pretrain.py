@@ -32,7 +32,7 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
         dict(zip(names, (ours, alone), strict=True)), bench.seconds, bench.device, bench.busy
     )
     data = bench.dataset[0]
-    edges = sum(data[kind].edge_index.size(1) for kind in data.edge_types)
+    edges = sum(data[edge_type].edge_index.size(1) for edge_type in data.edge_types)
     yield make_speed(
         bench,
         "pretrain",

@@ -32,10 +32,10 @@ class LoopSampler:
     ) -> None:
         self.space, self.max_metadata, self.max_words = space, max_metadata, max_words
         self.edges: dict[str, tuple[Tensor, Tensor]] = {}
-        for kind in data.edge_types:
-            if kind[0] == DOCUMENT and kind[2] in space.types:
-                row, col = data[kind].edge_index
-                self.edges[kind[2]] = sorted_row_ptr(row, data[DOCUMENT].num_nodes), col
+        for edge_type in data.edge_types:
+            if edge_type[0] == DOCUMENT and edge_type[2] in space.types:
+                row, col = data[edge_type].edge_index
+                self.edges[edge_type[2]] = sorted_row_ptr(row, data[DOCUMENT].num_nodes), col
 
     def draw(self, documents: Tensor) -> EgoBatch:
         """The token sets of documents [B]."""

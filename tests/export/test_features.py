@@ -43,11 +43,11 @@ def test_documents_are_means_of_their_words_and_metadata(
     }
     vectors["context"] = torch.randn(20, CHANNELS, generator=generator)
     expected = torch.zeros(12, CHANNELS, dtype=torch.float64)
-    for kind in data.edge_types:
-        if kind[1] in ("has", "contains"):
-            for document, node in data[kind].edge_index.t().tolist():
-                if node < kept[kind[2]]:
-                    expected[document] += vectors[kind[2]][node].double()
+    for edge_type in data.edge_types:
+        if edge_type[1] in ("has", "contains"):
+            for document, node in data[edge_type].edge_index.t().tolist():
+                if node < kept[edge_type[2]]:
+                    expected[document] += vectors[edge_type[2]][node].double()
     expected = torch.nn.functional.normalize(expected, dim=1)
     for size in (50_000, 5):
         monkeypatch.setattr("match_graph.export.features._DOCUMENTS", size)

@@ -455,7 +455,9 @@ def assert_nothing_is_lost(dataset: CorpusDataset, target: str, out: Path) -> No
     export_dataset(dataset, target, out, ExportOptions(include_labels="all"))
     rows, data = count_rows(out), dataset[0]
     expected = {name: int(data[name].num_nodes) for name in data.node_types}
-    expected |= {" ".join(kind): data[kind].edge_index.size(1) for kind in data.edge_types}
+    expected |= {
+        " ".join(edge_type): data[edge_type].edge_index.size(1) for edge_type in data.edge_types
+    }
     expected["document gold label"] = len(dataset.targets.index)
     assert set(rows) == set(expected)
     for name, number in expected.items():

@@ -51,7 +51,9 @@ def test_large_graphs_have_no_graphml_and_larger_ones_nothing(
 ) -> None:
     """EXPORT.md says so; the refusal has the size in it."""
     data = synthetic[0]
-    items = data.num_nodes + sum(data[kind].edge_index.size(1) for kind in data.edge_types)
+    items = data.num_nodes + sum(
+        data[edge_type].edge_index.size(1) for edge_type in data.edge_types
+    )
     items += data["document", "tagged", "label"].edge_index.size(1)  # the gold labels once more
     monkeypatch.setattr("match_graph.export.networkx.MAX_GRAPHML_ITEMS", items - 1)
     out = export_dataset(synthetic, "networkx", tmp_path / "out")

@@ -28,8 +28,8 @@ def test_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_path: P
     dataset, data = load(out), toy_dataset[0]
     graph, labels = dataset[0]
     assert graph["num_nodes_dict"] == {name: data[name].num_nodes for name in data.node_types}
-    for kind in data.edge_types:
-        assert np.array_equal(graph["edge_index_dict"][kind], data[kind].edge_index)
+    for edge_type in data.edge_types:
+        assert np.array_equal(graph["edge_index_dict"][edge_type], data[edge_type].edge_index)
     position = graph["edge_position"]["document", "contains", "word"]
     assert np.array_equal(position[:, 0], data["document", "contains", "word"].position)
     assert np.array_equal(graph["node_feat_dict"]["word"][:, 0], np.arange(data["word"].num_nodes))

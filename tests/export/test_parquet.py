@@ -21,9 +21,11 @@ def test_tables_are_the_graph_in_order(toy_dataset: MatchFolder, tmp_path: Path)
         assert table["x"].str[0].tolist() == list(range(len(table)))
     documents = pd.read_parquet(out / "nodes" / "document.parquet")
     assert documents[["split", "text"]].equals(toy_dataset.table("document")[["split", "text"]])
-    for kind in data.edge_types:
-        table = pd.read_parquet(out / "edges" / f"{'__'.join(kind)}.parquet")
-        assert table[["source", "target"]].to_numpy().T.tolist() == data[kind].edge_index.tolist()
+    for edge_type in data.edge_types:
+        table = pd.read_parquet(out / "edges" / f"{'__'.join(edge_type)}.parquet")
+        assert (
+            table[["source", "target"]].to_numpy().T.tolist() == data[edge_type].edge_index.tolist()
+        )
         assert set(table.dtypes.astype(str)) <= {"int32", "int16"}
     gold = pd.read_parquet(out / "edges" / "document__gold__label.parquet")
     tagged = pd.read_parquet(out / "edges" / "document__tagged__label.parquet")

@@ -65,12 +65,12 @@ class PlainHGT(nn.Module):
 
     def __init__(self, data: HeteroData, num_labels: int) -> None:
         super().__init__()
-        self.inner = nn.ModuleDict({kind: nn.Linear(16, 16) for kind in data.node_types})
+        self.inner = nn.ModuleDict({node_type: nn.Linear(16, 16) for node_type in data.node_types})
         self.conv = HGTConv(16, 16, data.metadata(), heads=2)
         self.out = nn.Linear(16, num_labels)
 
     def forward(self, data: HeteroData) -> torch.Tensor:
-        x = {kind: self.inner[kind](x).relu() for kind, x in data.x_dict.items()}
+        x = {node_type: self.inner[node_type](x).relu() for node_type, x in data.x_dict.items()}
         return self.out(self.conv(x, data.edge_index_dict)["document"])
 
 

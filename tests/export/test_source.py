@@ -28,15 +28,15 @@ def test_batches_are_the_tables(
     for node_type in source.data.node_types:
         ids = [name for batch in source.nodes(node_type) for name in batch.column("id").to_pylist()]
         assert ids == toy_dataset.names(node_type).tolist()
-    for kind in source.data.edge_types:
-        batches = list(source.edges(kind))
+    for edge_type in source.data.edge_types:
+        batches = list(source.edges(edge_type))
         assert all(batch.num_rows <= size for batch in batches)
         edges = [
             pair for batch in batches for pair in zip(*batch.to_pydict().values(), strict=True)
         ]
-        store = toy_dataset[0][kind]
+        store = toy_dataset[0][edge_type]
         columns = [*store.edge_index.tolist()]
-        columns += [store.position.tolist()] if kind == CONTAINS else []
+        columns += [store.position.tolist()] if edge_type == CONTAINS else []
         assert edges == [*zip(*columns, strict=True)]
     list(source.edges(GOLD))
     assert sum(counted) == source.num_items

@@ -203,7 +203,7 @@ def test_a_corpus_without_hierarchy_or_metadata_builds(toy: Corpus) -> None:
     )
     data = build_graph(corpus).data
     assert data.node_types == ["document", "word", "label"]
-    assert {kind[1] for kind in data.edge_types} == {"contains", "tagged", "is_a"}
+    assert {edge_type[1] for edge_type in data.edge_types} == {"contains", "tagged", "is_a"}
     assert data["label", "is_a", "label"].edge_index.shape == (2, 0)
 
 

@@ -23,11 +23,11 @@ def test_dropped_fields_leave_no_node_and_no_edge(toy_graph: BuiltGraph, fields)
     gone = {*fields, *(("document", "has", name) for name in fields)}
     gone |= {CITES} if "reference" in fields else set()
     assert {*data.node_types, *data.edge_types} == before - gone
-    for kind in data.edge_types:
-        assert data[kind].edge_index is toy_graph.data[kind].edge_index
+    for edge_type in data.edge_types:
+        assert data[edge_type].edge_index is toy_graph.data[edge_type].edge_index
     assert {*toy_graph.data.node_types, *toy_graph.data.edge_types} == before  # left alone
     sampler = EgoSampler(data)
-    assert not {kind[2] for kind in sampler.edge_types} & set(fields)
+    assert not {edge_type[2] for edge_type in sampler.edge_types} & set(fields)
     assert not set(TokenSpace.from_data(data).types) & set(fields)
 
 

@@ -45,8 +45,10 @@ def test_settings_become_fanouts_of_edge_types(toy_graph: BuiltGraph) -> None:
 def test_unknown_edge_types_are_one_sentence(toy_graph: BuiltGraph) -> None:
     """Also those of labels."""
     config = NeighborhoodConfig(fanouts={"document tagged label": [1], "a b c": [1]})
-    kinds = [CITES, CONTAINS, *map(has_edge, FIELDS)]
-    known = sorted(" ".join(kind) for kind in [*kinds, *map(reverse_edge, kinds)])
+    edge_types = [CITES, CONTAINS, *map(has_edge, FIELDS)]
+    known = sorted(
+        " ".join(edge_type) for edge_type in [*edge_types, *map(reverse_edge, edge_types)]
+    )
     with pytest.raises(ConfigError) as caught:
         config.resolve(toy_graph.data.edge_types)
     assert str(caught.value) == (
@@ -128,7 +130,7 @@ def test_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
     )  # fmt: skip
     graph = EgoGraphs(data, config, TokenSpace.from_data(data)).draw(torch.arange(12))
     assert set(graph.node_types) == {DOCUMENT, *FIELDS, "word"}
-    assert {kind[1] for kind in graph.edge_types} == {"has", "contains", "cites"}
+    assert {edge_type[1] for edge_type in graph.edge_types} == {"has", "contains", "cites"}
     assert (graph[DOCUMENT].token_id < TokenSpace.from_data(data).num_tokens).all()
 
 

@@ -214,7 +214,7 @@ def test_the_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -
     for batch in loader:
         assert isinstance(batch.graph, HeteroData)
         assert set(batch.graph.node_types) == {"document", *FIELDS, "word"}
-        assert {kind[1:] for kind in batch.graph.edge_types} == {
+        assert {edge_type[1:] for edge_type in batch.graph.edge_types} == {
             *(("has", field) for field in FIELDS),
             ("contains", "word"),
         }
@@ -230,10 +230,10 @@ def test_the_graph_and_the_tokens_are_one_draw(toy_graph: BuiltGraph) -> None:
         toy_graph.data, sampler, space, torch.arange(12), with_graph=True, batch_size=12
     )
     (batch,) = loader
-    for kind in batch.graph.edge_types:
-        row, col = batch.graph[kind].edge_index
-        tokens = space.encode(kind[2], batch.graph[kind[2]].n_id[col])
-        number = space.field_index(kind[2])
+    for edge_type in batch.graph.edge_types:
+        row, col = batch.graph[edge_type].edge_index
+        tokens = space.encode(edge_type[2], batch.graph[edge_type[2]].n_id[col])
+        number = space.field_index(edge_type[2])
         expected = [
             (place, token)
             for place, triples in enumerate(rows_of(batch))
@@ -256,10 +256,10 @@ def test_a_transform_sees_and_keeps_the_sampled_graph(toy_graph: BuiltGraph) -> 
     (batch,) = make_loader(
         toy_graph, with_graph=True, batch_size=12, transform=ToUndirected(merge=False)
     )
-    kinds = set(batch.graph.edge_types)
-    assert ("word", "rev_contains", "document") in kinds
-    assert ("author", "rev_has", "document") in kinds
-    assert not any("label" in kind for kind in kinds)
+    edge_types = set(batch.graph.edge_types)
+    assert ("word", "rev_contains", "document") in edge_types
+    assert ("author", "rev_has", "document") in edge_types
+    assert not any("label" in edge_type for edge_type in edge_types)
 
 
 def test_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph) -> None:

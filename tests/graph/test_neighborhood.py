@@ -21,8 +21,12 @@ AUTHOR = has_edge("author")
 
 def fan(data: HeteroData, *hops: int, but: str = "label") -> dict[EdgeType, list[int]]:
     """The same fan-outs for every edge type in both directions."""
-    kinds = [kind for kind in data.edge_types if but not in kind]
-    return {name: list(hops) for kind in kinds for name in (kind, reverse_edge(kind))}
+    edge_types = [edge_type for edge_type in data.edge_types if but not in edge_type]
+    return {
+        name: list(hops)
+        for edge_type in edge_types
+        for name in (edge_type, reverse_edge(edge_type))
+    }
 
 
 def search(
@@ -34,24 +38,24 @@ def search(
 ) -> tuple[set[tuple[str, int]], set[tuple[EdgeType, int]]]:
     """Breadth-first search over lists of edges: all nodes and edges within the hops."""
     edges = [
-        (kind, data[kind].edge_index.t().tolist())
-        for kind in data.edge_types
-        if "label" not in kind
+        (edge_type, data[edge_type].edge_index.t().tolist())
+        for edge_type in data.edge_types
+        if "label" not in edge_type
     ]
     nodes, found = {(seed_type, seed)}, set()
     frontier = set(nodes)
     for hop in range(max(map(len, fanouts.values()))):
         nxt = set()
-        for kind, pairs in edges:
+        for edge_type, pairs in edges:
             for number, (row, col) in enumerate(pairs):
                 for way, start, end in (
-                    (kind, (kind[0], row), (kind[2], col)),
-                    (reverse_edge(kind), (kind[2], col), (kind[0], row)),
+                    (edge_type, (edge_type[0], row), (edge_type[2], col)),
+                    (reverse_edge(edge_type), (edge_type[2], col), (edge_type[0], row)),
                 ):
                     follows = way in fanouts and fanouts[way][hop : hop + 1] == [-1]
                     seen = reachable is None or end[0] != seed_type or reachable[end[1]]
                     if follows and start in frontier and seen:
-                        found.add((kind, number))
+                        found.add((edge_type, number))
                         nxt.add(end)
         frontier = nxt - nodes
         nodes |= nxt
@@ -63,10 +67,10 @@ def component(draw: Neighborhood, number: int) -> tuple[list, list]:
     nodes, edges = [], []
     for name, node in draw.node.items():
         nodes += [(name, value) for value in node[draw.root[name] == number].tolist()]
-    for kind, edge in draw.edge.items():
-        inside = draw.root[kind[0]][draw.row[kind]] == number
-        assert torch.equal(inside, draw.root[kind[2]][draw.col[kind]] == number)
-        edges += [(kind, value) for value in edge[inside].tolist()]
+    for edge_type, edge in draw.edge.items():
+        inside = draw.root[edge_type[0]][draw.row[edge_type]] == number
+        assert torch.equal(inside, draw.root[edge_type[2]][draw.col[edge_type]] == number)
+        edges += [(edge_type, value) for value in edge[inside].tolist()]
     return nodes, edges
 
 
@@ -110,9 +114,9 @@ def test_it_works_on_any_heterogeneous_graph(seed_type: str) -> None:
     """Unsorted edges, loops and several edge types between two types of nodes."""
     seed_everything(0)
     data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=12, avg_degree=2)[0]
-    for kind in data.edge_types:
-        shuffled = torch.randperm(data[kind].edge_index.size(1))
-        data[kind].edge_index = data[kind].edge_index[:, shuffled]
+    for edge_type in data.edge_types:
+        shuffled = torch.randperm(data[edge_type].edge_index.size(1))
+        data[edge_type].edge_index = data[edge_type].edge_index[:, shuffled]
     fanouts = fan(data, -1, -1)
     num_seeds = int(data[seed_type].num_nodes)
     reachable = torch.arange(num_seeds) % 3 > 0
@@ -129,10 +133,10 @@ def test_it_works_on_any_heterogeneous_graph(seed_type: str) -> None:
 
 def check_edges(draw: Neighborhood, data: HeteroData) -> None:
     """Every edge joins the nodes that the graph says."""
-    for kind, edge in draw.edge.items():
-        row, col = data[kind].edge_index[:, edge].long()
-        assert torch.equal(draw.node[kind[0]][draw.row[kind]], row)
-        assert torch.equal(draw.node[kind[2]][draw.col[kind]], col)
+    for edge_type, edge in draw.edge.items():
+        row, col = data[edge_type].edge_index[:, edge].long()
+        assert torch.equal(draw.node[edge_type[0]][draw.row[edge_type]], row)
+        assert torch.equal(draw.node[edge_type[2]][draw.col[edge_type]], col)
 
 
 @pytest.mark.parametrize("random", [False, True])
@@ -282,12 +286,12 @@ def test_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
     data = plant(toy_graph.data)
     draw = NeighborhoodSampler(data, fan(data, -1, -1, -1)).draw(torch.arange(12))
     assert "label" not in draw.node
-    assert not any("label" in kind for kind in draw.edge)
-    known = [kind for kind in data.edge_types if "label" not in kind]
-    for kind in data.edge_types:
-        if "label" not in kind:
+    assert not any("label" in edge_type for edge_type in draw.edge)
+    known = [edge_type for edge_type in data.edge_types if "label" not in edge_type]
+    for edge_type in data.edge_types:
+        if "label" not in edge_type:
             continue
-        for way in (kind, reverse_edge(kind)):
+        for way in (edge_type, reverse_edge(edge_type)):
             with pytest.raises(GraphError) as caught:
                 NeighborhoodSampler(data, {way: [1]})
             assert str(caught.value) == (
@@ -317,12 +321,16 @@ def cut_out(data: HeteroData, documents: Tensor) -> HeteroData:
     number[documents] = torch.arange(len(documents))
     cut = HeteroData()
     cut[DOCUMENT].num_nodes = len(documents)
-    for kind in [kind for kind in data.edge_types if "label" not in kind and kind[0] == DOCUMENT]:
-        row, col = data[kind].edge_index.long()
+    for edge_type in [
+        edge_type
+        for edge_type in data.edge_types
+        if "label" not in edge_type and edge_type[0] == DOCUMENT
+    ]:
+        row, col = data[edge_type].edge_index.long()
         kept = number[row] >= 0
-        if kind[2] != DOCUMENT:
-            cut[kind[2]].num_nodes = int(data[kind[2]].num_nodes)
-        cut[kind].edge_index = torch.stack([number[row[kept]], col[kept]])
+        if edge_type[2] != DOCUMENT:
+            cut[edge_type[2]].num_nodes = int(data[edge_type[2]].num_nodes)
+        cut[edge_type].edge_index = torch.stack([number[row[kept]], col[kept]])
     row, col = data[CITES].edge_index.long()
     kept = number[col] >= 0
     cut[reverse_edge(CITES)].edge_index = torch.stack([number[col[kept]], row[kept]])
@@ -343,16 +351,16 @@ def test_adopted_documents_draw_as_those_of_the_graph(synthetic: Synthetic) -> N
         start = len(documents) if name == DOCUMENT else 0
         assert torch.equal(found.node[name][start:], node[start:]), name
         assert torch.equal(found.root[name], expected.root[name])
-    for kind in expected.edge:
+    for edge_type in expected.edge:
         pairs = [
-            sorted(zip(draw.row[kind].tolist(), draw.col[kind].tolist(), strict=True))
+            sorted(zip(draw.row[edge_type].tolist(), draw.col[edge_type].tolist(), strict=True))
             for draw in (found, expected)
         ]
-        assert pairs[0] == pairs[1], kind
-        of_seeds = found.row[kind] < len(documents)
-        if kind == CITES:
-            of_seeds |= found.col[kind] < len(documents)
-        assert torch.equal(found.edge[kind] < 0, of_seeds)
+        assert pairs[0] == pairs[1], edge_type
+        of_seeds = found.row[edge_type] < len(documents)
+        if edge_type == CITES:
+            of_seeds |= found.col[edge_type] < len(documents)
+        assert torch.equal(found.edge[edge_type] < 0, of_seeds)
 
 
 def test_adopted_documents_may_have_unknown_neighbours(toy_graph: BuiltGraph) -> None:
@@ -385,12 +393,12 @@ def test_node_loader_takes_it(synthetic: Synthetic) -> None:
             batch[DOCUMENT].n_id[: batch[DOCUMENT].batch_size], batch[DOCUMENT].input_id
         )
         assert torch.equal(batch["word"].train_count, data["word"].train_count[batch["word"].n_id])
-        for kind in sampler.edge_types:
-            row, col = batch[kind].edge_index
-            assert torch.equal(batch[kind[0]].batch[row], batch[kind[2]].batch[col])
-            original = data[kind].edge_index[:, batch[kind].e_id].long()
-            assert torch.equal(batch[kind[0]].n_id[row], original[0])
-            assert torch.equal(batch[kind[2]].n_id[col], original[1])
+        for edge_type in sampler.edge_types:
+            row, col = batch[edge_type].edge_index
+            assert torch.equal(batch[edge_type[0]].batch[row], batch[edge_type[2]].batch[col])
+            original = data[edge_type].edge_index[:, batch[edge_type].e_id].long()
+            assert torch.equal(batch[edge_type[0]].n_id[row], original[0])
+            assert torch.equal(batch[edge_type[2]].n_id[col], original[1])
 
 
 def test_nothing_drawn_is_an_empty_neighbourhood(toy_graph: BuiltGraph) -> None:

@@ -23,10 +23,10 @@ from match_graph.typing import CONTAINS, TAGGED, EdgeType
 FIELDS = ("venue", "author", "reference")
 
 
-def neighbours(data: HeteroData, kind: EdgeType) -> list[list[int]]:
+def neighbours(data: HeteroData, edge_type: EdgeType) -> list[list[int]]:
     """Targets by source, in the order of the edges."""
-    lists: list[list[int]] = [[] for _ in range(data[kind[0]].num_nodes)]
-    for source, target in data[kind].edge_index.t().tolist():
+    lists: list[list[int]] = [[] for _ in range(data[edge_type[0]].num_nodes)]
+    for source, target in data[edge_type].edge_index.t().tolist():
         lists[source].append(target)
     return lists
 
@@ -35,9 +35,9 @@ def unpack(draw: EgoDraw) -> list[dict[EdgeType, list[int]]]:
     """Per seed the drawn nodes by edge type, in the order of the packing."""
     seeds: list[dict[EdgeType, list[int]]] = []
     for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
-        drawn: dict[EdgeType, list[int]] = {kind: [] for kind in draw.edge_types}
+        drawn: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in draw.edge_types}
         for place in range(start, stop):
-            drawn[draw.edge_types[draw.kind[place]]].append(int(draw.node[place]))
+            drawn[draw.edge_types[draw.edge_type[place]]].append(int(draw.node[place]))
         seeds.append(drawn)
     return seeds
 
@@ -122,18 +122,18 @@ def test_first_edges_within_the_budgets(
 
 
 def test_metadata_come_before_words(synthetic: Synthetic) -> None:
-    """The packing is by type, sequences last, so that `kind` ascends within a seed."""
+    """The packing is by type, sequences last, so that `edge_type` ascends within a seed."""
     draw = EgoSampler(synthetic[0], random=True).draw(torch.arange(100))
     assert draw.edge_types[-1] == CONTAINS
     for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
-        assert (draw.kind[start:stop].diff() >= 0).all()
+        assert (draw.edge_type[start:stop].diff() >= 0).all()
 
 
 def test_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
     """Words tell their stored position, metadata 0."""
     data = synthetic[0]
     draw = EgoSampler(data, max_words=9).draw(torch.arange(400))
-    is_word = draw.kind == draw.edge_types.index(CONTAINS)
+    is_word = draw.edge_type == draw.edge_types.index(CONTAINS)
     assert draw.position[~is_word].max() == 0
     stored = data[CONTAINS].position[draw.edge[is_word]]
     assert torch.equal(draw.position[is_word], stored.to(torch.int64))
@@ -145,9 +145,9 @@ def test_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
     seed = torch.tensor([5, 3, 3, 250])
     draw = EgoSampler(data, 5, 5, random=True).draw(seed)
     source = torch.repeat_interleave(seed, draw.ptr.diff())
-    for number, kind in enumerate(draw.edge_types):
-        mask = draw.kind == number
-        edge_index = data[kind].edge_index[:, draw.edge[mask]]
+    for number, edge_type in enumerate(draw.edge_types):
+        mask = draw.edge_type == number
+        edge_index = data[edge_type].edge_index[:, draw.edge[mask]]
         assert torch.equal(edge_index[0].long(), source[mask])
         assert torch.equal(edge_index[1].long(), draw.node[mask])
 
@@ -268,12 +268,12 @@ def test_planted_gold_is_never_drawn(toy_graph: BuiltGraph) -> None:
     data = plant_gold(toy_graph)
     assert data[TAGGED].edge_index.size(1) == 25
     sampler = EgoSampler(data)
-    assert {kind[2] for kind in sampler.edge_types} == {*FIELDS, "word"}
+    assert {edge_type[2] for edge_type in sampler.edge_types} == {*FIELDS, "word"}
     for batch in NodeLoader(data, sampler, input_nodes="document", batch_size=5):
         assert batch["label"].num_nodes == 0
-        for kind in batch.edge_types:
-            if "label" in kind:
-                assert batch[kind].edge_index.size(1) == 0, kind
+        for edge_type in batch.edge_types:
+            if "label" in edge_type:
+                assert batch[edge_type].edge_index.size(1) == 0, edge_type
 
 
 def test_documents_never_reach_documents(toy_graph: BuiltGraph) -> None:
@@ -289,12 +289,12 @@ def test_documents_never_reach_documents(toy_graph: BuiltGraph) -> None:
 # PyG -----------------------------------------------------------------------------------------
 
 
-def assert_maps_back(batch: HeteroData, data: HeteroData, kind: EdgeType) -> None:
+def assert_maps_back(batch: HeteroData, data: HeteroData, edge_type: EdgeType) -> None:
     """The batch's edges, through n_id, are the edges of the graph that e_id names."""
-    row, col = batch[kind].edge_index
-    original = data[kind].edge_index[:, batch[kind].e_id].long()
-    assert torch.equal(batch[kind[0]].n_id[row], original[0])
-    assert torch.equal(batch[kind[2]].n_id[col], original[1])
+    row, col = batch[edge_type].edge_index
+    original = data[edge_type].edge_index[:, batch[edge_type].e_id].long()
+    assert torch.equal(batch[edge_type[0]].n_id[row], original[0])
+    assert torch.equal(batch[edge_type[2]].n_id[col], original[1])
 
 
 def test_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
@@ -307,11 +307,13 @@ def test_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
         assert isinstance(batch, HeteroData)
         assert batch.validate()
         assert batch["document"].batch_size == batch["document"].num_nodes
-        for kind in sampler.edge_types:
-            assert_maps_back(batch, data, kind)
-            node = batch[kind[2]].n_id
+        for edge_type in sampler.edge_types:
+            assert_maps_back(batch, data, edge_type)
+            node = batch[edge_type[2]].n_id
             assert node.unique().numel() == node.numel()
-            assert torch.equal(batch[kind[2]].train_count, data[kind[2]].train_count[node])
+            assert torch.equal(
+                batch[edge_type[2]].train_count, data[edge_type[2]].train_count[node]
+            )
         assert torch.equal(batch[CONTAINS].position, data[CONTAINS].position[batch[CONTAINS].e_id])
         seen += batch["document"].n_id.tolist()
     assert seen == mask.nonzero().view(-1).tolist()
@@ -323,29 +325,31 @@ def test_it_works_on_any_heterogeneous_graph(seed_type: str, random: bool) -> No
     """Unsorted edges: e_id, edge attributes and edge_index of a batch map back to true edges."""
     seed_everything(0)
     data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=60, edge_dim=2)[0]
-    for kind in data.edge_types:
-        shuffled = torch.randperm(data[kind].edge_index.size(1))
-        data[kind].edge_index = data[kind].edge_index[:, shuffled]
-        data[kind].number = torch.arange(len(shuffled))
+    for edge_type in data.edge_types:
+        shuffled = torch.randperm(data[edge_type].edge_index.size(1))
+        data[edge_type].edge_index = data[edge_type].edge_index[:, shuffled]
+        data[edge_type].number = torch.arange(len(shuffled))
     sampler = EgoSampler(data, max_metadata=7, random=random, seed_type=seed_type)
-    kinds = [kind for kind in data.edge_types if kind[0] == seed_type != kind[2]]
-    assert kinds
-    assert list(sampler.edge_types) == kinds
-    assert all(sampler.edge_permutation[kind] is not None for kind in kinds)
-    lists = {kind: neighbours(data, kind) for kind in kinds}
+    edge_types = [
+        edge_type for edge_type in data.edge_types if edge_type[0] == seed_type != edge_type[2]
+    ]
+    assert edge_types
+    assert list(sampler.edge_types) == edge_types
+    assert all(sampler.edge_permutation[edge_type] is not None for edge_type in edge_types)
+    lists = {edge_type: neighbours(data, edge_type) for edge_type in edge_types}
     num_seen = 0
     for batch in NodeLoader(data, sampler, input_nodes=seed_type, batch_size=13):
-        for kind in kinds:
-            assert_maps_back(batch, data, kind)
-            assert torch.equal(batch[kind].number, batch[kind].e_id)
-            assert batch[kind].e_id.unique().numel() == batch[kind].e_id.numel()
+        for edge_type in edge_types:
+            assert_maps_back(batch, data, edge_type)
+            assert torch.equal(batch[edge_type].number, batch[edge_type].e_id)
+            assert batch[edge_type].e_id.unique().numel() == batch[edge_type].e_id.numel()
         for place, node in enumerate(batch[seed_type].n_id.tolist()):
-            shares = pour([len(lists[kind][node]) for kind in kinds], 7)
-            for kind, share in zip(kinds, shares, strict=True):
-                row, col = batch[kind].edge_index
-                drawn = Counter(batch[kind[2]].n_id[col[row == place]].tolist())
+            shares = pour([len(lists[edge_type][node]) for edge_type in edge_types], 7)
+            for edge_type, share in zip(edge_types, shares, strict=True):
+                row, col = batch[edge_type].edge_index
+                drawn = Counter(batch[edge_type[2]].n_id[col[row == place]].tolist())
                 assert drawn.total() == share
-                assert not drawn - Counter(lists[kind][node])
+                assert not drawn - Counter(lists[edge_type][node])
         num_seen += batch[seed_type].num_nodes
     assert num_seen == data[seed_type].num_nodes
 
@@ -359,9 +363,9 @@ def test_a_type_that_two_edge_types_reach_is_numbered_once() -> None:
     data["document", "thanks", "author"].edge_index = torch.tensor([[0, 1, 1], [2, 3, 4]])
     (batch,) = NodeLoader(data, EgoSampler(data), input_nodes="document", batch_size=2)
     assert batch["author"].n_id.tolist() == [0, 2, 3, 4]
-    for kind in data.edge_types:
-        assert batch[kind].edge_index.size(1) == 3
-        assert_maps_back(batch, data, kind)
+    for edge_type in data.edge_types:
+        assert batch[edge_type].edge_index.size(1) == 3
+        assert_maps_back(batch, data, edge_type)
     assert batch["author"].num_sampled_nodes == [0, 4]
     assert batch["document"].num_sampled_nodes == [2, 0]
 
@@ -379,11 +383,11 @@ def test_a_graph_without_neighbours_gives_empty_networks() -> None:
 
 def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
     """Sequences stay last whatever the order given."""
-    kinds = [CONTAINS, ("document", "has", "author")]
-    sampler = EgoSampler(toy_graph.data, edge_types=kinds)
+    edge_types = [CONTAINS, ("document", "has", "author")]
+    sampler = EgoSampler(toy_graph.data, edge_types=edge_types)
     assert sampler.edge_types == (("document", "has", "author"), CONTAINS)
     drawn = unpack(sampler.draw(torch.tensor([0])))[0]
-    assert set(drawn) == set(kinds)
+    assert set(drawn) == set(edge_types)
     assert len(drawn["document", "has", "author"]) == 2
 
 
@@ -391,7 +395,7 @@ def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "edge_type",
     [
         ("document", "tagged", "label"),
         ("document", "cites", "document"),
@@ -399,14 +403,14 @@ def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
         ("document", "has", "journal"),
     ],
 )
-def test_wrong_edge_types_are_refused(toy_graph: BuiltGraph, kind: EdgeType) -> None:
+def test_wrong_edge_types_are_refused(toy_graph: BuiltGraph, edge_type: EdgeType) -> None:
     """Labels, seeds, other starts and unknown types cannot be asked for."""
     known = [("document", "has", field) for field in FIELDS] + [CONTAINS]
     with pytest.raises(GraphError) as caught:
-        EgoSampler(toy_graph.data, edge_types=[CONTAINS, kind])
+        EgoSampler(toy_graph.data, edge_types=[CONTAINS, edge_type])
     assert str(caught.value) == (
         f"EgoSampler draws edges that start at 'document' and lead neither to labels nor to "
-        f"seeds, found {kind}; choose from {known}."
+        f"seeds, found {edge_type}; choose from {known}."
     )
 
 

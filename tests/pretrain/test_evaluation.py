@@ -25,15 +25,21 @@ def make_unit(rows: int, seed: int) -> torch.Tensor:
 
 def test_hold_out_takes_pairs_of_training_documents_out_of_a_copy(synthetic: Synthetic) -> None:
     data = synthetic[0]
-    before = {kind: data[kind].edge_index.clone() for kind in data.edge_types}
+    before = {edge_type: data[edge_type].edge_index.clone() for edge_type in data.edge_types}
     held = hold_out(data, {"label": 20}, share=0.2, seed=1)
-    assert all(torch.equal(data[kind].edge_index, before[kind]) for kind in data.edge_types)
+    assert all(
+        torch.equal(data[edge_type].edge_index, before[edge_type]) for edge_type in data.edge_types
+    )
     assert "word" not in held.pairs
     in_train = data["document"].train_mask
     for target, pairs in held.pairs.items():
-        kind = next(kind for kind in data.edge_types if kind[2] == target and kind[1] != "is_a")
+        edge_type = next(
+            edge_type
+            for edge_type in data.edge_types
+            if edge_type[2] == target and edge_type[1] != "is_a"
+        )
         assert bool(in_train[pairs[0]].all())
-        rest, whole = held.data[kind].edge_index, data[kind].edge_index
+        rest, whole = held.data[edge_type].edge_index, data[edge_type].edge_index
         assert rest.size(1) + pairs.size(1) == whole.size(1)
         joined = torch.cat([rest, pairs.to(rest.dtype)], dim=1)
         assert sorted(joined.t().tolist()) == sorted(whole.t().tolist())

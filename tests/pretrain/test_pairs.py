@@ -164,9 +164,9 @@ def test_a_type_without_pairs_is_left_out(toy_graph: BuiltGraph) -> None:
 
 
 def test_unknown_edge_types_are_named(toy_graph: BuiltGraph) -> None:
-    kind = ("document", "has", "colour")
+    edge_type = ("document", "has", "colour")
     with pytest.raises(GraphError, match=r"colour.*choose from"):
-        find_relations(toy_graph.data, all_rows(toy_graph.data), 5, [kind])
+        find_relations(toy_graph.data, all_rows(toy_graph.data), 5, [edge_type])
 
 
 def test_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph) -> None:

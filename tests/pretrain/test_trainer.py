@@ -249,8 +249,8 @@ def spoil_feeds(feeds: dict, name: str, row: int) -> dict:
 
 
 def test_one_edge_type_can_be_chosen(synthetic: Synthetic) -> None:
-    kind = ("document", "tagged", "label")
-    trainer = SphericalTrainer(synthetic[0], SMALL, edge_types=[kind])
+    edge_type = ("document", "tagged", "label")
+    trainer = SphericalTrainer(synthetic[0], SMALL, edge_types=[edge_type])
     assert set(trainer.tables) == {"document", "label"}
 
 

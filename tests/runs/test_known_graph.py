@@ -106,15 +106,15 @@ def test_no_label_and_no_other_split_is_kept(graph_run: Run, tmp_path: Path) -> 
     assert not (graph_run.folder / GRAPH / "label.parquet").exists()
     ids = dataset.names(DOCUMENT)
     assert dict(known.documents) == {ids[row]: row for row in train.nonzero().view(-1).tolist()}
-    for kind in known.data.edge_types:
-        row, col = known.data[kind].edge_index.long()
+    for edge_type in known.data.edge_types:
+        row, col = known.data[edge_type].edge_index.long()
         assert train[row].all()
-        assert kind != CITES or train[col].all()
-        assert col.max() < known.data[kind[2]].num_nodes
-        kept = train[data[kind].edge_index[0].long()]
-        if kind == CITES:
-            kept &= train[data[kind].edge_index[1].long()]
-        assert torch.equal(data[kind].edge_index[:, kept], known.data[kind].edge_index)
+        assert edge_type != CITES or train[col].all()
+        assert col.max() < known.data[edge_type[2]].num_nodes
+        kept = train[data[edge_type].edge_index[0].long()]
+        if edge_type == CITES:
+            kept &= train[data[edge_type].edge_index[1].long()]
+        assert torch.equal(data[edge_type].edge_index[:, kept], known.data[edge_type].edge_index)
     assert len(known.vocabulary.rows["author"]) > len(vocabulary.rows["author"])  # rare ones too
     write_known_graph(tmp_path, dataset, graph_run.space, transductive=True)
     everything = read_known_graph(tmp_path, vocabulary)

@@ -104,7 +104,7 @@ class Gat(GraphEncoder):
     """Attention to the neighbours, each edge type by itself."""
 
     def make_layer(self, config: Any, edge_types: list[Any]) -> nn.Module:
-        return HeteroConv({kind: self.make_conv(config.channels) for kind in edge_types})
+        return HeteroConv({edge_type: self.make_conv(config.channels) for edge_type in edge_types})
 
     def make_conv(self, channels: int) -> MessagePassing:
         return GATConv(channels, channels, heads=2, concat=False, add_self_loops=False)

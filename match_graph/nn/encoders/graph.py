@@ -48,17 +48,17 @@ class GraphEncoder(Encoder):
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)
         self.edge_types = list_edge_types(embedding.space, config.neighborhood)
-        touched = {end for kind in self.edge_types for end in kind[::2]}
+        touched = {end for edge_type in self.edge_types for end in edge_type[::2]}
         self.node_types = [DOCUMENT, *(name for name in embedding.space.types if name in touched)]
         self.out_channels = config.channels * (config.num_layers + 1)
         self.project = nn.Linear(embedding.channels, config.channels)
         self.node_type = nn.Parameter(torch.empty(len(self.node_types), config.channels))
         self.dropout = ByteDropout(config.dropout)
-        into_documents = [kind for kind in self.edge_types if kind[2] == DOCUMENT]
-        self._forwards = {reverse_edge(kind): kind for kind in self.edge_types}
+        into_documents = [edge_type for edge_type in self.edge_types if edge_type[2] == DOCUMENT]
+        self._forwards = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
         self.layer_edge_types = [self.edge_types] * (config.num_layers - 1) + [into_documents]
         self.layers = nn.ModuleList(
-            self.make_layer(config, kinds) for kinds in self.layer_edge_types
+            self.make_layer(config, edge_types) for edge_types in self.layer_edge_types
         )
         self.norms = nn.ModuleList(nn.LayerNorm(config.channels) for _ in self.layers)
         self.reset_parameters()
@@ -107,7 +107,7 @@ class GraphEncoder(Encoder):
         of_documents = [states[DOCUMENT][:number]]
         for layer, norm, step in zip(self.layers, self.norms, steps, strict=True):
             found = layer(states, step if self.takes_lists else _list_edges(step))
-            sizes = {kind[2]: neighbors.num_targets for kind, neighbors in step.items()}
+            sizes = {edge_type[2]: neighbors.num_targets for edge_type, neighbors in step.items()}
             for name, size in sizes.items():
                 new = self.dropout(nn.functional.gelu(found[name][:size]))
                 states[name] = norm(states[name][:size] + new)
@@ -117,14 +117,15 @@ class GraphEncoder(Encoder):
     def _list_neighbors(self, graph: HeteroData) -> dict[EdgeType, Neighbors]:
         """The sampled edges and their reverses, empty where nothing was drawn."""
         lists = {}
-        for kind in self.edge_types:
-            edge_index, forwards = graph[DOCUMENT].n_id.new_empty(2, 0), kind in graph.edge_types
+        for edge_type in self.edge_types:
+            edge_index = graph[DOCUMENT].n_id.new_empty(2, 0)
+            forwards = edge_type in graph.edge_types
             if forwards:
-                edge_index = graph[kind].edge_index
-            elif (drawn := self._forwards.get(kind)) in graph.edge_types:
+                edge_index = graph[edge_type].edge_index
+            elif (drawn := self._forwards.get(edge_type)) in graph.edge_types:
                 edge_index = graph[drawn].edge_index.flip(0)
-            num_targets = graph[kind[2]].num_nodes if kind[2] in graph.node_types else 0
-            lists[kind] = Neighbors.from_edges(edge_index, num_targets)
+            num_targets = graph[edge_type[2]].num_nodes if edge_type[2] in graph.node_types else 0
+            lists[edge_type] = Neighbors.from_edges(edge_index, num_targets)
         return lists
 
     def _find_steps(
@@ -133,10 +134,12 @@ class GraphEncoder(Encoder):
         """Of each layer the lists of those nodes that the first documents depend on by it."""
         sizes = dict.fromkeys(self.node_types, 0) | {DOCUMENT: number}
         steps = []
-        for kinds in reversed(self.layer_edge_types):
-            step = {kind: lists[kind].first(sizes[kind[2]]) for kind in kinds}
-            for kind, neighbors in step.items():
-                sizes[kind[0]] = max(sizes[kind[0]], neighbors.num_sources)
+        for edge_types in reversed(self.layer_edge_types):
+            step = {
+                edge_type: lists[edge_type].first(sizes[edge_type[2]]) for edge_type in edge_types
+            }
+            for edge_type, neighbors in step.items():
+                sizes[edge_type[0]] = max(sizes[edge_type[0]], neighbors.num_sources)
             steps.append(step)
         return steps[::-1]
 
@@ -166,7 +169,7 @@ class GraphEncoder(Encoder):
 
 
 def _list_edges(lists: dict[EdgeType, Neighbors]) -> dict[EdgeType, Tensor]:
-    return {kind: neighbors.edge_index for kind, neighbors in lists.items()}
+    return {edge_type: neighbors.edge_index for edge_type, neighbors in lists.items()}
 
 
 def key_of(node_type: str) -> str:
@@ -186,9 +189,13 @@ def key_of_edge(edge_type: EdgeType) -> EdgeType:
 
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:
     """The edge types over which messages go: those that are drawn, each with its reverse."""
-    kinds = [CONTAINS if name == WORD else has_edge(name) for name in space.types]
+    edge_types = [CONTAINS if name == WORD else has_edge(name) for name in space.types]
     if CITATION_FIELD in space.types:
-        kinds.append(CITES)
-    fanouts = neighborhood.resolve(kinds)
-    drawn = [kind for kind in kinds if any(fanouts[kind]) or any(fanouts[reverse_edge(kind)])]
+        edge_types.append(CITES)
+    fanouts = neighborhood.resolve(edge_types)
+    drawn = [
+        edge_type
+        for edge_type in edge_types
+        if any(fanouts[edge_type]) or any(fanouts[reverse_edge(edge_type)])
+    ]
     return [*drawn, *map(reverse_edge, drawn)]

@@ -37,7 +37,7 @@ class MeanLayer(nn.Module):
 
     def __init__(self, channels: int, edge_types: list[EdgeType]) -> None:
         super().__init__()
-        convs = {key_of_edge(kind): SAGEConv(channels, channels) for kind in edge_types}
+        convs = {key_of_edge(edge_type): SAGEConv(channels, channels) for edge_type in edge_types}
         with warnings.catch_warnings():  # metadata and words are not updated by the last layer
             warnings.filterwarnings("ignore", "There exist node types", UserWarning)
             self.conv = HeteroConv(convs, aggr="mean")
@@ -52,11 +52,14 @@ class MeanLayer(nn.Module):
     ) -> dict[str, Tensor]:
         """New states [n, channels] of the targets of ``lists``, by type."""
         found = {}
-        for name in dict.fromkeys(kind[2] for kind in self.edge_types):
-            into = [kind for kind in self.edge_types if kind[2] == name]
-            convs = [self.conv.convs[key_of_edge(kind)] for kind in into]
+        for name in dict.fromkeys(edge_type[2] for edge_type in self.edge_types):
+            into = [edge_type for edge_type in self.edge_types if edge_type[2] == name]
+            convs = [self.conv.convs[key_of_edge(edge_type)] for edge_type in into]
             size = lists[into[0]].num_targets
-            joined = [states[name][:size], *(lists[kind].mean(states[kind[0]]) for kind in into)]
+            joined = [
+                states[name][:size],
+                *(lists[edge_type].mean(states[edge_type[0]]) for edge_type in into),
+            ]
             own = torch.stack([conv.lin_r.weight for conv in convs]).sum(0)
             matrix = torch.cat([own, *(conv.lin_l.weight for conv in convs)], dim=1)
             bias = torch.stack([conv.lin_l.bias for conv in convs]).mean(0)

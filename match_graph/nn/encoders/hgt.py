@@ -71,7 +71,8 @@ class AttentionLayer(nn.Module):
         self.edge_types, self.num_heads = edge_types, num_heads
         metadata = [*map(key_of, node_types)], [*map(key_of_edge, edge_types)]
         self.conv = HGTConv(channels, channels, metadata, num_heads)
-        for name in set(node_types) - {kind[2] for kind in edge_types}:  # states not given
+        targets = {edge_type[2] for edge_type in edge_types}
+        for name in set(node_types) - targets:  # states not given
             self.conv.out_lin.lins[key_of(name)].requires_grad_(False)
             self.conv.skip[key_of(name)].requires_grad_(False)
 
@@ -85,13 +86,15 @@ class AttentionLayer(nn.Module):
         """New states [n, channels] of the targets of ``lists``, by type."""
         conv, maps = self.conv, self.conv.kqv_lin.lins
         keys, queries, values = {}, {}, {}
-        for name in dict.fromkeys(end for kind in self.edge_types for end in kind[::2]):
+        for name in dict.fromkeys(end for edge_type in self.edge_types for end in edge_type[::2]):
             shape = (len(states[name]), 3, self.num_heads, states[name].size(1) // self.num_heads)
             mapped = maps[key_of(name)](states[name]).view(shape)
             keys[name], queries[name], values[name] = mapped.unbind(1)  # [n, H, C / H]
         found = {}
-        for name in dict.fromkeys(kind[2] for kind in self.edge_types):
-            into = {kind: lists[kind] for kind in self.edge_types if kind[2] == name}
+        for name in dict.fromkeys(edge_type[2] for edge_type in self.edge_types):
+            into = {
+                edge_type: lists[edge_type] for edge_type in self.edge_types if edge_type[2] == name
+            }
             old = states[name][: next(iter(into.values())).num_targets]
             joined = self._attend(into, keys, queries[name][: len(old)], values)
             new = conv.out_lin.lins[key_of(name)](F.gelu(joined))
@@ -119,23 +122,23 @@ class AttentionLayer(nn.Module):
             rel.weight.view(shape).unbind(1) for rel in (self.conv.k_rel, self.conv.v_rel)
         )
         targets, scores = [], []
-        for kind, neighbors in into.items():
-            number, target = self.edge_types.index(kind), row_index(neighbors.ptr)
+        for edge_type, neighbors in into.items():
+            number, target = self.edge_types.index(edge_type), row_index(neighbors.ptr)
             asked = torch.einsum("nhe,hde->nhd", query, key_map[number])
-            score = _take(asked, target) * _take(keys[kind[0]], neighbors.source)
+            score = _take(asked, target) * _take(keys[edge_type[0]], neighbors.source)
             targets.append(target)
-            scores.append(score.sum(2) * self.conv.p_rel["__".join(key_of_edge(kind))])
+            scores.append(score.sum(2) * self.conv.p_rel["__".join(key_of_edge(edge_type))])
         score = torch.cat(scores) / query.size(2) ** 0.5
         weights = softmax(score, torch.cat(targets), num_nodes=len(query))  # [E, H]
         found = torch.zeros_like(query)
-        for (kind, neighbors), weight in zip(
+        for (edge_type, neighbors), weight in zip(
             into.items(), weights.split([len(target) for target in targets]), strict=True
         ):
-            value = _take(values[kind[0]], neighbors.source) * weight.unsqueeze(2)
+            value = _take(values[edge_type[0]], neighbors.source) * weight.unsqueeze(2)
             degree = neighbors.ptr.diff().unsqueeze(1)
             place = torch.arange(len(value), device=value.device)
             total = mean_rows(value.flatten(1), place, neighbors.ptr) * degree
-            relation = value_map[self.edge_types.index(kind)]
+            relation = value_map[self.edge_types.index(edge_type)]
             found = found + torch.einsum("nhd,hde->nhe", total.view_as(query), relation)
         return found.flatten(1)
 

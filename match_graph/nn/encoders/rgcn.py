@@ -58,12 +58,15 @@ class RelationalLayer(nn.Module):
         """
         conv = self.conv
         weight = conv.comp @ conv.weight.flatten(1)  # [num_edge_types, C * C]
-        of_kind = dict(zip(self.edge_types, weight.view(-1, *conv.root.shape), strict=True))
+        of_type = dict(zip(self.edge_types, weight.view(-1, *conv.root.shape), strict=True))
         found = {}
-        for name in dict.fromkeys(kind[2] for kind in self.edge_types):
-            into = [kind for kind in self.edge_types if kind[2] == name]
+        for name in dict.fromkeys(edge_type[2] for edge_type in self.edge_types):
+            into = [edge_type for edge_type in self.edge_types if edge_type[2] == name]
             size = lists[into[0]].num_targets
-            joined = [states[name][:size], *(lists[kind].mean(states[kind[0]]) for kind in into)]
-            matrix = torch.cat([conv.root, *(of_kind[kind] for kind in into)])
+            joined = [
+                states[name][:size],
+                *(lists[edge_type].mean(states[edge_type[0]]) for edge_type in into),
+            ]
+            matrix = torch.cat([conv.root, *(of_type[edge_type] for edge_type in into)])
             found[name] = torch.cat(joined, dim=1) @ matrix + conv.bias
         return found

@@ -60,21 +60,22 @@ def test_states_are_those_of_a_loop_over_nodes(
             start = encoder.project.weight @ mean.double() + encoder.project.bias
             states[name, place] = start + encoder.node_type[number]
     joined = [[states[DOCUMENT, place]] for place in range(graph[DOCUMENT].num_nodes)]
-    edges = {kind: graph[kind].edge_index.t().tolist() for kind in graph.edge_types}
+    edges = {edge_type: graph[edge_type].edge_index.t().tolist() for edge_type in graph.edge_types}
     edges |= {
-        reverse_edge(kind): [[col, row] for row, col in pairs] for kind, pairs in edges.items()
+        reverse_edge(edge_type): [[col, row] for row, col in pairs]
+        for edge_type, pairs in edges.items()
     }
-    for layer, norm, kinds in zip(
+    for layer, norm, edge_types in zip(
         encoder.layers, encoder.norms, encoder.layer_edge_types, strict=True
     ):
         new = dict(states)
         for (name, place), state in states.items():
             found = []
-            for kind in kinds:
-                if kind[2] != name:
+            for edge_type in edge_types:
+                if edge_type[2] != name:
                     continue
-                conv = layer.conv.convs[key_of_edge(kind)]
-                near = [states[kind[0], row] for row, col in edges[kind] if col == place]
+                conv = layer.conv.convs[key_of_edge(edge_type)]
+                near = [states[edge_type[0], row] for row, col in edges[edge_type] if col == place]
                 mean = sum(near) / len(near) if near else torch.zeros(5, dtype=torch.float64)
                 found.append(conv.lin_l.weight @ mean + conv.lin_l.bias + conv.lin_r.weight @ state)
             if found:
@@ -95,24 +96,24 @@ def test_messages_go_over_what_is_drawn(toy_graph: BuiltGraph) -> None:
     config = NeighborhoodConfig(words=[0], word_documents=[], cites=[0, 0], cited_by=[2])
     fields = [has_edge(name) for name in SPACE.types[:-1]]
     drawn = [*fields, CITES]
-    kinds = list_edge_types(SPACE, config)
-    assert kinds == [*drawn, *map(reverse_edge, drawn)]
+    edge_types = list_edge_types(SPACE, config)
+    assert edge_types == [*drawn, *map(reverse_edge, drawn)]
     with_words = NeighborhoodConfig(cites=[], cited_by=[])
     assert list_edge_types(SPACE, with_words)[:4] == [*fields, CONTAINS]
     encoder = HeteroSageEncoder(
         TokenEmbedding(SPACE, 4), HeteroSageEncoder.Config(num_layers=3, neighborhood=config)
     )
     assert encoder.node_types == [DOCUMENT, "venue", "author", "reference"]
-    assert encoder.layer_edge_types[:2] == [kinds, kinds]
-    assert {kind[2] for kind in encoder.layer_edge_types[2]} == {DOCUMENT}
+    assert encoder.layer_edge_types[:2] == [edge_types, edge_types]
+    assert {edge_type[2] for edge_type in encoder.layer_edge_types[2]} == {DOCUMENT}
 
 
 def test_a_corpus_without_references_has_no_citations() -> None:
     """`cites` exists only beside the field that it is read from."""
     space = TokenSpace(("venue", "word"), (3, 4))
-    kinds = list_edge_types(space, NeighborhoodConfig())
-    assert CITES not in kinds
-    assert len(kinds) == 4
+    edge_types = list_edge_types(space, NeighborhoodConfig())
+    assert CITES not in edge_types
+    assert len(edge_types) == 4
 
 
 def test_a_subclass_gives_a_layer() -> None:
@@ -122,21 +123,23 @@ def test_a_subclass_gives_a_layer() -> None:
 
 
 AUTHOR = has_edge("author")
-KINDS = [AUTHOR, CITES, CONTAINS]
-KINDS = [*KINDS, *map(reverse_edge, KINDS)]
+EDGE_TYPES = [AUTHOR, CITES, CONTAINS]
+EDGE_TYPES = [*EDGE_TYPES, *map(reverse_edge, EDGE_TYPES)]
 
 
 def call_pyg(layer: nn.Module, states: dict[str, Tensor], edges: dict[EdgeType, Tensor]):
     """PyG's own layer over all nodes, with the weights of ours."""
     if not isinstance(layer, RelationalLayer):
         keyed = {key_of(name): state for name, state in states.items()}
-        found = layer.conv(keyed, {key_of_edge(kind): ends for kind, ends in edges.items()})
+        found = layer.conv(
+            keyed, {key_of_edge(edge_type): ends for edge_type, ends in edges.items()}
+        )
         return {name: found[key_of(name)] for name in states if key_of(name) in found}
     names, sizes = [*states], [len(state) for state in states.values()]
     starts = dict(zip(names, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False))
     moved = [
-        edges[kind] + torch.tensor([[starts[kind[0]]], [starts[kind[2]]]])
-        for kind in layer.edge_types
+        edges[edge_type] + torch.tensor([[starts[edge_type[0]]], [starts[edge_type[2]]]])
+        for edge_type in layer.edge_types
     ]
     numbers = torch.arange(len(moved)).repeat_interleave(torch.tensor([e.size(1) for e in moved]))
     found = layer.conv(torch.cat([*states.values()]), torch.cat(moved, dim=1), numbers)
@@ -146,9 +149,9 @@ def call_pyg(layer: nn.Module, states: dict[str, Tensor], edges: dict[EdgeType, 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: RelationalLayer(8, KINDS, num_bases=2),
-        lambda: MeanLayer(8, KINDS),
-        lambda: AttentionLayer(8, ["document", "author", "word"], KINDS, num_heads=2),
+        lambda: RelationalLayer(8, EDGE_TYPES, num_bases=2),
+        lambda: MeanLayer(8, EDGE_TYPES),
+        lambda: AttentionLayer(8, ["document", "author", "word"], EDGE_TYPES, num_heads=2),
     ],
     ids=["RelationalLayer", "MeanLayer", "AttentionLayer"],
 )
@@ -164,15 +167,23 @@ def test_layers_and_their_gradients_are_those_of_pyg(make: Callable[[], nn.Modul
         for name, size in sizes.items()
     }
     edges = {
-        kind: torch.stack(
-            [torch.randint(sizes[kind[0]], (20,)), torch.randint(sizes[kind[2]] - 1, (20,))]
+        edge_type: torch.stack(
+            [
+                torch.randint(sizes[edge_type[0]], (20,)),
+                torch.randint(sizes[edge_type[2]] - 1, (20,)),
+            ]
         )
-        for kind in KINDS
+        for edge_type in EDGE_TYPES
     }
     edges[CITES] = edges[CITES][:, :0]
     expected = call_pyg(layer, states, edges)
-    lists = {kind: Neighbors.from_edges(edges[kind], sizes[kind[2]]) for kind in KINDS}
-    found = layer(states, {kind: one.first(first[kind[2]]) for kind, one in lists.items()})
+    lists = {
+        edge_type: Neighbors.from_edges(edges[edge_type], sizes[edge_type[2]])
+        for edge_type in EDGE_TYPES
+    }
+    found = layer(
+        states, {edge_type: one.first(first[edge_type[2]]) for edge_type, one in lists.items()}
+    )
     weights = {name: torch.randn(size, 8, dtype=torch.float64) for name, size in first.items()}
     inputs = [*states.values(), *layer.parameters()]
     gradients = []

@@ -16,13 +16,13 @@ def test_repeated_neighbours_do_not_shift_the_mean() -> None:
     config = HeteroSageEncoder.Config(num_layers=1, channels=6)
     encoder = HeteroSageEncoder(TokenEmbedding(space, 4), config)
     states = {DOCUMENT: torch.randn(1, 6), "author": torch.randn(2, 6), "word": torch.randn(0, 6)}
-    kinds = encoder.layer_edge_types[0]
+    edge_types = encoder.layer_edge_types[0]
     none = Neighbors.from_edges(torch.empty(2, 0, dtype=torch.int64), 1)
     back = reverse_edge(has_edge("author"))
     found = []
     for rows in ([0, 1], [0, 1, 0, 1], [0]):
         authors = Neighbors.from_edges(torch.tensor([rows, [0] * len(rows)]), 1)
-        lists = dict.fromkeys(kinds, none) | {back: authors}
+        lists = dict.fromkeys(edge_types, none) | {back: authors}
         found.append(encoder.layers[0](states, lists)[DOCUMENT])
     assert torch.allclose(found[0], found[1])
     assert not torch.allclose(found[0], found[2])
