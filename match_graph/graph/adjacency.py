@@ -15,10 +15,12 @@ class Adjacency:
 
     Args:
         edge_type: Edge type as it stands in the graph.
-        backwards: Whether it is followed from the second row of ``edge_index`` to the first.
+        backwards: Whether the edge type is followed from the second row of ``edge_index`` to the
+            first.
         ptr: Offsets per source node, [num_nodes + 1], int64.
         node: Packed neighbours, [E], int32 or int64.
-        edge: Place in ``edge_index`` of each, [E], like ``node``; None where it is the same.
+        edge: Index into ``edge_index`` of each neighbour's edge, [E], dtype of ``node``; None if
+            the packed order is that of ``edge_index``.
     """
 
     edge_type: EdgeType
@@ -36,14 +38,15 @@ class Adjacency:
         backwards: bool = False,
         reachable: Tensor | None = None,
     ) -> "Adjacency":
-        """The lists of an edge type.
+        """Neighbour lists of an edge type.
 
         Args:
             edge_type: Edge type as it stands in the graph.
-            edge_index: [2, E], in any order.
-            num_sources: How many nodes have lists.
-            backwards: Whether to go from its second row to the first.
-            reachable: Which targets may stand in the lists, [num_targets], bool; None for all.
+            edge_index: Edges in any order, [2, E].
+            num_sources: Number of nodes that have lists.
+            backwards: Whether to follow edges from the second row to the first.
+            reachable: Mask of targets that may stand in the lists, [num_targets], bool; None for
+                all.
         """
         row, col = edge_index.flip(0) if backwards else edge_index
         edge = None
@@ -80,9 +83,9 @@ class Adjacency:
         """Chosen neighbours and the edges that lead to them, [sum(count)], int64 each.
 
         Args:
-            node: [R], int64.
-            count: Neighbours chosen of each, [R], int64.
-            offset: Packed places in the lists of neighbours, [sum(count)], int64.
+            node: Source nodes, [R], int64.
+            count: Number of neighbours chosen for each node, [R], int64.
+            offset: Chosen positions in the nodes' neighbour lists, packed, [sum(count)], int64.
         """
         start = self.ptr[node.clamp(max=self.ptr.numel() - 1)]
         place = torch.repeat_interleave(start, count, output_size=offset.numel()) + offset

@@ -29,7 +29,7 @@ class BuiltGraph:
     Args:
         data: The graph; its schema stands in `build_graph`.
         targets: Gold labels of all splits.
-        tables: One per node type, rows in the order of the graph.
+        tables: Table of names per node type, rows in the order of the graph.
         notes: Counts of what was dropped or contracted.
     """
 

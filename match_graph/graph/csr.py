@@ -32,8 +32,8 @@ def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
 
     Args:
         ptr: Offsets of all lists, [D + 1], int64.
-        index: Their packed values, [E].
-        rows: Which lists, [B], int64.
+        index: Packed values of all lists, [E].
+        rows: Lists to select, [B], int64.
 
     Returns:
         Offsets [B + 1], int64, and values [N] of the type of ``index``.
@@ -53,8 +53,8 @@ def check_not_nan(values: Tensor, name: str) -> None:
     """Refuses NaN, in one pass without anything of the size of ``values``.
 
     Args:
-        values: Of any shape, floating point.
-        name: What they are, in the plural, for the message.
+        values: Values to check, any shape, floating point.
+        name: Plural noun for the values in the error message.
 
     Raises:
         GraphError: A value is NaN.

@@ -20,7 +20,7 @@ def hash_keys(*parts: Tensor | int) -> Tensor:
     over one part after the other, in arithmetic modulo 2^64.
 
     Args:
-        parts: Int64, of shapes that go together, or numbers.
+        parts: Parts of the key: int64 tensors of shapes that broadcast, or numbers.
     """
     number, count = 0, 0
     for part in parts:  # those before the first tensor, without a tensor's overhead
@@ -37,8 +37,8 @@ def draw_uniform(node: Tensor, *key: int) -> Tensor:
     """A uniform number in [0, 1) for each node, a function of the node and the key alone.
 
     Args:
-        node: [B], int64.
-        key: What else the draw depends on.
+        node: Node indices, [B], int64.
+        key: Further integers that the draw depends on, such as seed and epoch.
 
     Returns:
         [B], float64, multiples of 2^-53.
@@ -53,9 +53,9 @@ def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
     A row costs O(count^2) comparisons, whatever its size.
 
     Args:
-        size: [R], int64.
-        count: How many to draw, at most ``size``, [R], int64.
-        key: [R], int64; equal keys and sizes give equal draws.
+        size: Size of each row's set, [R], int64.
+        count: Number of elements to draw, at most ``size``, [R], int64.
+        key: Hash key of each row, [R], int64; equal keys and sizes give equal draws.
 
     Returns:
         Packed rows of ``count`` different values, [sum(count)], int64; a row that is drawn whole
@@ -79,7 +79,7 @@ def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
 
 
 def _mix_number(state: int) -> int:
-    """As `_mix`, of one number, signed as int64 is."""
+    """`_mix` of one number, signed as int64 is."""
     state &= _MASK
     state = (state ^ state >> 30) * _FIRST & _MASK
     state = (state ^ state >> 27) * _SECOND & _MASK
@@ -94,7 +94,7 @@ def _mix(state: Tensor) -> Tensor:
 
 
 def _shift_right(state: Tensor, bits: int) -> Tensor:
-    """Without the sign, which torch's shift would draw in."""
+    """Logical right shift: without the sign, which torch's shift would draw in."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -17,7 +17,7 @@ class DropFields(BaseTransform):
     they are; nothing is copied.
 
     Args:
-        fields: Names of metadata fields.
+        fields: Names of the metadata fields to remove.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:

@@ -36,18 +36,20 @@ Hops = Annotated[
 class NeighborhoodConfig(StrictModel):
     """How far and how wide neighbourhoods are drawn: edges per node at each hop, -1 for all."""
 
-    metadata: Hops = Field([16, 0], description="document -> metadata of each field")
-    words: Hops = Field([64, 0], description="document -> words")
-    metadata_documents: Hops = Field([0, 4], description="metadata -> documents")
-    word_documents: Hops = Field([0, 1], description="word -> documents")
-    cites: Hops = Field([8, 0], description="document -> cited documents")
-    cited_by: Hops = Field([8, 0], description="document -> citing documents")
+    metadata: Hops = Field([16, 0], description="fan-out document -> metadata of each field")
+    words: Hops = Field([64, 0], description="fan-out document -> words")
+    metadata_documents: Hops = Field([0, 4], description="fan-out metadata -> documents")
+    word_documents: Hops = Field([0, 1], description="fan-out word -> documents")
+    cites: Hops = Field([8, 0], description="fan-out document -> cited documents")
+    cited_by: Hops = Field([8, 0], description="fan-out document -> citing documents")
     fanouts: dict[str, Hops] = Field(
         default_factory=dict,
-        description="of single edge types, such as 'author rev_has document', before the others",
+        description="fan-outs of single edge types, as 'author rev_has document'; override others",
     )
-    document_metadata: int = Field(8, ge=0, le=100_000, description="tokens a document starts from")
-    document_words: int = Field(32, ge=0, le=10**6, description="likewise")
+    document_metadata: int = Field(
+        8, ge=0, le=100_000, description="metadata tokens in a document's start state"
+    )
+    document_words: int = Field(32, ge=0, le=10**6, description="words in a document's start state")
 
     def resolve(self, edge_types: Iterable[EdgeType]) -> dict[EdgeType, list[int]]:
         """The fan-outs of a graph's edge types in both directions, labels left out.
@@ -90,9 +92,10 @@ class EgoGraphs:
     Args:
         data: A built graph.
         config: Fan-outs and budgets.
-        space: Gives token ids.
-        reachable: As for `NeighborhoodSampler`: the training documents, unless all may be seen.
-        seed: Of the draws.
+        space: Token space, for token ids.
+        reachable: Mask of documents that may be reached, as in `NeighborhoodSampler`: those of
+            training, unless all may be seen.
+        seed: Random seed of the draws.
 
     Raises:
         ConfigError: The configuration names an edge type that the graph lacks.
@@ -114,13 +117,13 @@ class EgoGraphs:
         self._tokens, self._seed_tokens = _FirstTokens(sampler, space), sampler
 
     def with_random(self, random: bool) -> "EgoGraphs":
-        """The same with draws that change with the epoch, or without; both share the graph."""
+        """Copy with draws that change with the epoch, or without; both share the graph."""
         other = copy.copy(self)
         other.sampler = self.sampler.with_random(random)
         return other
 
     def adopt(self, data: HeteroData) -> "EgoGraphs":
-        """The same around documents that are not in the graph; as `NeighborhoodSampler.adopt`."""
+        """Copy for documents that are not in the graph, as `NeighborhoodSampler.adopt`."""
         other = copy.copy(self)
         other.sampler = self.sampler.adopt(data)
         other._seed_tokens = self._make_token_sampler(data)
@@ -165,8 +168,8 @@ class _FirstTokens:
     Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token.
 
     Args:
-        sampler: Draws the first neighbours of documents.
-        space: Gives token ids.
+        sampler: Sampler of the documents' first neighbours.
+        space: Token space, for token ids.
     """
 
     def __init__(self, sampler: EgoSampler, space: TokenSpace) -> None:

@@ -28,7 +28,7 @@ class LabelDAG:
 
     Args:
         edge_index: Row 0 child, row 1 parent, [2, E], int64; acyclic.
-        num_labels: L; labels outside the hierarchy have no edge.
+        num_labels: Number of labels L; those outside the hierarchy have no edge.
 
     Raises:
         GraphError: The shape or a label is wrong, or the edges have a cycle.
@@ -130,7 +130,7 @@ class LabelDAG:
 
         Args:
             targets: Gold labels.
-            documents: Which documents count (the training split), [B], int64.
+            documents: Documents to count over (the training split), [B], int64.
 
         Returns:
             [E], float32 in 0..1, as edge weights of the hypernymy terms; 1 where no document
@@ -171,8 +171,8 @@ def contract_hierarchy(
     """Leaves out nodes that no document carries; children join the nearest kept ancestors.
 
     Args:
-        hierarchy: Columns ``child`` and ``parent``; acyclic.
-        labels: The labels to keep.
+        hierarchy: Table of edges with the columns ``child`` and ``parent``; acyclic.
+        labels: Labels to keep.
 
     Returns:
         (child, parent) pairs without repetition, and how many nodes were left out.

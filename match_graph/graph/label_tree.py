@@ -21,12 +21,12 @@ _MAX_ROUNDS, _LEAST_GAIN = 100, 1e-4
 
 
 def tree_sizes(num_labels: int, flat_labels: int, cluster_size: int) -> tuple[int, ...]:
-    """How many nodes each level of the tree has, from the top to the labels.
+    """Number of nodes on each level of the tree, from the top to the labels.
 
     Args:
-        num_labels: L.
-        flat_labels: Levels are added until the topmost has at most so many nodes.
-        cluster_size: Nodes below one node at most, at least 2.
+        num_labels: Number of labels L.
+        flat_labels: Maximum size of the topmost level; levels are added until it holds.
+        cluster_size: Maximum number of children of a node, at least 2.
     """
     sizes = [num_labels]
     while sizes[0] > max(flat_labels, 1):
@@ -39,8 +39,8 @@ def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
     """The node above each node, for every level but the topmost.
 
     Args:
-        leaf: The lowest cluster of each label, [L], int64.
-        sizes: As `tree_sizes` gives them.
+        leaf: Lowest cluster of each label, [L], int64.
+        sizes: Number of nodes on each level, from `tree_sizes`.
 
     Returns:
         For each level from the second on [nodes of it], int64. Clusters are numbered so that the
@@ -59,7 +59,7 @@ def label_features(data: HeteroData, targets: Targets, documents: Tensor) -> sp.
     Args:
         data: A built graph.
         targets: Gold labels.
-        documents: The training documents, [B], int64.
+        documents: Training documents, [B], int64.
 
     Returns:
         [L, words], float32; a row of zeros for a label that no such document carries.
@@ -94,9 +94,9 @@ def cluster_labels(features: sp.csr_array, num_clusters: int, seed: int = 0) -> 
     al., WWW 2018, https://doi.org/10.1145/3178876.3185998).
 
     Args:
-        features: Unit vectors or zeros, [L, F].
-        num_clusters: A power of 2, at most L.
-        seed: Of the first centres.
+        features: Label features, rows of length 1 or 0, [L, F].
+        num_clusters: Number of clusters, a power of 2, at most L.
+        seed: Random seed of the initial centres.
 
     Returns:
         The cluster of each label, [L], int64; sizes differ by at most 1 at every step.
@@ -120,7 +120,7 @@ def cluster_labels(features: sp.csr_array, num_clusters: int, seed: int = 0) -> 
 def _halve(
     features: sp.csr_array, cluster: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Which half of its cluster each label goes to, [L], 0 or 1."""
+    """Half of its cluster that each label goes to, [L], 0 or 1."""
     num_clusters = int(cluster.max()) + 1
     row = np.repeat(np.arange(len(cluster)), np.diff(features.indptr))
     # one slot for each (cluster, column) that has a value: centres are as sparse as the features
@@ -163,7 +163,7 @@ def _places(cluster: NDArray[np.int64], score: NDArray[Any]) -> NDArray[np.int64
 
 
 def _normalise(matrix: sp.csr_array) -> sp.csr_array:
-    """The same with rows of length 1, or 0."""
+    """Matrix with rows scaled to length 1; zero rows stay zero."""
     norm = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     scale = np.repeat(np.maximum(norm, 1e-12), np.diff(matrix.indptr))
     matrix.data = (matrix.data / scale).astype(np.float32)

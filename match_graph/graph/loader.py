@@ -28,20 +28,20 @@ class EgoBatch:
     """Token sets of B documents, packed: per document first metadata, then words.
 
     Args:
-        document: The documents, [B], int64: their rows in the built graph, in training and
-            evaluation; -1 for a new document, which is in no graph (see `as_new`).
+        document: Document rows in the built graph, [B], int64, in training and evaluation; -1 for
+            a new document, which is in no graph (see `as_new`).
         token_id: Ids in the token space, [N], int64.
-        field: Number of the token's type in the token space, [N], int64.
+        field: Index of the token's type in the token space, [N], int64.
         position: Place in the text for words, 0 for metadata (they are a set), [N], int64.
         ptr: Offsets per document, [B + 1], int64.
         label_ptr: Offsets of the gold labels, [B + 1], int64; None without targets.
-        label_index: Gold labels, packed, int64; None without targets.
+        label_index: Gold labels, packed, [sum of labels], int64; None without targets.
         graph: The sampled subgraph, for encoders that need one; ``n_id`` of its documents counts
             as ``document`` does.
         text: The raw texts, for encoders that need them.
-        share: Of these documents in those that all processes have at this step; 0 where they are
+        share: Share of these documents among those of all processes at this step; 0 if they are
             another's, and only there because every process must have some.
-        num_together: Documents that all processes have at this step; None: these.
+        num_together: Number of documents of all processes at this step; None if only these.
     """
 
     document: Tensor
@@ -98,15 +98,15 @@ class EgoLoader(NodeLoader):
 
     Args:
         data: A built graph.
-        node_sampler: Draws the neighbours.
-        token_space: Gives token ids; types that it lacks are left out of the token sets.
-        input_nodes: The documents, [num_documents], int64.
-        targets: Adds gold labels, for loss and metrics.
-        with_graph: Adds the sampled subgraph, without any label node.
-        graphs: Draws subgraphs of several hops to be added instead.
+        node_sampler: Sampler of the ego-networks.
+        token_space: Token space; node types that it lacks are left out of the token sets.
+        input_nodes: Documents to load, [num_documents], int64.
+        targets: Gold labels to be added, for loss and metrics.
+        with_graph: Whether to add the sampled subgraph, without any label node.
+        graphs: Sampler of subgraphs of several hops, to be added instead.
         texts: Raw texts by document, to be added.
-        transform: Maps the sampled subgraph, once nothing but what was drawn is in it.
-        **kwargs: As for `torch.utils.data.DataLoader`.
+        transform: PyG transform of the sampled subgraph, which holds only what was drawn.
+        **kwargs: Further arguments of `torch.utils.data.DataLoader`.
 
     Raises:
         GraphError: Workers would outlive the epoch whose draws they make.
@@ -214,13 +214,14 @@ class LengthBucketSampler(Sampler[list[int]]):
     that gets none takes the first item, with a share of 0.
 
     Args:
-        lengths: Of the items, [num_items].
-        batch_size: Items per batch, of all processes; one batch, of the last pool, may be smaller.
-        shuffle: Otherwise all items are one pool and keep their order within equal length.
-        seed: Of the shuffling.
-        pool: Batches per pool.
-        rank: The process's number.
-        num_processes: How many take a part.
+        lengths: Length of each item, [num_items].
+        batch_size: Items per batch over all processes; one batch, of the last pool, may be smaller.
+        shuffle: Whether to shuffle; otherwise all items are one pool and keep their order within
+            equal length.
+        seed: Random seed of the shuffling.
+        pool: Number of batches per pool.
+        rank: Rank of this process.
+        num_processes: Number of processes that share each batch.
     """
 
     def __init__(

@@ -23,12 +23,12 @@ class Neighborhood:
     """The neighbourhoods of B seeds, one component each: what two seeds reach is there twice.
 
     Args:
-        node: Per node type the nodes' indices in the graph, in the order of discovery, so that
+        node: Node indices in the graph, per node type, in the order of discovery, so that
             the seeds come first, int64.
-        root: Per node type the number of the seed whose component each node is in, int64.
-        row: Per edge type the source of every edge as a place in ``node``, int64.
-        col: Likewise the target.
-        edge: Per edge type the edges' places in ``edge_index`` of the graph, each once in a
+        root: Index of the seed whose component each node is in, per node type, int64.
+        row: Source of every edge as an index into ``node``, per edge type, int64.
+        col: Target of every edge as an index into ``node``, per edge type, int64.
+        edge: Edges as indices into ``edge_index`` of the graph, per edge type, each once in a
             component, int64.
     """
 
@@ -61,12 +61,13 @@ class NeighborhoodSampler(BaseSampler):
 
     Args:
         data: A graph; plain PyPI packages are enough.
-        fanouts: Edge type, or its reverse ``(target, "rev_" + name, source)``, -> edges to draw
-            at each hop; -1 draws all, missing hops draw none.
-        reachable: Which nodes of ``seed_type`` may be reached, [num_nodes], bool; None for all.
+        fanouts: Number of edges to draw at each hop, by edge type or its reverse
+            ``(target, "rev_" + name, source)``; -1 draws all, missing hops draw none.
+        reachable: Mask of the nodes of ``seed_type`` that may be reached, [num_nodes], bool; None
+            for all.
         random: Whether draws depend on the epoch and the seed document.
-        seed: Of the draws.
-        seed_type: The node type of the seeds.
+        seed: Random seed of the draws.
+        seed_type: Node type of the seeds.
 
     Raises:
         GraphError: An edge type is unknown or touches labels, a fan-out is below -1, or
@@ -107,17 +108,17 @@ class NeighborhoodSampler(BaseSampler):
         self.epoch = epoch
 
     def with_random(self, random: bool) -> "NeighborhoodSampler":
-        """The same sampler with random draws or without; both share the graph."""
+        """Copy with random draws or without; both share the graph."""
         other = copy.copy(self)
         other.random = random
         return other
 
     def adopt(self, data: HeteroData) -> "NeighborhoodSampler":
-        """The same sampler for seeds that are not nodes of the graph.
+        """Copy for seeds that are not nodes of the graph.
 
         Args:
-            data: The seeds, with the edges that start at them, and those that end at them as
-                reverse edge types. The other ends are numbered as in the graph; numbers past it
+            data: Graph of the seeds, with the edges that start at them, and those that end at them
+                as reverse edge types. The other ends are numbered as in the graph; numbers past it
                 are nodes of which nothing is known.
 
         Returns:
@@ -265,11 +266,11 @@ class _Step:
     """Edges of one type that one hop draws around R nodes, ``count`` each, E in all.
 
     Args:
-        lists: Of the edge type.
-        source: The nodes, [R].
-        root: Their components, [R]; of the edges, [E], once they are taken.
-        first_source: The place of the first of them among the found nodes; the others follow.
-        count: [R].
+        lists: Neighbour lists of the edge type.
+        source: Nodes around which edges are drawn, [R].
+        root: Component of each node, [R]; of each edge, [E], after `take`.
+        first_source: Index of the first node among the found nodes; the others follow.
+        count: Number of edges to draw around each node, [R].
     """
 
     def __init__(

@@ -20,12 +20,12 @@ class EgoDraw:
     """Packed neighbours of B seeds; per seed first the metadata by type, then the words.
 
     Args:
-        seed: The seeds, [B], int64.
-        edge_types: The drawn edge types, in the order of the packing.
+        seed: Seed nodes, [B], int64.
+        edge_types: Drawn edge types, in the order of the packing.
         node: Index of each neighbour within its type, [N], int64.
         edge_type: Index into ``edge_types``, [N], int64.
-        position: Its place among the seed's edges of a sequence type, 0 for metadata, [N], int64.
-        edge: Its edge in CSR order, [N], int64.
+        position: Index among the seed's edges of a sequence type, 0 for metadata, [N], int64.
+        edge: Edge that leads to each neighbour, in CSR order, [N], int64.
         ptr: Offsets per seed, [B + 1], int64.
     """
 
@@ -57,9 +57,9 @@ class EgoSampler(BaseSampler):
         random: Whether to draw anew every epoch; otherwise a type's first edges are taken. A seed's
             draw is a function of (seed, epoch, seed node, edge type): it is the same in whatever
             batch, process or worker, and after a break nothing has to be restored.
-        seed: Of the random draws; `set_epoch` changes it.
-        seed_type: The node type of the seeds.
-        edge_types: Which edge types to draw; None takes all from ``seed_type`` that do not touch
+        seed: Random seed of the draws, which also depend on the epoch; see `set_epoch`.
+        seed_type: Node type of the seeds.
+        edge_types: Edge types to draw; None takes all from ``seed_type`` that do not touch
             labels or seeds, sequences last.
 
     Raises:
@@ -211,7 +211,7 @@ def share_budget(count: Tensor, budget: int) -> Tensor:
     """Splits a budget evenly over what each type has; unused shares go to the other types.
 
     Args:
-        count: Available per type, [B, num_types], int64.
+        count: Number of items available per type, [B, num_types], int64.
         budget: Upper bound of each row's sum.
 
     Returns:

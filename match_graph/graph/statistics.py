@@ -14,7 +14,7 @@ def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]
 
     Args:
         data: A built graph.
-        targets: Its gold labels.
+        targets: Gold labels of the graph's documents.
 
     Returns:
         Name of the row -> value. "P(parent | child)" pools the hierarchy edges: of all pairs of a
@@ -54,8 +54,9 @@ def compare_counts(
     """Published counts beside those of a graph.
 
     Args:
-        found: Rows of `describe_graph` and of the data set's notes.
-        published: Counts by row; a fraction is rounded as it was published, to two decimals.
+        found: Counts by row, from `describe_graph` and the data set's notes.
+        published: Published counts by row; a fraction is rounded as it was published, to two
+            decimals.
 
     Returns:
         Row -> (published, found - published), for the rows of both.

@@ -15,7 +15,7 @@ class Targets:
     Args:
         ptr: Offsets per document, [D + 1], int64.
         index: Labels of each document, ascending, [sum of labels], int32.
-        num_labels: L.
+        num_labels: Number of labels L.
     """
 
     ptr: Tensor
@@ -28,15 +28,15 @@ class Targets:
         return ptr, index.to(torch.int64)
 
     def count(self, documents: Tensor) -> Tensor:
-        """How many of these documents carry each label, [L], int64."""
+        """Number of these documents that carry each label, [L], int64."""
         return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
 
     def merge(self, group: Tensor, num_groups: int) -> "Targets":
         """The groups of each document's labels.
 
         Args:
-            group: Of each label, [L], int64.
-            num_groups: How many groups there are.
+            group: Group of each label, [L], int64.
+            num_groups: Number of groups.
         """
         key = torch.unique(row_index(self.ptr) * num_groups + group[self.index.long()])
         ptr = sorted_row_ptr(key // num_groups, self.ptr.numel() - 1)

@@ -21,8 +21,8 @@ class TokenSpace:
     id is ``offset + index`` if ``index < num_kept``, else the [UNK] of its type.
 
     Args:
-        types: Node types in order: metadata fields, then ``word``.
-        num_kept: Kept nodes of each type.
+        types: Node types in the order of their ids: metadata fields, then ``word``.
+        num_kept: Number of kept nodes of each type.
     """
 
     types: tuple[str, ...]
@@ -46,10 +46,11 @@ class TokenSpace:
         """The token space of a graph.
 
         Args:
-            data: Node stores may hold ``train_count``, descending; types without it are kept whole.
-            min_count: Metadata instances on fewer training documents become [UNK].
-            min_word_count: Words with fewer training occurrences become [UNK].
-            types: None takes every type but documents and labels, words last.
+            data: A graph; node types without ``train_count`` (descending) are kept whole.
+            min_count: Least number of training documents of a metadata instance; others become
+                [UNK].
+            min_word_count: Least number of training occurrences of a word; others become [UNK].
+            types: Node types to take; None takes all but documents and labels, words last.
         """
         if types is None:
             types = [name for name in data.node_types if name not in RESERVED_TYPES]
@@ -64,11 +65,11 @@ class TokenSpace:
 
     @property
     def num_tokens(self) -> int:
-        """How many ids there are, [PAD] and [UNK]s included."""
+        """Number of token ids, [PAD] and [UNK]s included."""
         return 1 + len(self.types) + sum(self.num_kept)
 
     def field_index(self, node_type: str) -> int:
-        """The number of a type among ``types``."""
+        """Index of a node type in ``types``."""
         return self.types.index(node_type)
 
     def unk_id(self, node_type: str) -> int:
@@ -92,11 +93,11 @@ class TokenSpace:
         return torch.where(index < kept, index + self.offset(node_type), self.unk_id(node_type))
 
     def document_count(self, data: HeteroData, documents: Tensor) -> Tensor:
-        """How many of some documents carry each token, [num_tokens], int64.
+        """Number of the given documents that carry each token, [num_tokens], int64.
 
         Args:
-            data: The graph whose token space this is.
-            documents: [B], int64, without repetition.
+            data: Graph of this token space.
+            documents: Documents to count over, without repetition, [B], int64.
         """
         chosen = torch.zeros(int(data[DOCUMENT].num_nodes), dtype=torch.bool)
         chosen[documents] = True
