@@ -19,16 +19,16 @@ _LENGTH_STEP, _ROW_STEP = 8, 256
 
 @dataclass(frozen=True)
 class RaggedLayout:
-    """Where the tokens of packed documents lie in padded blocks of similar length.
+    """Layout of packed documents in padded blocks of similar length.
 
     Args:
         slot_token: Packed token of every slot of all blocks, [S], int64; padding repeats the
             first token of its document.
-        slot_valid: Which slots are not padding, [S], bool.
-        padding: Those that are, int64.
-        token_slot: Slot of every packed token, [N], int64; 0 for what is none.
-        shapes: Documents and slots per document of each block.
-        order: The documents that have tokens, in the order of the blocks, [B'], int64.
+        slot_valid: Mask of slots that are not padding, [S], bool.
+        padding: Slots that are padding, int64.
+        token_slot: Slot of every packed token, [N], int64; 0 for spare rows.
+        shapes: Number of documents, and of slots per document, of each block.
+        order: Documents that have tokens, in the order of the blocks, [B'], int64.
         is_full: Whether each block is without padding.
         spare: Rows after the last token, which belong to no document, int64.
     """
@@ -53,10 +53,12 @@ class RaggedLayout:
         """The layout of packed documents, one of which has a token at least.
 
         Args:
-            ptr: Their offsets, [B + 1].
-            num_groups: Of documents of similar length; None weighs padding against groups.
-            num_rows: N, of which those after the last token are spare; None for no such.
-            length_step: Blocks are as long as a multiple of it.
+            ptr: Offsets of the documents, [B + 1].
+            num_groups: Number of groups of documents of similar length; None weighs padding against
+                groups.
+            num_rows: Number of rows N, of which those after the last token are spare; None for no
+                spare rows.
+            length_step: Unit of block lengths, which are multiples of it.
         """
         num_rows = int(ptr[-1]) if num_rows is None else num_rows
         lengths = ptr.diff()
@@ -133,7 +135,7 @@ def _cut_groups(lengths: Tensor, length_step: int) -> list[int]:
 
 
 def count_rows(num_tokens: int, device: torch.device) -> int:
-    """How many rows hold packed tokens on a device: as many, or a few spare ones more on CPU."""
+    """Number of rows for packed tokens on a device: as many, or a few spare ones more on CPU."""
     return _round_up(num_tokens, _ROW_STEP) if device.type == "cpu" else num_tokens
 
 
@@ -170,10 +172,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
     between them half of the time of one in bfloat16; elsewhere it is torch's own.
 
     Args:
-        query: [B, num_heads, Q, C].
-        key: [B, num_heads, T, C].
-        value: [B, num_heads, T, C].
-        valid: Which keys are not padding, [B, T], bool; None for all.
+        query: Queries, [B, num_heads, Q, C].
+        key: Keys, [B, num_heads, T, C].
+        value: Values, [B, num_heads, T, C].
+        valid: Mask of keys that are not padding, [B, T], bool; None for all.
 
     Returns:
         [B, num_heads, Q, C].
@@ -202,7 +204,7 @@ class RaggedAttention(nn.Module):
 
     Args:
         channels: Width of the tokens; must be a multiple of ``num_heads``.
-        num_heads: The paper's k.
+        num_heads: Number of attention heads, the paper's k.
     """
 
     def __init__(self, channels: int, num_heads: int) -> None:
@@ -224,7 +226,7 @@ class RaggedAttention(nn.Module):
 
         Args:
             tokens: Packed documents, [N, C].
-            layout: Of the documents.
+            layout: Layout of the documents.
             queries: The first tokens of each document, as many of each, in the layout's order,
                 [B' * K, C], if only these attend; None for all tokens.
 
@@ -275,8 +277,8 @@ class RaggedAttention(nn.Module):
 
         Args:
             tokens: Packed documents, [N, C].
-            layout: Of the documents.
-            num_queries: How many first tokens.
+            layout: Layout of the documents.
+            num_queries: Number of first tokens of each document that attend.
 
         Returns:
             Averaged over first tokens and heads, so that it sums to 1 per document; float32, [N]

@@ -16,9 +16,9 @@ class ReceivedAttention:
     """Attention received by the tokens of packed documents in one layer.
 
     Args:
-        share: Of the attention of the document's first tokens, averaged over these and over heads;
-            1 per document, [N].
-        num_queries: How many first tokens there are.
+        share: Share of the attention of the document's first tokens, averaged over these and over
+            heads, [N]; sums to 1 per document.
+        num_queries: Number of first tokens of each document that attend.
     """
 
     share: Tensor
@@ -27,7 +27,7 @@ class ReceivedAttention:
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[list[ReceivedAttention]]:
-    """Within the block, every forward pass adds what documents' states attend to, layer by layer.
+    """Records in every forward pass of the block what documents' states attend to, per layer.
 
     A document's states are the first tokens that an attention is asked for alone: the [CLS] tokens
     of MATCH and BertXML in their last layer, the relay of Star-Transformer in every cycle. Models

@@ -28,8 +28,8 @@ class CoherentOutput(nn.Module):
     chunks, which the gradient computes again.
 
     Args:
-        label_dag: The hierarchy.
-        chunk_values: Scores of descendants that exist at once.
+        label_dag: Label hierarchy.
+        chunk_values: Number of descendants' scores that exist at once.
     """
 
     inner: Tensor
@@ -78,9 +78,9 @@ def max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
     """The largest of some rows of scores [L, B] for each list of rows, [lists, B].
 
     Args:
-        scores: [L, B].
-        index: Rows, packed.
-        lengths: Of the lists, at least 1 each.
+        scores: Label scores, [L, B].
+        index: Rows of ``scores``, packed, [sum(lengths)].
+        lengths: Length of each list, at least 1, [lists].
     """
     lists = torch.repeat_interleave(
         torch.arange(lengths.numel(), device=index.device), lengths, output_size=index.numel()

@@ -15,8 +15,8 @@ def check_encoder_class(cls: type[Encoder], name: str) -> None:
     """Checks what an encoder's class states.
 
     Args:
-        cls: The class.
-        name: As in ``model.encoder``, for the message.
+        cls: Encoder class.
+        name: Name of the encoder as in ``model.encoder``, for the message.
 
     Raises:
         ConfigError: With every fault.
@@ -55,10 +55,10 @@ def check_output(encoder: Encoder, output: object, num_documents: int, name: str
     """Checks that an encoder gives what its class states.
 
     Args:
-        encoder: States ``gives`` and ``out_channels``.
-        output: For a batch.
-        num_documents: Of the batch.
-        name: As in ``model.encoder``, for the message.
+        encoder: Encoder, which states ``gives`` and ``out_channels``.
+        output: Output of the encoder for a batch.
+        num_documents: Number of documents of the batch.
+        name: Name of the encoder as in ``model.encoder``, for the message.
 
     Raises:
         ConfigError: It gives something else.
@@ -88,9 +88,9 @@ def check_encoding(encoder: Encoder, batch: EgoBatch, name: str) -> None:
     """Checks what an encoder gives for documents of the graph, and for new ones.
 
     Args:
-        encoder: In evaluation mode.
-        batch: Documents of the graph.
-        name: As in ``model.encoder``, for the message.
+        encoder: Encoder in evaluation mode.
+        batch: Batch of documents of the graph.
+        name: Name of the encoder as in ``model.encoder``, for the message.
 
     Raises:
         ConfigError: It gives something else than its class states, or cannot encode a new document.

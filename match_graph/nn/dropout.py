@@ -15,7 +15,7 @@ class ByteDropout(nn.Module):
     values). On other devices it is `torch.nn.Dropout`.
 
     Args:
-        p: The rate.
+        p: Dropout rate.
     """
 
     def __init__(self, p: float = 0.0) -> None:

@@ -23,8 +23,8 @@ class TokenEmbedding(nn.Module):
 
     Args:
         space: The token space.
-        channels: The paper's delta.
-        dropout: On the channels of embedded tokens.
+        channels: Width of the embeddings, the paper's delta.
+        dropout: Dropout rate on the channels of embedded tokens.
         token_dropout: Share of tokens shown as [UNK] in training.
         scaled: Whether vectors are multiplied by the root of ``channels``.
     """
@@ -58,7 +58,7 @@ class TokenEmbedding(nn.Module):
         it says little. Types without vectors keep theirs.
 
         Args:
-            vectors: Node type -> vectors of its nodes, at least the kept ones, [num_nodes, C].
+            vectors: Vectors of nodes by node type, at least the kept ones, [num_nodes, C].
 
         Returns:
             Node type -> how many rows were set.
@@ -87,8 +87,8 @@ class TokenEmbedding(nn.Module):
         """Embedded tokens, [N, C].
 
         Args:
-            token_id: [N], int64.
-            field: Number of each token's type, [N], int64.
+            token_id: Token ids, [N], int64.
+            field: Index of each token's type, [N], int64.
         """
         embedded = nn.functional.embedding(self._hide(token_id, field), self.weight)
         return self.dropout(embedded * self.scale)
@@ -97,8 +97,8 @@ class TokenEmbedding(nn.Module):
         """Means of packed lists of tokens, zero for empty ones, [B, C]; channels dropped after.
 
         Args:
-            token_id: [N], int64.
-            field: Number of each token's type, [N], int64.
+            token_id: Token ids, [N], int64.
+            field: Index of each token's type, [N], int64.
             ptr: Offsets of the lists, [B + 1], int64.
         """
         means = mean_rows(self.weight, self._hide(token_id, field), ptr)

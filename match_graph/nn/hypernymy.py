@@ -16,9 +16,9 @@ class SparseRows:
     """A sparse matrix [R, N] by rows, for products with a dense one.
 
     Args:
-        offset: Where the entries of each row start, [R], int64.
-        column: Of each entry, [M], int64.
-        value: Of each entry, [M], floating point.
+        offset: Offset of the first entry of each row, [R], int64.
+        column: Column of each entry, [M], int64.
+        value: Value of each entry, [M], floating point.
     """
 
     offset: Tensor
@@ -29,17 +29,17 @@ class SparseRows:
     def from_entries(
         cls, row: Tensor, column: Tensor, value: Tensor, num_rows: int
     ) -> "SparseRows":
-        """That of entries in any order, each [M]; those of one place are summed."""
+        """Matrix of entries in any order, each [M]; those of one place are summed."""
         order = torch.argsort(row, stable=True)
         offset = torch.searchsorted(row[order], torch.arange(num_rows, device=row.device))
         return cls(offset, column[order], value[order])
 
     def to(self, device: torch.device) -> "SparseRows":
-        """The same on a device."""
+        """Copy on a device."""
         return SparseRows(*(part.to(device) for part in (self.offset, self.column, self.value)))
 
     def multiply(self, dense: Tensor) -> Tensor:
-        """This times [N, C] -> [R, C], without gradient.
+        """Product with a dense matrix [N, C] -> [R, C], without gradient.
 
         By `embedding_bag`, which takes half of the time of `torch.sparse.mm` (measured with the
         Laplacian of 634 labels, 603 edges and 1,024 channels) and all threads.
@@ -58,10 +58,10 @@ class LabelMatrices:
     """The label edges as matrices, made once for all steps of a training.
 
     Args:
-        laplacian: Degrees on the diagonal, minus the weights beside it, [L, L].
-        child_minus_parent: The incidence of edges, [E, L]: 1 at the child, -1 at the parent.
-        edges_of_label: Its transpose [L, E], times the weights of the edges.
-        edge_weight: [E], floating point.
+        laplacian: Weighted Laplacian: degrees on the diagonal, minus the weights beside it, [L, L].
+        child_minus_parent: Incidence matrix, [E, L]: 1 at the child, -1 at the parent.
+        edges_of_label: Transposed incidence matrix times the weights of the edges, [L, E].
+        edge_weight: Weight of each edge, [E], floating point.
     """
 
     laplacian: SparseRows
@@ -73,12 +73,12 @@ class LabelMatrices:
     def from_edges(
         cls, label_edge_index: Tensor, num_labels: int, edge_weight: Tensor | None = None
     ) -> "LabelMatrices":
-        """Those of label edges, float32 unless their weights are of another type.
+        """Matrices of label edges, float32 unless their weights are of another type.
 
         Args:
-            label_edge_index: [2, E], int64; row 0 child, row 1 parent.
-            num_labels: L.
-            edge_weight: [E]; None for 1.
+            label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
+            num_labels: Number of labels L.
+            edge_weight: Weight of each edge, [E]; None for 1.
 
         Raises:
             GraphError: label_edge_index is not [2, E] int64, or names a label >= L; edge_weight is
@@ -108,7 +108,7 @@ class LabelMatrices:
         )
 
     def to(self, device: torch.device) -> "LabelMatrices":
-        """The same on a device."""
+        """Copy on a device."""
         return LabelMatrices(
             self.laplacian.to(device),
             self.child_minus_parent.to(device),
@@ -136,9 +136,9 @@ def hypernymy_parameter_penalty(
     Args:
         label_weight: Parameters of each label, [L, C], floating point.
         label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
-        edge_weight: The factor of each edge, [E]; None for 1.
-        matrices: Those of the edges, for who calls again and again; None makes them.
-        check: As for `match_loss`.
+        edge_weight: Weight of each edge, [E]; None for 1.
+        matrices: Matrices of the edges, to be reused over calls; None makes them.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar, at least 0.
@@ -171,9 +171,9 @@ def hypernymy_output_penalty(
         logits: Label scores before the sigmoid, [B, L], floating point; fastest where it is the
             transpose of a contiguous [L, B], as `LinearHead` gives it.
         label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
-        edge_weight: The factor of each edge, [E]; None for 1.
-        matrices: Those of the edges, for who calls again and again; None makes them.
-        check: As for `match_loss`.
+        edge_weight: Weight of each edge, [E]; None for 1.
+        matrices: Matrices of the edges, to be reused over calls; None makes them.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar in probability units; 0 if no child outranks a parent.

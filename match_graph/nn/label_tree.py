@@ -30,9 +30,9 @@ class TreeModel(MatchModel):
 
     Args:
         space: The token space.
-        sizes: Nodes of each level from the top to this one, two at least.
-        config: As for `MatchModel`; the head is `LabelAttentionHead` or a subclass.
-        label_dag: The hierarchy, for a coherent output of the last level.
+        sizes: Number of nodes of each level from the top to this one, two at least.
+        config: Settings of the model; the head is `LabelAttentionHead` or a subclass.
+        label_dag: Label hierarchy, for a coherent output of the last level.
 
     Raises:
         ConfigError: As for `MatchModel`, or there is a wide term.
@@ -69,7 +69,7 @@ class TreeModel(MatchModel):
         self.above.reset_parameters()
 
     def set_parents(self, parent: Tensor) -> None:
-        """Says which node is above each node, [nodes], int64."""
+        """Sets the parent of each node, [nodes], int64."""
         self.parent.copy_(parent)
         self.child.copy_(torch.argsort(parent, stable=True))
         num_above = self.child_ptr.numel() - 1

@@ -27,10 +27,10 @@ def sparse_bce(
     documents is divided by their number here.
 
     Args:
-        logits: [B, L], floating point.
+        logits: Label scores before the sigmoid, [B, L], floating point.
         label_ptr: Offsets of gold labels, [B + 1], int64.
         label_index: Gold labels, packed, int64.
-        check: As for `match_loss`.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar, float32 or wider.

@@ -27,9 +27,9 @@ class MatchModel(nn.Module):
 
     Args:
         space: The token space.
-        num_labels: L.
+        num_labels: Number of labels L.
         config: Names of encoder and head, with their settings.
-        label_dag: The hierarchy, for ``config.coherent``.
+        label_dag: Label hierarchy, for ``config.coherent``.
 
     Raises:
         ConfigError: A name or setting is unknown, the head takes what the encoder does not give,

@@ -18,7 +18,7 @@ def mean_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     is the sum over the lists that hold a row, found by one sort.
 
     Args:
-        values: [V, C], floating point.
+        values: Rows to average, [V, C], floating point.
         index: Packed rows of ``values``, [N], int64.
         ptr: Offsets of the lists, [B + 1], int64.
     """
@@ -81,7 +81,7 @@ class Neighbors:
 
     @property
     def num_targets(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return self.ptr.numel() - 1
 
     @property
@@ -91,7 +91,7 @@ class Neighbors:
 
     @property
     def num_sources(self) -> int:
-        """How many source nodes there must be: the highest number, plus one."""
+        """Least possible number of source nodes: the highest index plus one."""
         return int(self.source.max()) + 1 if self.source.numel() else 0
 
     def mean(self, states: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ def run_recurrent(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
     of up to 70 and 200 tokens). Elsewhere it is torch's own.
 
     Args:
-        network: Such as `torch.nn.LSTM`; bidirectional or not.
+        network: Recurrent network, such as `torch.nn.LSTM`; bidirectional or not.
         tokens: Packed documents, [N, C].
-        ptr: Their offsets, [B + 1], int64; some may be empty.
+        ptr: Offsets of the documents, [B + 1], int64; some may be empty.
 
     Returns:
         [N, C'], C' being the hidden size times the directions.
@@ -36,7 +36,7 @@ def run_recurrent(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
 
 
 def time_order(ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """How packed documents become torch's `PackedSequence`: step by step, longest first.
+    """Order of packed documents as torch's `PackedSequence`: step by step, longest first.
 
     Args:
         ptr: Offsets of the documents, [B + 1], int64; some may be empty.
@@ -56,7 +56,7 @@ def time_order(ptr: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _run_in_blocks(network: nn.RNNBase, tokens: Tensor, ptr: Tensor) -> Tensor:
-    """As `run_recurrent`, layer by layer and direction by direction."""
+    """`run_recurrent`, layer by layer and direction by direction."""
     layout, row = RaggedLayout.from_ptr(ptr), row_index(ptr)
     turned = ptr[row] + ptr[row + 1] - 1 - torch.arange(row.numel(), device=ptr.device)
     weights = iter(network.all_weights)

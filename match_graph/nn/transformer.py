@@ -16,9 +16,9 @@ class TransformerLayer(nn.Module):
 
     Args:
         channels: Width of the tokens.
-        num_heads: Of the attention.
-        hidden_channels: Of the feed-forward network.
-        dropout: On both residual branches.
+        num_heads: Number of attention heads.
+        hidden_channels: Width of the feed-forward network's hidden layer.
+        dropout: Dropout rate on both residual branches.
     """
 
     def __init__(self, channels: int, num_heads: int, hidden_channels: int, dropout: float) -> None:
@@ -63,11 +63,11 @@ class TransformerStack(nn.ModuleList):
     """Layers one after the other.
 
     Args:
-        num_layers: How many.
+        num_layers: Number of layers.
         channels: Width of the tokens.
-        num_heads: Of the attention.
-        hidden_channels: Of the feed-forward networks.
-        dropout: On all residual branches.
+        num_heads: Number of attention heads.
+        hidden_channels: Width of the feed-forward networks' hidden layers.
+        dropout: Dropout rate on all residual branches.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TransformerStack(nn.ModuleList):
 
         Args:
             tokens: Packed documents, [N, C].
-            ptr: Their offsets, [B + 1], int64.
+            ptr: Offsets of the documents, [B + 1], int64.
         """
         rows, layout = _lay_out(tokens, ptr)
         for layer in self._typed():
@@ -100,8 +100,8 @@ class TransformerStack(nn.ModuleList):
 
         Args:
             tokens: Packed documents of at least so many tokens, [N, C].
-            ptr: Their offsets, [B + 1], int64.
-            number: How many are read; only these pass the last layer.
+            ptr: Offsets of the documents, [B + 1], int64.
+            number: Number of first tokens to read; only these pass the last layer.
         """
         rows, layout = _lay_out(tokens, ptr)
         *lower, last = self._typed()
@@ -124,9 +124,9 @@ def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]
     """Packed documents with more tokens before those of each.
 
     Args:
-        first: What is put before each document, [B, K, C].
+        first: Tokens to put before those of each document, [B, K, C].
         tokens: Packed documents, [N, C].
-        ptr: Their offsets, [B + 1], int64.
+        ptr: Offsets of the documents, [B + 1], int64.
 
     Returns:
         Tokens [N + B K, C] and their offsets [B + 1].
@@ -144,9 +144,9 @@ def check_heads(channels: int, num_heads: int, what: str) -> None:
     """Checks that heads share the width evenly.
 
     Args:
-        channels: The width.
-        num_heads: Of the attention.
-        what: What the width is made of, for the message.
+        channels: Width of the encoder.
+        num_heads: Number of attention heads.
+        what: Terms that make up the width, for the message.
 
     Raises:
         ConfigError: They do not.
@@ -162,8 +162,8 @@ def sinusoids(position: Tensor, channels: int) -> Tensor:
     """Position codes of Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762), section 3.5.
 
     Args:
-        position: [N], int64.
-        channels: Even channels hold sines, odd ones cosines.
+        position: Positions, [N], int64.
+        channels: Number of channels; even ones hold sines, odd ones cosines.
 
     Returns:
         [N, channels], float32.
@@ -178,9 +178,9 @@ def add_positions(tokens: Tensor, position: Tensor, is_word: Tensor) -> Tensor:
     """Tokens [N, C] with the position codes of the words added; metadata are a set.
 
     Args:
-        tokens: [N, C].
-        position: [N], int64.
-        is_word: [N], bool.
+        tokens: Packed tokens, [N, C].
+        position: Positions, [N], int64.
+        is_word: Mask of words, [N], bool.
     """
     code = sinusoids(position, tokens.size(1)) * is_word.unsqueeze(1)
     return tokens + code.to(tokens.dtype)

@@ -26,8 +26,8 @@ class WideTerm(nn.Module):
     of its batch, so they have an optimizer of their own (see `training.optimizers`).
 
     Args:
-        num_tokens: V.
-        num_labels: L.
+        num_tokens: Number of tokens V of the token space.
+        num_labels: Number of labels L.
     """
 
     def __init__(self, num_tokens: int, num_labels: int) -> None:
@@ -44,8 +44,8 @@ class WideTerm(nn.Module):
         """Sets the inverse document frequencies, smoothed as in scikit-learn.
 
         Args:
-            count: Training documents with each token, [V].
-            num_documents: In training.
+            count: Number of training documents with each token, [V].
+            num_documents: Number of training documents.
         """
         self.idf.copy_(torch.log((1 + num_documents) / (1 + count.double())) + 1)
 
@@ -60,8 +60,8 @@ class WideTerm(nn.Module):
         """Contribution of each distinct token to some labels' logits; `forward` is their sum.
 
         Args:
-            batch: B documents.
-            labels: [K], int64.
+            batch: Batch of B documents.
+            labels: Labels to attribute, [K], int64.
 
         Returns:
             Document and token, ascending, [M], int64; what it adds, [M, K], float32.

@@ -26,16 +26,18 @@ class AttentionXmlEncoder(TextEncoder):
     them.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
         """Settings; the defaults are the paper's for EUR-Lex."""
 
-        hidden_channels: int = Field(256, ge=1, le=MAX_CHANNELS, description="of each direction")
-        num_layers: int = Field(1, ge=1, le=256, description="of the LSTM")
-        dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
+        hidden_channels: int = Field(
+            256, ge=1, le=MAX_CHANNELS, description="width of the state of each direction"
+        )
+        num_layers: int = Field(1, ge=1, le=256, description="number of LSTM layers")
+        dropout: float = Field(0.5, ge=0, lt=1, description="dropout rate on the states")
 
     gives: ClassVar[Literal["document", "tokens"]] = "tokens"
     paper: ClassVar[str] = "You et al., NeurIPS 2019, https://arxiv.org/abs/1811.01727"

@@ -38,7 +38,7 @@ class Encoder(nn.Module):
     that of the encoder's own paper.
 
     Args:
-        embedding: Embeds tokens.
+        embedding: Embedding layer of the token space.
         config: The encoder's settings.
     """
 
@@ -82,7 +82,7 @@ class Encoder(nn.Module):
         """Writes what the constructor reads from elsewhere and a run must keep; mostly nothing.
 
         Args:
-            folder: Empty, the encoder's own.
+            folder: Empty folder, the encoder's own.
         """
 
     @classmethod
@@ -90,7 +90,7 @@ class Encoder(nn.Module):
         """Settings by which the constructor reads what `save_files` wrote, in place of the run's.
 
         Args:
-            folder: That of `save_files`.
+            folder: Folder of `save_files`.
         """
         return {}
 

@@ -28,23 +28,29 @@ class BertXmlEncoder(TextEncoder):
     have no position. Nothing is pre-trained but the words' vectors.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
         """Settings; the defaults are CorNet's."""
 
-        num_cls: int = Field(5, ge=1, le=1024, description="[CLS] tokens")
-        num_layers: int = Field(3, ge=1, le=256, description="Transformer layers")
-        num_heads: int = Field(2, ge=1, le=1024, description="attention heads")
+        num_cls: int = Field(5, ge=1, le=1024, description="number of [CLS] tokens")
+        num_layers: int = Field(3, ge=1, le=256, description="number of Transformer layers")
+        num_heads: int = Field(2, ge=1, le=1024, description="number of attention heads")
         hidden_channels: int = Field(
-            600, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
+            600,
+            ge=1,
+            le=MAX_CHANNELS,
+            description="width of the feed-forward network's hidden layer",
         )
         max_positions: int = Field(
-            500, ge=1, le=10**6, description="words further on share the last one"
+            500,
+            ge=1,
+            le=10**6,
+            description="number of positions; words further on share the last one",
         )
-        dropout: float = Field(0.1, ge=0, lt=1, description="on residual branches")
+        dropout: float = Field(0.1, ge=0, lt=1, description="dropout rate on residual branches")
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

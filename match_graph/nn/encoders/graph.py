@@ -29,16 +29,16 @@ class GraphEncoder(Encoder):
     https://arxiv.org/abs/1806.03536), so that its own text is not smoothed away.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(StrictModel):
         """Settings; a subclass adds its layer's."""
 
-        num_layers: int = Field(2, ge=1, le=256, description="rounds of messages")
+        num_layers: int = Field(2, ge=1, le=256, description="number of layers, rounds of messages")
         channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="width of node states")
-        dropout: float = Field(0.2, ge=0, lt=1, description="after each layer")
+        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate after each layer")
         neighborhood: NeighborhoodConfig = Field(default_factory=NeighborhoodConfig)
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
@@ -96,9 +96,9 @@ class GraphEncoder(Encoder):
         """States of the first documents of a subgraph, [number, out_channels]; None for all.
 
         Args:
-            graph: Sampled; nodes in the order of discovery, so that what a layer need not compute
-                lies at the end.
-            number: The batch's documents come first.
+            graph: Sampled subgraph; nodes in the order of discovery, so that what a layer need not
+                compute lies at the end.
+            number: Number of first documents whose states are wanted; the batch's come first.
         """
         number = graph[DOCUMENT].num_nodes if number is None else number
         lists = self._list_neighbors(graph)
@@ -131,7 +131,7 @@ class GraphEncoder(Encoder):
     def _find_steps(
         self, lists: dict[EdgeType, Neighbors], number: int
     ) -> list[dict[EdgeType, Neighbors]]:
-        """Of each layer the lists of those nodes that the first documents depend on by it."""
+        """Neighbour lists per layer, of those nodes that the first documents depend on by it."""
         sizes = dict.fromkeys(self.node_types, 0) | {DOCUMENT: number}
         steps = []
         for edge_types in reversed(self.layer_edge_types):

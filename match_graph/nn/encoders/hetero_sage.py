@@ -32,7 +32,7 @@ class MeanLayer(nn.Module):
 
     Args:
         channels: Width of the states.
-        edge_types: What messages go over.
+        edge_types: Edge types that messages follow.
     """
 
     def __init__(self, channels: int, edge_types: list[EdgeType]) -> None:

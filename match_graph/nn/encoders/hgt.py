@@ -24,8 +24,8 @@ class HgtEncoder(GraphEncoder):
     encoding: documents have no time.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
 
     Raises:
         ConfigError: The heads do not share the channels evenly.
@@ -37,7 +37,7 @@ class HgtEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_heads: int = Field(4, ge=1, le=1024, description="attention heads")
+        num_heads: int = Field(4, ge=1, le=1024, description="number of attention heads")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         if config.channels % config.num_heads:
@@ -59,9 +59,9 @@ class AttentionLayer(nn.Module):
 
     Args:
         channels: Width of the states.
-        node_types: All of the graph.
-        edge_types: What messages go over.
-        num_heads: They share the channels.
+        node_types: All node types of the graph.
+        edge_types: Edge types that messages follow.
+        num_heads: Number of attention heads, which share the channels.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class AttentionLayer(nn.Module):
         """The sum of the values of all neighbours by their attention, [n, channels].
 
         Args:
-            into: The neighbours of n nodes.
-            keys: [number, H, C / H] by node type.
-            query: [n, H, C / H].
-            values: As ``keys``.
+            into: Neighbour lists of n nodes, by edge type.
+            keys: Keys by node type, [num_nodes, H, C / H].
+            query: Queries of the n nodes, [n, H, C / H].
+            values: Values by node type, [num_nodes, H, C / H].
         """
         shape = (self.num_heads, len(self.edge_types), query.size(2), query.size(2))
         key_map, value_map = (

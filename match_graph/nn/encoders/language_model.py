@@ -40,8 +40,8 @@ class LanguageModelEncoder(Encoder):
     https://arxiv.org/abs/2102.07349.
 
     Args:
-        embedding: Embeds metadata.
-        config: Settings.
+        embedding: Embedding layer of the token space, for metadata.
+        config: Settings of the encoder.
 
     Raises:
         ConfigError: transformers is not installed, the checkpoint cannot be read, or it has fewer
@@ -51,11 +51,18 @@ class LanguageModelEncoder(Encoder):
     class Config(StrictModel):
         """Settings."""
 
-        checkpoint: str = Field("", description="a folder, or a model's name on the hub")
-        pretrained: bool = Field(True, description="false draws the weights anew")
-        metadata: bool = Field(True, description="metadata behind the text")
+        checkpoint: str = Field(
+            "", description="folder of a checkpoint, or a model's name on the hub"
+        )
+        pretrained: bool = Field(
+            True, description="whether to load the weights; false draws them anew"
+        )
+        metadata: bool = Field(True, description="whether metadata follow the text")
         max_pieces: int = Field(
-            256, ge=2, le=2**16, description="of a text, its special tokens among them"
+            256,
+            ge=2,
+            le=2**16,
+            description="maximum number of pieces of a text, special tokens included",
         )
         pooling: Literal["first", "mean"] = Field(
             "first", description="document state: the first piece's, or the mean over pieces"
@@ -194,12 +201,12 @@ class LanguageModelEncoder(Encoder):
 
 
 def find_max_positions(model: Any, tokenizer: Any) -> int:
-    """How many tokens a language model takes.
+    """Maximum number of tokens of a language model.
 
     Args:
-        model: Of transformers. Tables of positions that begin behind a padding row, as RoBERTa's
-            do, hold so many fewer.
-        tokenizer: Its own limit counts too.
+        model: Model of transformers. Tables of positions that begin behind a padding row, as
+            RoBERTa's do, hold so many fewer.
+        tokenizer: Tokenizer, whose own limit counts too.
     """
     limits = [int(min(tokenizer.model_max_length, _NO_LIMIT))]
     limits += [int(getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT)]

@@ -56,24 +56,35 @@ class MatchEncoder(Encoder):
     - dropout: not on attention weights, on which the release has it too.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(StrictModel):
         """Settings; the defaults are the paper's where it gives one, but for layers and dropout."""
 
-        num_cls: int = Field(8, ge=1, le=1024, description="[CLS] tokens; the paper's C")
-        num_layers: int = Field(1, ge=1, le=256, description="the paper's L, which is 3 there")
-        num_heads: int = Field(2, ge=1, le=1024, description="the paper's k")
+        num_cls: int = Field(8, ge=1, le=1024, description="number of [CLS] tokens; the paper's C")
+        num_layers: int = Field(
+            1, ge=1, le=256, description="number of layers, the paper's L, which is 3 there"
+        )
+        num_heads: int = Field(
+            2, ge=1, le=1024, description="number of attention heads, the paper's k"
+        )
         position_channels: int = Field(
-            28, ge=2, le=MAX_CHANNELS, description="of the sinusoidal code joined to each word"
+            28,
+            ge=2,
+            le=MAX_CHANNELS,
+            description="width of the sinusoidal code joined to each word",
         )
-        feed_forward: int = Field(4, ge=1, le=1024, description="times the width")
+        feed_forward: int = Field(
+            4, ge=1, le=1024, description="width of the hidden layer, as a factor of the encoder's"
+        )
         dropout: float = Field(
-            0.2, ge=0, lt=1, description="on residual branches; the paper's is 0.1"
+            0.2, ge=0, lt=1, description="dropout rate on residual branches; the paper's is 0.1"
         )
-        field_vectors: bool = Field(True, description="a learned vector of its type on every token")
+        field_vectors: bool = Field(
+            True, description="whether every token gets a learned vector of its type"
+        )
 
     paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

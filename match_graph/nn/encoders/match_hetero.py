@@ -25,14 +25,14 @@ class MatchHeteroEncoder(MatchEncoder):
     "paper" is that of MATCH, for what the two share.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(MatchEncoder.Config):
         """Settings: those of MATCH, and of its graph encoder."""
 
-        graph_layers: int = Field(2, ge=1, le=256, description="rounds of messages")
+        graph_layers: int = Field(2, ge=1, le=256, description="number of graph layers")
         graph_channels: int = Field(64, ge=1, le=MAX_CHANNELS, description="width of node states")
         neighborhood: NeighborhoodConfig = Field(
             default_factory=lambda: NeighborhoodConfig(words=[0], word_documents=[0])
@@ -69,7 +69,7 @@ class MatchHeteroEncoder(MatchEncoder):
         nn.init.normal_(self.role, std=0.1)
 
     def join(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
-        """As of MATCH, with the states of documents behind the words of each document."""
+        """Layer input of MATCH, with the states of documents behind the words of each document."""
         assert batch.graph is not None
         tokens, ptr = super().join(batch)
         root = batch.graph[DOCUMENT].batch

@@ -29,18 +29,22 @@ class MeshProbeNetEncoder(TextEncoder):
     without tokens has the state zero.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
         """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
 
         rnn: Literal["lstm", "gru"] = Field("lstm", description="the recurrent cell")
-        hidden_channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="of each direction")
-        num_layers: int = Field(1, ge=1, le=256, description="recurrent layers")
-        num_probes: int = Field(5, ge=1, le=1024, description="attention queries per document")
-        dropout: float = Field(0.5, ge=0, lt=1, description="on the states")
+        hidden_channels: int = Field(
+            128, ge=1, le=MAX_CHANNELS, description="width of each direction"
+        )
+        num_layers: int = Field(1, ge=1, le=256, description="number of recurrent layers")
+        num_probes: int = Field(
+            5, ge=1, le=1024, description="number of attention queries per document"
+        )
+        dropout: float = Field(0.5, ge=0, lt=1, description="dropout rate on the states")
 
     paper: ClassVar[str] = (
         "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"

@@ -25,7 +25,9 @@ class RgcnEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_bases: int = Field(4, ge=1, le=1024, description="matrices that the edge types share")
+        num_bases: int = Field(
+            4, ge=1, le=1024, description="number of matrices that the edge types share"
+        )
 
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
         return RelationalLayer(config.channels, edge_types, config.num_bases)
@@ -36,8 +38,8 @@ class RelationalLayer(nn.Module):
 
     Args:
         channels: Width of the states.
-        edge_types: What messages go over.
-        num_bases: Matrices that they share.
+        edge_types: Edge types that messages follow.
+        num_bases: Number of matrices that the edge types share.
     """
 
     def __init__(self, channels: int, edge_types: list[EdgeType], num_bases: int) -> None:

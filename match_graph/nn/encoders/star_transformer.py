@@ -30,16 +30,18 @@ class StarTransformerEncoder(TextEncoder):
     zero.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
         """Settings."""
 
-        num_cycles: int = Field(2, ge=1, le=256, description="the paper's T")
-        num_heads: int = Field(4, ge=1, le=1024, description="attention heads")
-        dropout: float = Field(0.2, ge=0, lt=1, description="on what attention gives")
+        num_cycles: int = Field(
+            2, ge=1, le=256, description="number of update cycles, the paper's T"
+        )
+        num_heads: int = Field(4, ge=1, le=1024, description="number of attention heads")
+        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate on the attention output")
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -125,8 +127,8 @@ class StarCycle(nn.Module):
 
     Args:
         channels: Width of the nodes.
-        num_heads: Of both attentions.
-        dropout: On what attention gives.
+        num_heads: Number of heads of both attentions.
+        dropout: Dropout rate on the attention output.
     """
 
     def __init__(self, channels: int, num_heads: int, dropout: float) -> None:
@@ -154,9 +156,9 @@ class StarCycle(nn.Module):
 
         Args:
             nodes: Satellites, [N, C].
-            embedded: Tokens as they entered, [N, C].
-            relay: [B, C].
-            ring: Of the documents.
+            embedded: Embedded tokens before the first cycle, [N, C].
+            relay: Relay nodes, [B, C].
+            ring: Rings of the documents.
         """
         attended = self.attend_ring(nodes, embedded, relay, ring)
         nodes = self.node_norm(self.dropout(torch.relu(attended)))

@@ -21,14 +21,16 @@ class TextEncoder(Encoder):
     A wide term (``model.wide``) reads all tokens; their settings leave it out.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(StrictModel):
         """Settings."""
 
-        metadata: bool = Field(False, description="also metadata tokens, before the words")
+        metadata: bool = Field(
+            False, description="whether to read metadata tokens too, before the words"
+        )
 
     needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"

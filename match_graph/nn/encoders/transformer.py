@@ -25,19 +25,22 @@ class TransformerEncoder(TextEncoder):
     weights. A document without tokens has the state zero.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
         """Settings; the defaults are those of the encoder of MATCH, for comparison."""
 
-        num_layers: int = Field(3, ge=1, le=256, description="Transformer layers")
-        num_heads: int = Field(2, ge=1, le=1024, description="attention heads")
+        num_layers: int = Field(3, ge=1, le=256, description="number of Transformer layers")
+        num_heads: int = Field(2, ge=1, le=1024, description="number of attention heads")
         hidden_channels: int = Field(
-            400, ge=1, le=MAX_CHANNELS, description="of the feed-forward network"
+            400,
+            ge=1,
+            le=MAX_CHANNELS,
+            description="width of the feed-forward network's hidden layer",
         )
-        dropout: float = Field(0.2, ge=0, lt=1, description="on residual branches")
+        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate on residual branches")
 
     paper: ClassVar[str] = "Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -30,8 +30,8 @@ class XmlCnnEncoder(TextEncoder):
     gives the same and costs less.
 
     Args:
-        embedding: Embeds tokens.
-        config: Settings.
+        embedding: Embedding layer of the token space.
+        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):
@@ -44,14 +44,16 @@ class XmlCnnEncoder(TextEncoder):
             default_factory=lambda: [2, 4, 8],
             min_length=1,
             max_length=256,
-            description="of filters, in tokens",
+            description="widths of filters, in tokens",
         )
-        num_filters: int = Field(128, ge=1, le=MAX_CHANNELS, description="of each width")
-        num_chunks: int = Field(8, ge=1, le=10_000, description="the paper's p")
+        num_filters: int = Field(
+            128, ge=1, le=MAX_CHANNELS, description="number of filters of each width"
+        )
+        num_chunks: int = Field(8, ge=1, le=10_000, description="number of chunks, the paper's p")
         bottleneck: int = Field(
             512, ge=1, le=MAX_CHANNELS, description="width of the document's state"
         )
-        dropout: float = Field(0.2, ge=0, lt=1, description="on the document's state")
+        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate on the document's state")
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -17,7 +17,7 @@ class Head(nn.Module):
 
     Args:
         in_channels: Width of the encoder's states.
-        num_labels: L.
+        num_labels: Number of labels L.
         config: The head's settings.
     """
 
@@ -43,8 +43,8 @@ class Head(nn.Module):
         """Starts from the labels' training frequencies; without effect where a head cannot.
 
         Args:
-            count: Training documents of each label, [L].
-            num_documents: Of how many; one number, or one for each label, [L].
+            count: Number of training documents of each label, [L].
+            num_documents: Number of training documents; one number, or one for each label, [L].
         """
 
     def start_from(self, other: "Head") -> None:

@@ -35,8 +35,8 @@ class LabelAttentionHead(Head):
 
     Args:
         in_channels: Width of a token's state.
-        num_labels: L.
-        config: Settings.
+        num_labels: Number of labels L.
+        config: Settings of the head.
     """
 
     class Config(StrictModel):
@@ -52,20 +52,23 @@ class LabelAttentionHead(Head):
             2**24,
             ge=1,
             le=2**34,
-            description="values of [documents, labels, channels] that exist at once",
+            description="number of values [documents, labels, channels] that exist at once",
         )
 
         flat_labels: int = Field(
             10_000,
             ge=1,
             le=10**9,
-            description="labels above which a label tree is trained, level by level",
+            description="number of labels above which a label tree is trained, by level",
         )
         cluster_size: int = Field(
-            64, ge=2, le=10**6, description="nodes below one node of the tree; its K"
+            64, ge=2, le=10**6, description="number of nodes below one node of the tree; its K"
         )
         beam: int = Field(
-            15, ge=1, le=10**6, description="nodes of a level whose children are scored; its C"
+            15,
+            ge=1,
+            le=10**6,
+            description="number of nodes of a level whose children are scored; its C",
         )
 
     takes: ClassVar[Literal["document", "tokens"]] = "tokens"
@@ -121,7 +124,7 @@ class LabelAttentionHead(Head):
 
         Args:
             output: Packed token states of B documents.
-            candidates: The labels to score for each document, [B, M], int64; None for all.
+            candidates: Labels to score for each document, [B, M], int64; None for all.
 
         Returns:
             [B, L], the transpose of a contiguous [L, B]; with candidates [B, M] in their order.
@@ -177,7 +180,7 @@ def score_hidden(hidden: Tensor, shared: list[Tensor]) -> Tensor:
     """relu, then the layers that the labels share, [..., F] -> [...].
 
     Args:
-        hidden: Output of the first layer.
+        hidden: Output of the first layer, [..., F].
         shared: Weight and bias of each further layer, then the weights of the last, [1, F].
     """
     hidden = torch.relu(hidden)
@@ -194,10 +197,10 @@ def score_labels(
 
     Args:
         keys: Token states, [B, T, C].
-        values: The same after the first shared layer, [B, T, F].
-        valid: Which tokens are not padding, [B, T], bool; None for all.
+        values: Token states after the first shared layer, [B, T, F].
+        valid: Mask of tokens that are not padding, [B, T], bool; None for all.
         query: Attention vectors, [K, C], or per document [B, K, C].
-        shared: As for `score_hidden`.
+        shared: Weights and biases of the shared layers, see `score_hidden`.
     """
     scores = keys @ query.transpose(-1, -2)  # [B, T, K]
     if valid is not None:

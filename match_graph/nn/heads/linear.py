@@ -19,8 +19,8 @@ class LinearHead(Head):
 
     Args:
         in_channels: Width of a document's state.
-        num_labels: L.
-        config: Settings.
+        num_labels: Number of labels L.
+        config: Settings of the head.
     """
 
     def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
