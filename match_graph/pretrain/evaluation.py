@@ -20,9 +20,9 @@ class HeldOut:
     """Pairs that training does not see.
 
     Args:
-        data: The graph without them.
-        pairs: By target type, [2, H], int64; row 0 documents.
-        known: By target type, all pairs of training documents, held out or not, [2, E], int64.
+        data: Graph without the held-out pairs.
+        pairs: Held-out pairs by target type, [2, H], int64; row 0 documents, row 1 targets.
+        known: All pairs of training documents by target type, held out or not, [2, E], int64.
     """
 
     data: HeteroData
@@ -38,10 +38,10 @@ def hold_out(
     Pairs of training documents with kept targets are held out, each with the same probability.
 
     Args:
-        data: A graph; it stays as it is.
-        num_rows: Kept nodes per type; types not named are kept whole.
-        share: Of each type's pairs.
-        seed: The same seed holds out the same pairs.
+        data: A graph; not changed.
+        num_rows: Number of kept nodes per type; types not named are kept whole.
+        share: Share of each type's pairs to hold out, in 0..1.
+        seed: Random seed of the choice; the same seed holds out the same pairs.
     """
     generator = torch.Generator().manual_seed(seed)
     rest, pairs, known = copy.copy(data), {}, {}
@@ -75,10 +75,10 @@ def rank_pairs(
     Args:
         anchor: Unit vectors of documents, [D, C].
         target: Unit vectors of all candidates, [T, C].
-        pairs: [2, H], int64.
+        pairs: Pairs to rank, [2, H], int64; row 0 documents, row 1 targets.
         known: Pairs that do not count as rivals in the filtered rank, [2, E], int64.
 
-        margin: The paper's gamma.
+        margin: Margin, the paper's gamma.
 
     Returns:
         Rank and filtered rank, from 1, and the number of rivals that are at least the margin
@@ -108,9 +108,9 @@ def evaluate_vectors(
     """Quality per target type of vectors that were trained without the held-out pairs.
 
     Args:
-        tables: Node type -> unit vectors; types without a table are left out.
-        held: From `hold_out`.
-        margin: The paper's gamma.
+        tables: Unit vectors by node type; types without a table are left out.
+        held: Held-out pairs, from `hold_out`.
+        margin: Margin, the paper's gamma.
 
     Returns:
         Per type ``mrr`` (mean reciprocal rank of the true instance among all kept ones of its

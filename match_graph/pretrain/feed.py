@@ -13,12 +13,12 @@ _CHUNKS_PER_BLOCK = 32
 
 
 class Chunk(NamedTuple):
-    """Pairs and what they are compared with.
+    """Positive pairs with their negatives.
 
     Args:
         anchor: Rows of the relation's table of anchors, [P], int64.
-        positive: Rows of its table of targets, [P], int64.
-        negative: Rows of its table of targets, [K] shared or [P, K] independent, int64.
+        positive: Rows of the relation's table of targets, [P], int64.
+        negative: Rows of the relation's table of targets, [K] shared or [P, K] independent, int64.
     """
 
     anchor: Tensor
@@ -33,9 +33,9 @@ class PairFeed:
     what is counted are pairs, and a GPU is waited for once per block. A block is small: 32 chunks.
 
     Args:
-        relation: Where pairs are drawn from.
-        chunk_size: Pairs per chunk, P.
-        num_negatives: K.
+        relation: Relation that pairs are drawn from.
+        chunk_size: Number of pairs per chunk, P.
+        num_negatives: Number of negatives per pair, or per chunk if shared, K.
         shared: Whether a chunk's pairs share their negatives.
     """
 
@@ -78,8 +78,8 @@ class PairFeed:
         """Goes on from a saved state.
 
         Args:
-            state: From `state_dict`.
-            num_anchors: Rows of the relation's table of anchors.
+            state: Saved state, from `state_dict`.
+            num_anchors: Number of rows of the relation's table of anchors.
 
         Raises:
             ValueError: It is of other settings, or a row is out of range.

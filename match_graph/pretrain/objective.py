@@ -5,15 +5,16 @@ from torch import Tensor
 
 
 def margin_violations(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    r"""How far each negative comes too close, :math:`[\gamma + e_-^T e_a - e_+^T e_a]_+`.
+    r"""Margin violation of each negative, :math:`[\gamma + e_-^T e_a - e_+^T e_a]_+`.
 
     Source: equations 2 to 8 of MATCH, https://arxiv.org/abs/2102.07349.
 
     Args:
-        anchor: [P, C].
-        positive: [P, C].
-        negative: Shared by all positives, [K, C], or independent, [P, K, C].
-        margin: The paper's :math:`\gamma`.
+        anchor: Unit vectors of anchors, [P, C].
+        positive: Unit vectors of positives, [P, C].
+        negative: Unit vectors of negatives, shared by all positives, [K, C], or independent,
+            [P, K, C].
+        margin: Margin, the paper's :math:`\gamma`.
 
     Returns:
         [P, K], at least 0.
@@ -35,11 +36,11 @@ def margin_gradients(
     negative whose cosine with the anchor is negative; here the indicator is the margin's alone.
 
     Args:
-        anchor: [P, C].
-        positive: [P, C].
-        negative: [K, C] shared or [P, K, C] independent.
-        margin: The paper's gamma.
-        allowed: False where a negative is a positive itself, [P, K], bool.
+        anchor: Unit vectors of anchors, [P, C].
+        positive: Unit vectors of positives, [P, C].
+        negative: Unit vectors of negatives, [K, C] shared or [P, K, C] independent.
+        margin: Margin, the paper's gamma.
+        allowed: Mask of negatives, False where one is a positive itself, [P, K], bool.
 
     Returns:
         Loss per positive [P], and gradients shaped like anchor, positive and negative.
@@ -67,11 +68,11 @@ def margin_tangents(
     computed already, so that it costs no further pass over [P, C].
 
     Args:
-        anchor: Unit vectors, [P, C].
-        positive: Unit vectors, [P, C].
-        negative: Unit vectors, [K, C].
-        margin: The paper's gamma.
-        allowed: False where a negative is a positive itself, [P, K], bool.
+        anchor: Unit vectors of anchors, [P, C].
+        positive: Unit vectors of positives, [P, C].
+        negative: Unit vectors of shared negatives, [K, C].
+        margin: Margin, the paper's gamma.
+        allowed: Mask of negatives, False where one is a positive itself, [P, K], bool.
 
     Returns:
         Summed loss [], and tangents shaped like anchor, positive and negative.

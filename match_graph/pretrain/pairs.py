@@ -23,14 +23,14 @@ class Relation:
     """Pairs (anchor, target), each edge of the graph equally likely.
 
     Args:
-        name: For messages and logs.
-        anchor: Table of the anchors.
-        target: Table of positives and negatives.
-        row: Anchor per edge, ascending for sequences, [E].
-        col: Target per edge, [E].
-        num_targets: Targets from here on are not drawn.
-        row_mask: Anchors that may be drawn; None for all.
-        window: For (word, context): partners are this far in the sequence at most; 0 for edges.
+        name: Name of the relation, for messages and logs.
+        anchor: Name of the table of anchors.
+        target: Name of the table of positives and negatives.
+        row: Anchor of each edge, ascending for sequences, [E].
+        col: Target of each edge, [E].
+        num_targets: Number of targets that may be drawn, a prefix of the table.
+        row_mask: Mask of anchors that may be drawn, bool; None for all.
+        window: Maximum distance of partners in the sequence, for (word, context); 0 for edges.
 
     Pairs that are not allowed are drawn and dropped, so that nothing is stored that grows with
     edges x window.
@@ -67,7 +67,7 @@ class Relation:
         self.cdf = torch.cumsum(degree.to(torch.float64) ** NEGATIVE_POWER, 0)
 
     def to(self, device: torch.device) -> "Relation":
-        """Moves what is drawn from to a device."""
+        """Moves the tensors of pairs to a device, in place."""
         for name in ("row", "col", "row_mask", "cdf"):
             value = getattr(self, name)
             if value is not None:
@@ -115,8 +115,8 @@ class Relation:
         """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
 
         Args:
-            anchor: [P], int64.
-            target: [K] or [P, K], int64.
+            anchor: Anchors, [P], int64.
+            target: Targets, [K] or [P, K], int64.
         """
         if self.window:
             return torch.zeros(
@@ -145,9 +145,10 @@ def find_relations(
 
     Args:
         data: A graph.
-        num_rows: Rows of each node type's table; nodes beyond are not trained.
-        window: Of (word, context); 0 leaves it out.
-        edge_types: None takes all but (document, cites, document) and (label, is_a, label).
+        num_rows: Number of rows of each node type's table; nodes beyond are not trained.
+        window: Context window of (word, context) in words; 0 leaves that proximity out.
+        edge_types: Edge types to use; None takes all but (document, cites, document) and (label,
+            is_a, label).
 
     Returns:
         Kinds with at least one pair and two distinct targets: otherwise there is no negative.

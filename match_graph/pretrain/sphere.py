@@ -42,9 +42,9 @@ def riemannian_step_(table: Tensor, index: Tensor, gradient: Tensor, learning_ra
 
     Args:
         table: Unit vectors, [num_rows, C].
-        index: Rows, may repeat, [R], int64.
+        index: Rows to move, may repeat, [R], int64.
         gradient: Euclidean gradients, [R, C].
-        learning_rate: The step is minus this times the Riemannian gradient.
+        learning_rate: Factor of the step, which is minus this times the Riemannian gradient.
     """
     tangent = riemannian_gradient(table.index_select(0, index), gradient)
     table.index_add_(0, index, tangent, alpha=-learning_rate)
@@ -59,8 +59,9 @@ def retract_rows_(table: Tensor, index: Tensor) -> None:
     206, of 1,500 243 instead of 313), with the same result to the bit.
 
     Args:
-        table: [num_rows, C].
-        index: Rows, may repeat, [R], int64; a repeated row is written with one and the same value.
+        table: Vectors, [num_rows, C].
+        index: Rows to normalise, may repeat, [R], int64; a repeated row is written with one and
+            the same value.
     """
     if len(table) <= 2 * len(index):
         norm = torch.linalg.vector_norm(table, dim=1)

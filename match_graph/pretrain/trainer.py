@@ -41,13 +41,13 @@ class SphericalTrainer:
 
     Args:
         data: A graph; documents outside ``train_mask`` are never drawn.
-        config: Settings.
-        seed: Of initial vectors and draws.
-        num_rows: Rows per node type, a prefix of its nodes (a token space's kept ones); types not
-            named have a row for every node.
-        edge_types: As for `find_relations`; None takes its default and what the settings
-            ``cited_documents`` and ``label_parent`` add.
-        device: Where tables and draws live.
+        config: Settings of pre-training.
+        seed: Random seed of initial vectors and draws.
+        num_rows: Number of rows per node type, a prefix of its nodes (a token space's kept ones);
+            types not named have a row for every node.
+        edge_types: Edge types to draw pairs from; None takes the default of `find_relations` and
+            what the settings ``cited_documents`` and ``label_parent`` add.
+        device: Device of tables and draws.
 
     Raises:
         GraphError: No kind of pair can be drawn.
@@ -109,11 +109,12 @@ class SphericalTrainer:
         """Goes on until ``samples`` positives were drawn in all, a step for each chunk.
 
         Args:
-            samples: Positive pairs; the learning rate falls linearly to 0 over them.
-            report: Called now and then with the positives drawn so far and their mean loss.
-            save: Called with `state_dict` every ``save_seconds`` seconds.
-            save_seconds: Between two calls of ``save``; longer where saving itself takes long.
-            stop: Ends earlier, after so many positives in all; None goes on to ``samples``.
+            samples: Number of positive pairs; the learning rate falls linearly to 0 over them.
+            report: Callback for progress: positives drawn so far and their mean loss.
+            save: Callback that gets `state_dict` every ``save_seconds`` seconds.
+            save_seconds: Seconds between two calls of ``save``; longer where saving itself takes
+                long.
+            stop: Number of positives after which to end earlier; None goes on to ``samples``.
         """
         rows = self.config.chunk_size
         if not self.config.shared_negatives:
@@ -189,7 +190,7 @@ class SphericalTrainer:
         return loss
 
     def _choose(self, kind: list[Relation]) -> Relation:
-        """A relation of a kind, by its number of pairs."""
+        """Random relation of a kind of proximity, with probability proportional to its pairs."""
         if len(kind) == 1:
             return kind[0]
         bounds = list(itertools.accumulate(relation.num_pairs for relation in kind))

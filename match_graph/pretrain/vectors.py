@@ -37,9 +37,9 @@ def write_word2vec(
     """Writes vectors as word2vec text, which `gensim.models.KeyedVectors` reads.
 
     Args:
-        path: Written in place.
-        tables: Node type -> vectors, [num_rows, C].
-        names: Node type -> names of its nodes, at least as many as there are rows.
+        path: Output file, written in place.
+        tables: Vectors by node type, [num_rows, C].
+        names: Names of nodes by node type, at least as many as there are rows.
 
     Returns:
         How many vectors were written.
@@ -65,10 +65,10 @@ def read_word_vectors(
     on the sphere.
 
     Args:
-        path: Lines "word value value ...", UTF-8.
-        words: In the order of the result.
-        channels: The width that the file must have.
-        seed: Of the words that the file lacks.
+        path: Text file with lines "word value value ...", UTF-8.
+        words: Words to look up, in the order of the result.
+        channels: Width of the vectors, which the file must have.
+        seed: Random seed of the vectors of words that the file lacks.
 
     Returns:
         Unit vectors [len(words), channels], and how many came from the file.
@@ -131,8 +131,8 @@ def spread_label_vectors(weight: Tensor, label: Tensor, slot_channels: int) -> T
     of what it replaces. The other channels stay as drawn.
 
     Args:
-        weight: Drawn as usual, [L, slots * slot_channels].
-        label: Unit vectors, [L, C].
+        weight: Initial weights as drawn by the head, [L, slots * slot_channels].
+        label: Unit vectors of the labels, [L, C].
         slot_channels: Width of a slot.
 
     Raises:
