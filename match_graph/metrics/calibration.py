@@ -26,8 +26,8 @@ class CalibrationMeter:
     Logits are read batch by batch; three numbers per bin are kept.
 
     Args:
-        k: Ranked labels per document.
-        num_bins: M; 15 in the source.
+        k: Number of ranked labels per document.
+        num_bins: Number of bins M; 15 in the source.
     """
 
     def __init__(self, k: int = 5, num_bins: int = 15) -> None:
@@ -68,7 +68,7 @@ class CalibrationMeter:
         return sums
 
     def _count_all(self, probability: Tensor) -> Tensor:
-        """As `_count`; the first bin, which holds nearly all pairs, from what the others leave."""
+        """`_count` with the first bin, which holds nearly all pairs, from what the others leave."""
         upper = probability > self._edges[0] if self.num_bins > 1 else probability < 0
         sums = self._count(probability[upper])
         sums[0, 0] += probability.numel() - sums[0].sum()
@@ -76,7 +76,7 @@ class CalibrationMeter:
         return sums
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         self._ranked, self._all = total(self._ranked), total(self._all)
 
     def compute(self) -> dict[str, float]:

@@ -49,9 +49,10 @@ class Evaluator:
     given at once; the meters do the same batch by batch.
 
     Args:
-        name: ``ranking``, ``propensity``, ``f1``, ``hierarchical`` or ``violation``.
-        ks: The cuts of ranking measures.
-        empty: What documents without gold labels count in ``ranking``.
+        name: Set of measures: ``ranking``, ``propensity``, ``f1``, ``hierarchical`` or
+            ``violation``.
+        ks: Cut-offs k of ranking measures.
+        empty: Treatment of documents without gold labels in ``ranking``, see `RankingMeter`.
 
     Raises:
         GraphError: There is no evaluator of this name, or a cut is below 1.
@@ -99,7 +100,7 @@ class Evaluator:
         """All measures of the evaluator, fractions in 0..1.
 
         Args:
-            inputs: See `expected_input_format`.
+            inputs: Tensors, arrays and numbers by key; see `expected_input_format`.
 
         Raises:
             GraphError: A key, shape, type or value is wrong, or a measure is not defined for

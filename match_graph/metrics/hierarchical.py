@@ -49,7 +49,7 @@ class ViolationMeter:
         self.excess += size
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         counts = total(torch.tensor([self.num_pairs, self.num_violations]))
         self.num_pairs, self.num_violations = counts.tolist()
         self.excess = float(total(torch.tensor(self.excess, dtype=torch.float64)))
@@ -80,7 +80,7 @@ class HierarchicalMeter:
     set; here there is no common root, and the labels at the top are labels like the others.
 
     Args:
-        label_dag: The hierarchy; only its sparse closure is used, never [L, L].
+        label_dag: Label hierarchy; only its sparse closure is used, never [L, L].
     """
 
     def __init__(self, label_dag: LabelDAG) -> None:
@@ -110,7 +110,7 @@ class HierarchicalMeter:
         return sorted_row_ptr(key // self.num_labels, ptr.numel() - 1), key % self.num_labels
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         self._counts = total(self._counts)
 
     def compute(self) -> dict[str, float]:

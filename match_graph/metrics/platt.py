@@ -26,20 +26,20 @@ _BLOCK_VALUES = 2**16
 
 @dataclass(frozen=True)
 class PlattScaling:
-    r"""What makes of the log-odds :math:`z` of a label :math:`e^a z + b`, where they are above -8.
+    r"""Platt scaling of each label: log-odds :math:`z` become :math:`e^a z + b` if above -8.
 
     Below -8, where nothing ranks, the change fades; from -16 on there is none, and no score gets
     there by it. So labels which were never reached (by a beam, a tree) stay equal, and improbable
     ones stay in the order of the hierarchy. The order of documents by a label's score stays.
 
     Args:
-        scale: :math:`e^a > 0` of each label, [L], float32.
-        shift: :math:`b`, [L], float32.
-        fold_scale: The same without each fold of the documents, [K, L].
-        fold_shift: Likewise.
-        width: The chosen width of the prior; 0 changes nothing.
+        scale: Slope :math:`e^a > 0` of each label, [L], float32.
+        shift: Intercept :math:`b` of each label, [L], float32.
+        fold_scale: Slopes fitted without each fold of the documents, [K, L].
+        fold_shift: Intercepts fitted without each fold of the documents, [K, L].
+        width: Chosen width of the prior; 0 changes nothing.
         before: Held-out log-loss per document without scaling, of the pairs above the lowest bin.
-        after: The same with it.
+        after: Held-out log-loss per document with scaling, of the same pairs.
     """
 
     scale: Tensor
@@ -54,8 +54,8 @@ class PlattScaling:
         """Scaled log-odds [B, L], float32.
 
         Args:
-            logits: [B, L].
-            fold: The fold of each document, [B], int64: scales by what the others show, so that a
+            logits: Label scores before the sigmoid, [B, L].
+            fold: Fold of each document, [B], int64: scales by what the others show, so that a
                 document on which the scaling was fitted can be judged. None scales by all.
 
         Raises:
@@ -81,7 +81,7 @@ class PlattScaling:
         return scaled
 
     def undo(self) -> "PlattScaling":
-        """The one that changes nothing."""
+        """Identity scaling of as many labels and folds."""
         return replace(
             self,
             scale=torch.ones_like(self.scale),
@@ -123,8 +123,8 @@ class PlattSearch:
     gold or not.
 
     Args:
-        num_labels: L.
-        num_folds: K.
+        num_labels: Number of labels L.
+        num_folds: Number of folds K.
     """
 
     def __init__(self, num_labels: int, num_folds: int = 5) -> None:
@@ -143,7 +143,7 @@ class PlattSearch:
             logits: Label scores before the sigmoid, [B, L].
             label_ptr: Offsets of gold labels, [B + 1], int64.
             label_index: Gold labels, packed, int64.
-            fold: The fold of each document, [B], int64.
+            fold: Fold of each document, [B], int64.
 
         Raises:
             GraphError: A score is NaN.
@@ -166,7 +166,7 @@ class PlattSearch:
         histogram.view(-1).index_add_(0, place, one)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the histograms over all processes, as `RankingMeter.reduce`."""
         self._all, self._gold = total(self._all), total(self._gold)
         self._num_documents = total(self._num_documents)
 
@@ -220,9 +220,9 @@ class _Block:
     """Histograms of n labels over the m bins that hold scores, without each fold and of all.
 
     Args:
-        powers: 1, z and z^2 of the middle z of each bin, [n, m, 3], float64.
-        count: Documents in each bin, [n, K + 1, m], float64.
-        gold: Number and summed scores of the gold ones, [n, K + 1, 2], float64.
+        powers: Powers 1, z and z^2 of the middle z of each bin, [n, m, 3], float64.
+        count: Number of documents in each bin, [n, K + 1, m], float64.
+        gold: Number and summed scores of the gold documents, [n, K + 1, 2], float64.
     """
 
     powers: Tensor
@@ -242,8 +242,8 @@ class _Block:
         """The best (a, b) for a width of the prior, [2, n, K + 1]: Fisher scoring, steps halved.
 
         Args:
-            start: Where to start, likewise.
-            width: Above 0.
+            start: Initial (a, b), [2, n, K + 1].
+            width: Width of the prior, above 0.
         """
         precision = start.new_tensor([(_SCALE_WIDTH * width) ** -2, width**-2]).view(2, 1, 1)
 

@@ -33,10 +33,10 @@ def inverse_propensity(
     0: C is 0 then, and every propensity 1.
 
     Args:
-        train_count: Training documents of each label :math:`N_l`, [L]; 0 is allowed.
-        num_documents: Training documents N, at least 1.
-        a: See `PROPENSITY_PARAMETERS`.
-        b: Likewise; above 0.
+        train_count: Number of training documents of each label :math:`N_l`, [L]; 0 is allowed.
+        num_documents: Number of training documents N, at least 1.
+        a: Jain's parameter A of the data set, see `PROPENSITY_PARAMETERS`.
+        b: Jain's parameter B of the data set, above 0.
 
     Returns:
         [L], float64, at least 1.
@@ -68,7 +68,7 @@ class PropensityMeter:
 
     Args:
         weight: Inverse propensities, [L]; from `inverse_propensity`.
-        ks: The cuts.
+        ks: Cut-offs k.
 
     Raises:
         GraphError: A weight is NaN.
@@ -117,7 +117,7 @@ class PropensityMeter:
             sums[1, place] += ((cut @ discount[: cut.size(1)]) / ideal[num_gold.clamp(max=k)]).sum()
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         self._found, self._best = total(self._found), total(self._best)
 
     def compute(self) -> dict[str, float]:

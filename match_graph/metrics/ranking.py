@@ -51,8 +51,8 @@ def precision_at_k(hits: Tensor, k: int) -> Tensor:
     are fewer labels.
 
     Args:
-        hits: From `find_hits`, [B, K], bool.
-        k: Ranks that count; those beyond K are misses.
+        hits: Whether each ranked label is gold, from `find_hits`, [B, K], bool.
+        k: Number of ranks that count; those beyond K are misses.
 
     Returns:
         [B], float64, in 0..1.
@@ -64,9 +64,9 @@ def recall_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
     """R@k of each document: the share of its gold labels that are among the k best.
 
     Args:
-        hits: From `find_hits`, [B, K], bool.
-        num_gold: Gold labels of each document, [B].
-        k: Ranks that count.
+        hits: Whether each ranked label is gold, from `find_hits`, [B, K], bool.
+        num_gold: Number of gold labels of each document, [B].
+        k: Number of ranks that count.
 
     Returns:
         [B], float64, in 0..1; 0 where there is no gold label.
@@ -80,9 +80,9 @@ def ndcg_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
     Source: equation 27 of MATCH, https://arxiv.org/abs/2102.07349.
 
     Args:
-        hits: From `find_hits`, [B, K], bool.
-        num_gold: Gold labels of each document, [B].
-        k: Ranks that count.
+        hits: Whether each ranked label is gold, from `find_hits`, [B, K], bool.
+        num_gold: Number of gold labels of each document, [B].
+        k: Number of ranks that count.
 
     Returns:
         [B], float64, in 0..1; 0 where there is no gold label.
@@ -97,10 +97,10 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
     """The k best labels of each document, best first, [B, min(k, L)], int64.
 
     Args:
-        scores: [B, L], floating point.
-        k: How many.
-        label_rank: Breaks ties, the lower first, [L], int64, a permutation; scores are compared in
-            float32 then. None leaves the order of equal scores open.
+        scores: Label scores, [B, L], floating point.
+        k: Number of labels to rank.
+        label_rank: Rank of each label among equal scores, the lower first, [L], int64, a
+            permutation; scores are compared in float32 then. None leaves their order open.
 
     Raises:
         GraphError: A score is NaN.
@@ -121,8 +121,9 @@ class RankingMeter:
     """P@k, NDCG@k and R@k over batches.
 
     Args:
-        ks: The cuts.
-        empty: What documents without gold labels count.
+        ks: Cut-offs k.
+        empty: Treatment of documents without gold labels: "zero" counts them as 0, "skip" leaves
+            them out.
     """
 
     def __init__(self, ks: Sequence[int] = DEFAULT_KS, empty: EmptyPolicy = "zero") -> None:

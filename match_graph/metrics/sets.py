@@ -12,14 +12,14 @@ from match_graph.graph.csr import row_index
 def find_common(
     ptr: Tensor, index: Tensor, other_ptr: Tensor, other_index: Tensor, num_labels: int
 ) -> Tensor:
-    """Which entries of packed label sets are in the same document's other set, [N], bool.
+    """Mask of the entries of packed label sets that are in the document's other set, [N], bool.
 
     Args:
-        ptr: Offsets, [B + 1], int64.
+        ptr: Offsets of the sets, [B + 1], int64.
         index: Labels, packed, without repetition in a document, int64.
         other_ptr: Offsets of the other sets, [B + 1], int64.
-        other_index: Their labels, likewise.
-        num_labels: L.
+        other_index: Labels of the other sets, packed, without repetition in a document, int64.
+        num_labels: Number of labels L.
 
     Raises:
         GraphError: The two are not of as many documents, or name a label outside [0, L).
@@ -49,7 +49,7 @@ class F1Meter:
     is the caller's choice; `pack_predictions` takes those at or above thresholds.
 
     Args:
-        num_labels: L.
+        num_labels: Number of labels L.
     """
 
     def __init__(self, num_labels: int) -> None:
@@ -78,14 +78,14 @@ class F1Meter:
             self.counts[place] += torch.bincount(labels, minlength=self.num_labels)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         self.counts = total(self.counts)
 
     def compute(self, labels: Tensor | None = None) -> dict[str, float]:
         """``F1_micro`` and ``F1_macro`` in 0..1; empty where nothing is gold or predicted (0/0).
 
         Args:
-            labels: Which labels count, [L], bool; None is all.
+            labels: Mask of labels that count, [L], bool; None is all.
         """
         correct, predicted, gold = self.counts if labels is None else self.counts[:, labels]
         total = predicted + gold

@@ -20,13 +20,13 @@ _CHUNK_VALUES = 2**22
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first model over the second.
+    """Comparison of a first model with a second.
 
     Args:
         difference: Mean of first minus second; above 0 the first is better.
-        num_pairs: Of how many runs, or documents.
-        p_value: Two-tailed; None where there is none.
-        reason: Why there is none, a clause; empty where there is one.
+        num_pairs: Number of paired runs, or documents.
+        p_value: Two-tailed p-value; None where there is none.
+        reason: Reason why there is no p-value, a clause; empty where there is one.
         interval: 95 % confidence interval of the difference; None where it is not computed.
     """
 
@@ -52,8 +52,8 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
     seed here. Computed by ``scipy.stats.ttest_rel``.
 
     Args:
-        first: Seed -> measure.
-        second: Likewise, of the same seeds.
+        first: Measure of the first model by seed.
+        second: Measure of the second model by seed, for the same seeds.
 
     Raises:
         GraphError: The seeds differ, there is none, or a measure is not finite.
@@ -74,7 +74,7 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
 def compare_documents(
     first: Tensor, second: Tensor, num_resamples: int = 9999, seed: int = 0
 ) -> Comparison:
-    r"""Paired bootstrap over documents: how sure is the difference of one pair of runs.
+    r"""Paired bootstrap test over documents of one pair of runs.
 
     .. math:: p = \frac{1 + \#\{b: |\delta_b - \delta| \ge |\delta|\}}{1 + \text{resamples}}
 
@@ -86,10 +86,10 @@ def compare_documents(
     ``scipy.stats.bootstrap``. It says nothing of other seeds; `compare_runs` does.
 
     Args:
-        first: Score of each document, [D], floating point.
-        second: Likewise, of the same documents.
-        num_resamples: How many.
-        seed: Of the resamples.
+        first: Score of the first run on each document, [D], floating point.
+        second: Score of the second run on each of the same documents, [D], floating point.
+        num_resamples: Number of bootstrap resamples.
+        seed: Random seed of the resamples.
 
     Raises:
         GraphError: The shapes differ or are not [D], D is 0, or a score is not finite.

@@ -20,15 +20,15 @@ class LabelSlices:
     """A partition of the labels.
 
     Args:
-        names: Of the slices.
-        slice_index: The slice of each label, [L], int64.
+        names: Names of the slices.
+        slice_index: Slice of each label, [L], int64.
     """
 
     names: tuple[str, ...]
     slice_index: Tensor
 
     def labels(self) -> dict[str, Tensor]:
-        """Name -> which labels, [L], bool; slices without a label are left out."""
+        """Mask of each slice's labels by name, [L], bool; empty slices are left out."""
         masks = {name: self.slice_index == place for place, name in enumerate(self.names)}
         return {name: mask for name, mask in masks.items() if bool(mask.any())}
 
@@ -42,8 +42,8 @@ def slice_by_frequency(train_count: Tensor, cuts: tuple[int, int] = FREQUENCY_CU
     https://arxiv.org/abs/1904.05160.
 
     Args:
-        train_count: Training documents of each label, [L].
-        cuts: The least count of the torso, and the largest.
+        train_count: Number of training documents of each label, [L].
+        cuts: Least and largest training count of the torso.
     """
     low, high = cuts
     place = (train_count <= high).long() + (train_count < low).long()
@@ -69,7 +69,7 @@ class SliceMeter:
 
     Args:
         slices: Partitions of the labels.
-        ks: The cuts.
+        ks: Cut-offs k.
     """
 
     def __init__(self, slices: Sequence[LabelSlices], ks: Sequence[int] = DEFAULT_KS) -> None:
@@ -92,7 +92,7 @@ class SliceMeter:
             self._counts[place] += torch.bincount(found, minlength=self.num_labels)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the counts over all processes, as `RankingMeter.reduce`."""
         self._counts = total(self._counts)
 
     def compute(self, f1: F1Meter | None = None) -> dict[str, float]:
@@ -101,7 +101,7 @@ class SliceMeter:
         R@k is left out where the slice has no gold pair (0/0).
 
         Args:
-            f1: With ``SLICE/F1_micro`` and ``SLICE/F1_macro`` of this meter of the same documents.
+            f1: Meter of the same documents, which adds ``SLICE/F1_micro`` and ``SLICE/F1_macro``.
         """
         measures: dict[str, float] = {}
         for part in self.slices:

@@ -15,13 +15,14 @@ _LOW, _HIGH, _PER_UNIT = -8, 8, 16
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The least probability of each label.
+    """Decision threshold of each label.
 
     Args:
-        value: [L], float32; a label is predicted if its probability is at least this.
-        num_positives: Validation documents that carry each label, [L], int64.
+        value: Threshold of each label, [L], float32; a label is predicted if its probability is at
+            least this.
+        num_positives: Number of validation documents that carry each label, [L], int64.
         is_own: Whether the label has a threshold of its own, [L], bool; the others share one.
-        shared: That one.
+        shared: Threshold that the labels without one of their own share.
     """
 
     value: Tensor
@@ -48,8 +49,8 @@ class ThresholdSearch:
     Source: SCut with a fallback, Yang 2001, https://doi.org/10.1145/383952.383975.
 
     Args:
-        num_labels: L.
-        min_positives: Gold documents that a threshold of one's own needs.
+        num_labels: Number of labels L.
+        min_positives: Least number of gold documents for a label to have a threshold of its own.
     """
 
     def __init__(self, num_labels: int, min_positives: int = 10) -> None:
@@ -75,7 +76,7 @@ class ThresholdSearch:
         histogram.view(-1).index_add_(0, place, one)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the histograms over all processes, as `RankingMeter.reduce`."""
         self._scores, self._gold = total(self._scores), total(self._gold)
 
     def compute(self) -> Thresholds:
@@ -108,7 +109,7 @@ def pack_predictions(logits: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]
 
     Args:
         logits: Label scores before the sigmoid, [B, L].
-        threshold: The least probability of each label, [L], float32.
+        threshold: Least probability of each label, [L], float32.
 
     Returns:
         Offsets [B + 1] and labels, ascending in each document, both int64, on the CPU.
