@@ -21,9 +21,9 @@ class Baseline:
 
     Args:
         space: The token space.
-        num_labels: L.
-        config: Settings.
-        seed: Of everything random.
+        num_labels: Number of labels L.
+        config: Settings of the baseline.
+        seed: Random seed.
     """
 
     class Config(StrictModel):
@@ -42,8 +42,8 @@ class Baseline:
         """Learns from the training documents.
 
         Args:
-            batches: With gold labels.
-            advance: Called as labels are done.
+            batches: Batches of the training documents, with gold labels.
+            advance: Callback for progress, called as labels are done.
         """
         raise NotImplementedError
 

@@ -38,9 +38,9 @@ class OmikujiTrees(Baseline):
 
     Args:
         space: The token space.
-        num_labels: L.
-        config: Settings.
-        seed: Not used.
+        num_labels: Number of labels L.
+        config: Settings of the baseline.
+        seed: Random seed, not used.
 
     Raises:
         ConfigError: The package omikuji is not installed.
@@ -53,15 +53,17 @@ class OmikujiTrees(Baseline):
             3, ge=1, le=1000, description="label trees whose scores are averaged"
         )
         min_branch_size: int = Field(
-            100, ge=2, le=10**9, description="labels below which a node is a leaf"
+            100, ge=2, le=10**9, description="number of labels below which a node is a leaf"
         )
         cost: float = Field(1.0, gt=0, le=10**9, description="C of the nodes' linear classifiers")
-        prune: float = Field(0.1, ge=0, le=10**9, description="weights closer to 0 are dropped")
+        prune: float = Field(
+            0.1, ge=0, le=10**9, description="threshold: weights closer to 0 are dropped"
+        )
         sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
         beam_size: int = Field(
             10, ge=1, le=10**6, description="nodes followed on each level in prediction"
         )
-        num_threads: int = Field(0, ge=0, le=4096, description="0: one per core")
+        num_threads: int = Field(0, ge=0, le=4096, description="number of threads; 0: one per core")
 
     paper: ClassVar[str] = "Prabhu et al., WWW 2018, https://doi.org/10.1145/3178876.3185998"
     config: Config
@@ -140,7 +142,7 @@ def write_documents(path: Path, rows: Rows, gold: Rows) -> None:
     """Writes the data file of the extreme classification repository: a header, then documents.
 
     Args:
-        path: Of the file.
+        path: File to write.
         rows: Features, [D, num_features].
         gold: Labels, [D, L].
     """

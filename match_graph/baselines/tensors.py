@@ -38,9 +38,9 @@ def read_table(
     """Reads what `write_table` wrote.
 
     Args:
-        folder: Holds the file.
-        shapes: The names that must be there, each with its shape; None is any number.
-        dtypes: Of those that are not float32.
+        folder: Folder of the file.
+        shapes: Shape of each tensor that must be there, by name; None is any number.
+        dtypes: Dtypes of the tensors that are not float32, by name.
 
     Raises:
         CheckpointError: The file is missing, broken, or holds something else, or a number that is

@@ -38,12 +38,12 @@ class TfidfFeatures:
 
     @property
     def num_features(self) -> int:
-        """One for each id of the token space; those of [PAD] and [UNK]s stay empty."""
+        """Number of features: one per token id; those of [PAD] and [UNK]s stay empty."""
         return self.space.num_tokens
 
     @property
     def idf(self) -> Tensor:
-        """The factor of each token, [num_features], float32."""
+        """Inverse document frequency of each token, [num_features], float32."""
         return torch.from_numpy(self.transformer.idf_.astype(np.float32))
 
     @idf.setter
@@ -51,7 +51,7 @@ class TfidfFeatures:
         self.transformer.idf_ = value.numpy()
 
     def count(self, batches: Iterable[EgoBatch]) -> Rows:
-        """How often each document holds each token, [D, num_features]."""
+        """Token counts of each document, [D, num_features]."""
         return sparse.vstack([self._count_batch(batch) for batch in batches], format="csr")
 
     def _count_batch(self, batch: EgoBatch) -> Rows:

@@ -34,27 +34,29 @@ class TfidfLinear(Baseline):
 
     Args:
         space: The token space.
-        num_labels: L.
-        config: Settings.
-        seed: Not used.
+        num_labels: Number of labels L.
+        config: Settings of the baseline.
+        seed: Random seed, not used.
     """
 
     class Config(StrictModel):
         """Settings."""
 
         loss: Literal["squared_hinge", "log"] = Field(
-            "squared_hinge", description="of the classifiers, LIBLINEAR's"
+            "squared_hinge", description="loss of the classifiers, LIBLINEAR's"
         )
         cost: float = Field(0.5, gt=0, le=10**9, description="LIBLINEAR's C: larger fits closer")
         sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
-        prune: float = Field(0.01, ge=0, le=10**9, description="weights closer to 0 are dropped")
+        prune: float = Field(
+            0.01, ge=0, le=10**9, description="threshold: weights closer to 0 are dropped"
+        )
         slope: float = Field(
             6.0, gt=0, le=10**6, description="log-odds per unit of margin; hinge only"
         )
         offset: float = Field(
             1.0, ge=-(10**6), le=10**6, description="log-odds at margin 0; hinge only"
         )
-        num_threads: int = Field(0, ge=0, le=4096, description="0: one per core")
+        num_threads: int = Field(0, ge=0, le=4096, description="number of threads; 0: one per core")
 
     paper: ClassVar[str] = "Babbar and Schoelkopf, WSDM 2017, https://arxiv.org/abs/1609.02521"
     config: Config
