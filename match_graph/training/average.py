@@ -33,9 +33,10 @@ class WeightAverage:
     parameters are spread over processes, which cannot be copied.
 
     Args:
-        model: On its device; its parameters are read at every `update`.
-        share: Of the steps so far, in 0..0.5 without 0; 0.5 is the mean of all.
-        after: Epochs before the average starts, which the caller keeps to.
+        model: Model on its device; its parameters are read at every `update`.
+        share: Share of the steps so far to average over, in 0..0.5 without 0; 0.5 is the mean of
+            all.
+        after: Number of epochs before the average starts, which the caller keeps to.
     """
 
     def __init__(self, model: nn.Module, share: float, after: int = 0) -> None:
@@ -50,7 +51,8 @@ class WeightAverage:
         """Takes the model's parameters in, if it is their turn.
 
         Args:
-            step: 1 for the first that is averaged, none before; each must be given in its turn.
+            step: Step number, 1 for the first that is averaged, none before; each must be given in
+                its turn.
         """
         if step < 1:
             return

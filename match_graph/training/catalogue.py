@@ -23,15 +23,15 @@ class Entry:
     """One registered class.
 
     Args:
-        name: As in ``model.encoder`` or ``model.head``.
-        kind: What it is.
-        needs: What an encoder or baseline reads of a batch, what a head takes of an encoder.
-        gives: What it makes of it.
-        parameters: Its own, without token embeddings, at the size of `SIZE`; None where it has
-            none before it is fitted, or where a checkpoint decides.
-        parameters_with_head: With the head that fits it, likewise.
-        paper: Where it comes from, a URL.
-        summary: One line.
+        name: Name as in ``model.encoder`` or ``model.head``.
+        kind: Kind of the class.
+        needs: Parts of a batch that an encoder or baseline reads, or states that a head takes.
+        gives: Output: the states of an encoder, or logits.
+        parameters: Number of parameters without token embeddings, at the size of `SIZE`; None
+            where there are none before fitting, or where a checkpoint decides.
+        parameters_with_head: Number of parameters with the fitting head, at the same size.
+        paper: URL of the paper.
+        summary: Summary in one line.
     """
 
     name: str
@@ -67,7 +67,7 @@ def list_models() -> list[Entry]:
 
 
 def count_parameters(module: nn.Module) -> int:
-    """How many numbers a module learns."""
+    """Number of learned parameters of a module."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 

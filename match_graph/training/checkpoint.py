@@ -39,10 +39,10 @@ class TrainState:
     """Progress of a training, which a checkpoint keeps.
 
     Args:
-        epoch: Epochs that are done.
-        best: The best validation measure so far.
-        best_epoch: When that was.
-        step: Batches done of the next epoch.
+        epoch: Number of finished epochs.
+        best: Best validation measure so far.
+        best_epoch: Epoch of the best validation measure.
+        step: Number of batches done of the next epoch.
     """
 
     epoch: int = 0
@@ -52,7 +52,7 @@ class TrainState:
 
     @classmethod
     def from_checkpoint(cls, content: Mapping[str, Any], path: Path) -> "TrainState":
-        """How far the training of a checkpoint was.
+        """Progress of a checkpoint's training.
 
         Raises:
             CheckpointError: The checkpoint does not say so, or no training can be so far.
@@ -158,15 +158,16 @@ class Learner:
 
     Args:
         fabric: Devices and processes.
-        model: On its device; its parameters may be shards.
-        wrapped: The model as training calls it.
-        optimizers: Of its parameters; the first one of those whose gradients are dense.
-        steppers: The optimizers as training calls them.
-        average: Of its weights, if any.
-        origin: What data and settings the training is of.
-        state: How far it is.
-        history: A row per epoch.
-        losses: Of the epoch that is going on.
+        model: Model on its device; its parameters may be shards.
+        wrapped: Model as training calls it, wrapped by Fabric.
+        optimizers: Optimizers of the model's parameters; the first one has those with dense
+            gradients.
+        steppers: Optimizers as training calls them, wrapped by Fabric.
+        average: Average of the model's weights, if any.
+        origin: Name of the data and settings of the training.
+        state: Progress of the training.
+        history: Losses and measures, a row per epoch.
+        losses: Mean losses of the current epoch.
     """
 
     fabric: Fabric
@@ -328,10 +329,10 @@ def close_training(folder: Path, config: TrainConfig) -> None:
 
 
 class SaveTimer:
-    """Says when a checkpoint is due: every so many seconds, more where writing takes long.
+    """Timer of checkpoints: one is due every so many seconds, more where writing takes long.
 
     Args:
-        fabric: Its processes ask together; the clock of the first one counts.
+        fabric: Processes, which ask together; the clock of the first one counts.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -358,7 +359,7 @@ class SaveTimer:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Around the writing."""
+        """Context of the writing of a checkpoint, whose duration is measured."""
         start = time.monotonic()
         yield
         self.last = time.monotonic()
@@ -367,7 +368,7 @@ class SaveTimer:
 
 
 def is_sharded(value: Any) -> bool:
-    """Whether it is a tensor that lies in parts on several processes."""
+    """Whether a value is a tensor sharded over several processes."""
     return hasattr(value, "full_tensor")
 
 

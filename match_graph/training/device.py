@@ -62,8 +62,8 @@ def count_threads(batch: EgoBatch, model: MatchModel) -> int:
     a training comes out the same again.
 
     Args:
-        batch: B documents.
-        model: Its widest matrices of encoder and head are counted.
+        batch: Batch of B documents.
+        model: Model, whose widest matrices of encoder and head are counted.
     """
     rows = batch.token_id.numel()
     if batch.graph is not None:
@@ -93,7 +93,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
     (see `launch`).
 
     Args:
-        config: ``devices`` on each of ``num_nodes`` machines; one process where both are 1.
+        config: Settings of training: ``devices`` on each of ``num_nodes`` machines; one process
+            where both are 1.
         find_unused: Whether a step may leave parameters without gradient.
 
     Raises:

@@ -9,11 +9,11 @@ from match_graph.training.fitting import find_encoder
 
 
 def write_encoder_files(encoder: Encoder, folder: Path) -> None:
-    """Writes them as a whole, once; no folder where there are none.
+    """Writes an encoder's files as a whole, once; no folder where there are none.
 
     Args:
-        encoder: Of the run.
-        folder: Of the run.
+        encoder: Encoder of the run.
+        folder: Run folder.
     """
     if not has_folder(folder / ENCODER_FILES):
         write_folder(folder / ENCODER_FILES, encoder.save_files)
@@ -23,8 +23,8 @@ def with_encoder_files(config: ModelConfig, folder: Path) -> ModelConfig:
     """The settings by which the encoder of a trained run is made from the run folder alone.
 
     Args:
-        config: Of the run.
-        folder: Of the run.
+        config: Model settings of the run.
+        folder: Run folder.
 
     Raises:
         CheckpointError: A file is missing or damaged.

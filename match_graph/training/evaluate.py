@@ -20,7 +20,7 @@ class WatchedBatches:
     """Exposes the current batch's document ids to observers of `evaluate_model`.
 
     Args:
-        batches: Of documents.
+        batches: Batches of documents.
     """
 
     def __init__(self, batches: Iterable[EgoBatch]) -> None:
@@ -49,15 +49,16 @@ def evaluate_model(
     """Measures of a model over batches with gold labels; nothing of size [documents, L] is kept.
 
     Args:
-        model: Maps an `EgoBatch` to logits [B, L]; put into evaluation mode and back.
-        batches: With gold labels.
-        label_edge_index: [2, E], int64.
-        device: Of the model.
-        empty: What documents without gold labels count.
-        observers: Called with every batch's logits and gold labels, on the CPU.
-        rank_observers: Called with every batch's 5 best labels and gold labels, likewise.
-        total: Sums a tensor over processes that share the batches; None is one process.
-        label_rank: As for `rank_labels`.
+        model: Model that maps an `EgoBatch` to logits [B, L]; put into evaluation mode and back.
+        batches: Batches with gold labels.
+        label_edge_index: Label edges "child is_a parent", [2, E], int64.
+        device: Device of the model.
+        empty: Treatment of documents without gold labels, see `RankingMeter`.
+        observers: Callbacks that get every batch's logits and gold labels, on the CPU.
+        rank_observers: Callbacks that get every batch's 5 best labels and gold labels, on the CPU.
+        total: Function that sums a tensor over processes that share the batches; None is one
+            process.
+        label_rank: Rank of each label among equal scores, [L], int64, see `rank_labels`.
 
     Returns:
         P@k, NDCG@k and R@k for k of 1, 3 and 5, violation_rate and violation_size, in 0..1.
@@ -93,13 +94,13 @@ def evaluate_model(
 def label_prior(
     train_count: Tensor, label_ptr: Tensor, label_index: Tensor, empty: EmptyPolicy = "zero"
 ) -> dict[str, float]:
-    """Measures of the same ranking for every document: the most frequent training labels.
+    """Measures of the label prior: every document gets the most frequent training labels.
 
     Args:
-        train_count: Training documents of each label, [L].
-        label_ptr: Gold labels of the documents, [B + 1], int64.
-        label_index: Packed, int64.
-        empty: What documents without gold labels count.
+        train_count: Number of training documents of each label, [L].
+        label_ptr: Offsets of gold labels, [B + 1], int64.
+        label_index: Gold labels, packed, int64.
+        empty: Treatment of documents without gold labels, see `RankingMeter`.
     """
     meter = RankingMeter(empty=empty)
     order = torch.argsort(train_count, descending=True, stable=True)[: max(meter.ks)]

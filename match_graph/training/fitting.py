@@ -21,7 +21,7 @@ class FittedModel(nn.Module):
     """A baseline where a model is expected: batches of ego-networks -> label scores [B, L].
 
     Args:
-        baseline: Fitted.
+        baseline: A fitted baseline.
     """
 
     def __init__(self, baseline: Baseline) -> None:
@@ -74,10 +74,10 @@ def fit_baseline(
     """Fits a baseline and writes it into a run folder as a whole.
 
     Args:
-        baseline: Not fitted.
-        batches: Of the training documents, with gold labels.
-        folder: Of the run.
-        reporter: For progress.
+        baseline: Baseline to fit.
+        batches: Batches of the training documents, with gold labels.
+        folder: Run folder.
+        reporter: Reporter of progress.
     """
     with reporter.track("fit", baseline.num_labels, "labels") as advance:
         baseline.fit(batches, lambda done: advance(done, ""))

@@ -31,7 +31,7 @@ _SIGNS = ("gloo", "nccl", "connection closed by peer", "connection reset", "time
 
 
 def read_timeout() -> timedelta:
-    """How long a process may be silent: $MATCH_GRAPH_TIMEOUT seconds, or 10 minutes.
+    """Longest silence of a process: $MATCH_GRAPH_TIMEOUT seconds, or 10 minutes.
 
     Raises:
         ConfigError: The variable is no number of seconds in 1..10^7.
@@ -58,8 +58,8 @@ class Heartbeat(threading.Thread):
     one (see `shared`), or, where that waits on, by this thread.
 
     Args:
-        timeout: Silence after which a process counts as lost.
-        children: Started by this process.
+        timeout: Duration of silence after which a process counts as lost.
+        children: Processes started by this one.
     """
 
     def __init__(self, timeout: timedelta, children: list["Popen[bytes]"]) -> None:
@@ -153,9 +153,9 @@ class _Here:
     """Role of this process.
 
     Args:
-        heartbeat: None where it is a run's only process.
-        depth: How many functions that are `shared` are running, one within the other.
-        works_alone: Whether the others wait for it.
+        heartbeat: Heartbeat thread; None where it is a run's only process.
+        depth: Number of running functions that are `shared`, one within the other.
+        works_alone: Whether the other processes wait for this one.
     """
 
     heartbeat: Heartbeat | None = None
@@ -183,7 +183,7 @@ def _end(heartbeat: Heartbeat) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Around what one process does while the others wait: it is finished even if one is lost."""
+    """Context of work of one process while the others wait, finished even if one is lost."""
     _HERE.works_alone = True
     try:
         yield

@@ -228,7 +228,7 @@ def _find_program() -> list[str]:
 
 
 class _Patience:
-    """Says after some seconds what is waited for, and gives up at last."""
+    """Timer of a wait: a message after some seconds, an error at the timeout."""
 
     def __init__(self, timeout: timedelta, what: str, say_after: float) -> None:
         self.timeout, self.what, self.say_after = timeout, what, say_after

@@ -44,10 +44,11 @@ class Hierarchy:
     """The label hierarchy as training needs it.
 
     Args:
-        edge_index: [2, E], int64.
-        edge_weight: Of each edge in the loss, [E]; None for 1.
-        label_rank: Which labels come first where scores are equal, [L]; None leaves it open.
-        matrices: Those of the weighted edges; None where there is none.
+        edge_index: Label edges "child is_a parent", [2, E], int64.
+        edge_weight: Weight of each edge in the loss, [E]; None for 1.
+        label_rank: Rank of each label among equal scores, the lower first, [L]; None leaves it
+            open.
+        matrices: Sparse matrices of the weighted edges; None where there is no edge.
     """
 
     edge_index: Tensor
@@ -63,17 +64,17 @@ class Hierarchy:
         edge_weight: Tensor | None = None,
         label_rank: Tensor | None = None,
     ) -> "Hierarchy":
-        """That of label edges; for the arguments see the class."""
+        """Hierarchy of label edges; for the arguments see the class."""
         matrices = LabelMatrices.from_edges(edge_index, num_labels, edge_weight)
         return cls(edge_index, edge_weight, label_rank, matrices)
 
     @classmethod
     def none(cls) -> "Hierarchy":
-        """No edge: that of nodes which stand in no hierarchy."""
+        """Empty hierarchy, for nodes that stand in none."""
         return cls(torch.empty(2, 0, dtype=torch.int64), None)
 
     def to(self, device: torch.device) -> "Hierarchy":
-        """The same on a device."""
+        """Copy on a device."""
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
         matrices = None if self.matrices is None else self.matrices.to(device)
         return Hierarchy(self.edge_index.to(device), weight, self.label_rank, matrices)
@@ -103,16 +104,16 @@ def train_model(
     Several processes take a share of every batch each; their mean gradient is that of the batch.
 
     Args:
-        model: On the CPU; trained in place.
-        train_loader: Its batch sampler and node sampler take ``set_epoch``.
+        model: Model on the CPU; trained in place.
+        train_loader: Batches of training documents; its samplers have ``set_epoch``.
         valid_loader: Batches with gold labels, in any order.
-        hierarchy: Label edges.
+        hierarchy: Label hierarchy.
         config: Resolved settings.
         folder: The run folder.
-        seed: Of dropout and order.
-        reporter: For progress.
+        seed: Random seed of dropout and order.
+        reporter: Reporter of progress.
         fabric: Devices and processes; None makes them by ``config``.
-        origin: Names data and settings; a checkpoint of others is refused.
+        origin: Name of data and settings; a checkpoint of others is refused.
 
     Raises:
         CheckpointError: The checkpoint is broken, or of another origin or model, or not all
@@ -182,9 +183,9 @@ def draw_seed(seed: int, epoch: int, rank: int) -> int:
     Mixed rather than put together from bits: torch's generator of the CPU reads the lower 32 alone.
 
     Args:
-        seed: Of the run, below 2^32.
-        epoch: Likewise.
-        rank: Of the process, likewise.
+        seed: Seed of the run, below 2^32.
+        epoch: Number of the epoch, below 2^32.
+        rank: Rank of the process, below 2^32.
     """
     return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0])
 
@@ -218,13 +219,13 @@ def _train_epoch(
     without pre-training shows.
 
     Args:
-        learner: Says how far the epoch is.
-        loader: Of the training documents.
-        hierarchy: On the device.
+        learner: Model, optimizers and progress within the epoch.
+        loader: Batches of the training documents.
+        hierarchy: Label hierarchy on the device.
         config: Resolved settings.
-        random: The generators' states to go on from; None goes on from where they are.
-        save: Called after each step with the steps done.
-        reporter: For progress.
+        random: States of the random generators to go on from; None goes on from where they are.
+        save: Callback after each step, gets the number of steps done.
+        reporter: Reporter of progress.
     """
     state, batches = learner.state, loader.batch_sampler
     batches.set_epoch(state.epoch, state.step)
@@ -262,12 +263,12 @@ def train_step(
     """One step of the optimizers; the batch's mean loss.
 
     Args:
-        learner: Moves.
-        cpu_batch: With gold labels.
-        hierarchy: On the device.
+        learner: Model and optimizers, changed in place.
+        cpu_batch: Batch with gold labels, on the CPU.
+        hierarchy: Label hierarchy on the device.
         config: Resolved settings.
-        step: Of the whole training, 1 for the first.
-        num_steps: Of the whole training.
+        step: Number of this step in the whole training, from 1.
+        num_steps: Number of training steps.
     """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)

@@ -22,8 +22,8 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     it out.
 
     Args:
-        model: Its parameters are each in one group, but for those that need no gradient.
-        config: Rates and weight decay.
+        model: Model; each parameter that needs a gradient is in one group.
+        config: Settings of learning rates and weight decay.
     """
     wide: list[nn.Parameter] = []
     factors = {f"encoder.{name}": value for name, value in model.encoder.rate_factors.items()}
@@ -62,11 +62,11 @@ def set_progress(
     """Sets the learning rate of every group.
 
     Args:
-        optimizer: From `make_optimizers`.
+        optimizer: Optimizer from `make_optimizers`.
         progress: Share of all steps done, in 0..1.
-        config: Warm-up and schedule.
-        num_documents: Over which the step's loss is averaged, of all processes; a factor of the
-            rates that are per document.
+        config: Settings of warm-up and schedule.
+        num_documents: Number of documents of all processes that the step's loss is averaged over; a
+            factor of the rates that are per document.
     """
     for group in optimizer.param_groups:
         factor = num_documents if group.get("per_document") else 1
@@ -78,8 +78,8 @@ def schedule(progress: float, warmup: float, kind: str = "linear") -> float:
 
     Args:
         progress: Share of all steps done, in 0..1.
-        warmup: Share of all steps.
-        kind: As ``train.schedule``.
+        warmup: Share of all steps in the warm-up, in 0..1.
+        kind: Schedule after the warm-up, as ``train.schedule``.
     """
     if progress < warmup:
         return progress / warmup

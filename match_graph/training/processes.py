@@ -17,7 +17,7 @@ _PATIENCE = timedelta(days=30)
 
 
 def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
-    """Lets process 0 do what is done once, such as writing; the others wait until it is done.
+    """Runs work on process 0 only, such as writing; the others wait until it is done.
 
     They wait as long as it takes: a build or a pre-training may outlast the time after which a
     process counts as lost elsewhere.
@@ -94,7 +94,7 @@ def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
 
 
 def _gather_here(fabric: Fabric, values: Tensor) -> Tensor:
-    """As `gather`, without leaving the device."""
+    """`gather` without leaving the device."""
     parts = [torch.empty_like(values) for _ in range(fabric.world_size)]
     distributed.all_gather(parts, values.contiguous())
     return torch.stack(parts)
