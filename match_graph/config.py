@@ -29,13 +29,13 @@ CODE = ("encoder", "head")
 
 
 class StrictModel(BaseModel):
-    """A section of the configuration: unknown keys, wrong types and endless numbers are faults."""
+    """Configuration section; unknown keys, wrong types and non-finite numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(StrictModel):
-    """Settings of the data set and of its tokens."""
+    """Data set and token settings."""
 
     fields: list[str] | None = Field(None, description="metadata fields; none: the data set's")
     drop_fields: list[str] = Field([], description="metadata fields that the run does not use")
@@ -49,7 +49,7 @@ class DataConfig(StrictModel):
         2, ge=1, le=10**9, description="training documents below which metadata are [UNK]"
     )
     min_word_count: int = Field(
-        2, ge=1, le=10**9, description="training occurrences, likewise for words"
+        2, ge=1, le=10**9, description="training occurrences below which words are [UNK]"
     )
     max_metadata: int = Field(64, ge=0, le=100_000, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, le=10**6, description="words per document")
@@ -57,12 +57,14 @@ class DataConfig(StrictModel):
     faults: Literal["refuse", "skip"] | None = Field(
         None, description="skip: build without faulty documents, and list them; none: refuse"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="of the data set's class")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="arguments of the data set's class"
+    )
 
     @field_validator("options")
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Refuses arguments of the class that are for Python; the class checks the others."""
+        """Refuses the class's Python-only arguments; the class checks the others."""
         if "faults" in options:
             raise ValueError("faults is no option of a class; set data.faults")
         taken = sorted(options.keys() & _NO_OPTIONS)
@@ -80,24 +82,30 @@ class PretrainConfig(StrictModel):
     """Spherical pre-training; section 3.1 of the paper."""
 
     samples: int | None = Field(
-        None, ge=0, le=10**12, description="positive pairs; none: by corpus size"
+        None, ge=0, le=10**12, description="positive pairs in all; none: by corpus size"
     )
-    channels: int = Field(100, ge=2, le=MAX_CHANNELS, description="the paper's delta")
+    channels: int = Field(
+        100, ge=2, le=MAX_CHANNELS, description="vector length; the paper's delta"
+    )
     negatives: int = Field(
-        32, ge=1, le=2**16, description="per chunk if shared, per positive otherwise"
+        32, ge=1, le=2**16, description="negatives per chunk if shared, per positive otherwise"
     )
-    shared_negatives: bool = Field(True, description="one set of negatives per chunk")
+    shared_negatives: bool = Field(True, description="share one set of negatives per chunk")
     chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step")
     window: int = Field(5, ge=0, le=10_000, description="words on each side that count as context")
-    margin: float = Field(0.3, gt=0, le=100, description="the paper's gamma")
+    margin: float = Field(0.3, gt=0, le=100, description="margin of the loss; the paper's gamma")
     learning_rate: float = Field(
-        0.05, gt=0, le=1000, description="at the start; falls linearly to 0"
+        0.05, gt=0, le=1000, description="initial learning rate; falls linearly to 0"
     )
     filter_positives: bool = Field(
-        False, description="negatives that are positives of their anchor do not count"
+        False, description="exclude negatives that are positives of their anchor"
     )
-    label_parent: bool = Field(False, description="also (label, parent) pairs; not in the paper")
-    cited_documents: bool = Field(False, description="also (document, cited document) pairs")
+    label_parent: bool = Field(
+        False, description="also train on (label, parent) pairs; not in the paper"
+    )
+    cited_documents: bool = Field(
+        False, description="also train on (document, cited document) pairs"
+    )
 
 
 class ModelConfig(StrictModel):
@@ -111,31 +119,48 @@ class ModelConfig(StrictModel):
     """
 
     encoder: str = Field("match", description="a registered encoder or baseline, or module:Class")
-    encoder_config: dict[str, Any] = Field(default_factory=dict, description="its settings")
-    head: str | None = Field(None, description="none: the one that fits the encoder")
-    head_config: dict[str, Any] = Field(default_factory=dict, description="its settings")
-    coherent: bool = Field(False, description="no label scores below its descendants")
+    encoder_config: dict[str, Any] = Field(
+        default_factory=dict, description="settings of the encoder, by name"
+    )
+    head: str | None = Field(
+        None, description="a registered head; none: the one that fits the encoder"
+    )
+    head_config: dict[str, Any] = Field(
+        default_factory=dict, description="settings of the head, by name"
+    )
+    coherent: bool = Field(
+        False, description="hierarchy-coherent output: no label scores below its descendants"
+    )
     channels: int = Field(
-        100, ge=2, le=MAX_CHANNELS, description="of token embeddings; the paper's delta"
+        100, ge=2, le=MAX_CHANNELS, description="size of token embeddings; the paper's delta"
     )
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = Field(
-        "spherical", description="what token embeddings start from"
+        "spherical", description="initialization of token embeddings"
     )
-    word_vectors: str | None = Field(None, description="GloVe or word2vec text file for the init")
+    word_vectors: str | None = Field(
+        None, description="GloVe or word2vec text file for the initialization"
+    )
     wide: bool | None = Field(
-        None, description="a linear term from tokens to labels beside the encoder; none: by size"
+        None,
+        description="add a linear term from tokens to labels beside the encoder; none: by size",
     )
-    head_from_labels: bool = Field(False, description="labels' vectors start the prediction layer")
-    label_prior: bool = Field(True, description="biases start at the labels' log-odds in training")
-    scale_embedding: bool = Field(True, description="vectors of tokens times the root of channels")
+    head_from_labels: bool = Field(
+        False, description="initialize the prediction layer from the labels' vectors"
+    )
+    label_prior: bool = Field(
+        True, description="initialize biases from the labels' log-odds in training"
+    )
+    scale_embedding: bool = Field(
+        True, description="multiply token vectors by the square root of channels"
+    )
     embedding_dropout: float = Field(0.3, ge=0, lt=1, description="dropout on embedded tokens")
     token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
 
 
 class TrainConfig(StrictModel):
-    """The loop."""
+    """Training settings: schedule, optimizer, regularization, precision, devices."""
 
-    epochs: int | None = Field(None, ge=1, le=10**6, description="none: by corpus size")
+    epochs: int | None = Field(None, ge=1, le=10**6, description="epochs; none: by corpus size")
     batch_size: int | None = Field(
         None,
         ge=1,
@@ -143,66 +168,84 @@ class TrainConfig(StrictModel):
         description="documents per step, over all processes; none: by corpus size",
     )
     optimizer: Literal["adam", "adamw"] = Field(
-        "adamw", description="adamw: decoupled weight decay"
+        "adamw", description="optimizer; adamw: decoupled weight decay"
     )
-    learning_rate: float = Field(1e-3, gt=0, le=1000, description="the highest, after warmup")
+    learning_rate: float = Field(
+        1e-3, gt=0, le=1000, description="peak learning rate, after warmup"
+    )
     wide_learning_rate: float = Field(
-        1.5, gt=0, le=10**6, description="of model.wide, per document"
+        1.5, gt=0, le=10**6, description="learning rate of model.wide, per document"
     )
-    weight_decay: float = Field(0.01, ge=0, le=1000, description="of weight matrices, by adamw")
-    warmup: float = Field(0.05, ge=0, le=1, description="share of all steps")
+    weight_decay: float = Field(
+        0.01, ge=0, le=1000, description="weight decay of weight matrices, by adamw"
+    )
+    warmup: float = Field(0.05, ge=0, le=1, description="warmup, as a share of all steps")
     schedule: Literal["linear", "constant"] = Field(
-        "linear", description="the rate after warmup: falls to 0 at the end, or stays"
+        "linear", description="learning rate after warmup: falls to 0 at the end, or stays"
     )
-    clip_norm: float = Field(5.0, gt=0, le=10**9, description="largest norm of the gradient")
+    clip_norm: float = Field(5.0, gt=0, le=10**9, description="gradient clipping: largest norm")
     average: float = Field(
         0.25,
         ge=0,
         le=0.5,
-        description="how far back weights are averaged, of the steps so far; 0: not, 0.5: all",
+        description="weight averaging window, as a share of the steps so far; 0: none, 0.5: all",
     )
     average_after: int = Field(0, ge=0, le=10**6, description="epochs before the average starts")
     calibrate: bool = Field(
-        True, description="Platt scaling of label scores on valid, from 1,000 documents there"
+        True, description="Platt scaling of logits, fitted on at least 1,000 validation documents"
     )
     patience: int = Field(
-        3, ge=1, le=10**6, description="epochs without a better validation NDCG@5"
+        3, ge=1, le=10**6, description="early stopping: epochs without a better validation NDCG@5"
     )
     valid_documents: int | None = Field(
         None,
         ge=1,
         le=10**9,
-        description="validated after each epoch, always the same; none: by corpus size",
+        description="validation documents per epoch, always the same; none: by corpus size",
     )
-    lambda_parameter: float = Field(1e-5, ge=0, le=10**9, description="the lambda_1 of the paper")
-    lambda_output: float = Field(1.0, ge=0, le=10**9, description="the lambda_2 of the paper")
+    lambda_parameter: float = Field(
+        1e-5,
+        ge=0,
+        le=10**9,
+        description="weight of hypernymy in parameter space; the paper's lambda_1",
+    )
+    lambda_output: float = Field(
+        1.0, ge=0, le=10**9, description="weight of hypernymy in output space; the paper's lambda_2"
+    )
     edge_weight: Literal["none", "parent_given_child"] = Field(
         "parent_given_child",
-        description="of label edges in both terms: 1, or P(parent | child) in training",
+        description="label edge weights in both terms: 1, or P(parent | child) in training",
     )
     precision: Literal["auto", "32-true", "bf16-mixed"] = Field(
-        "auto", description="auto: bfloat16 by autocast where the processor computes in it"
+        "auto",
+        description="floating-point precision; auto: bfloat16 autocast where the hardware has it",
     )
     accelerator: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="what computes; auto: CUDA if there is a device"
+        "auto", description="accelerator; auto: CUDA if there is a device"
     )
-    devices: int = Field(1, ge=1, le=4096, description="of each machine, a process each")
-    num_nodes: int = Field(1, ge=1, le=2**16, description="machines")
+    devices: int = Field(1, ge=1, le=4096, description="devices per machine, a process each")
+    num_nodes: int = Field(1, ge=1, le=2**16, description="number of machines")
     strategy: Literal["auto", "ddp", "fsdp"] = Field(
-        "auto", description="of several processes: a model each, or fsdp: a model in parts"
+        "auto",
+        description="strategy for several processes; ddp: a model each, fsdp: a sharded model",
     )
-    deterministic: bool = Field(False, description="the same to the bit on CUDA too, but slower")
+    deterministic: bool = Field(False, description="bit-identical results on CUDA too, but slower")
 
 
 class Config(StrictModel):
     """Everything that a run depends on besides the data."""
 
     format: int = Field(
-        FORMAT_VERSION, ge=FORMAT_VERSION, le=FORMAT_VERSION, description="of this file"
+        FORMAT_VERSION,
+        ge=FORMAT_VERSION,
+        le=FORMAT_VERSION,
+        description="format version of this file",
     )
-    dataset: str = Field("", description="a registered name or a folder")
-    seed: int = Field(0, ge=0, lt=2**32, description="of everything random")
-    ablation: list[str] = Field([], description="no-metadata, no-FIELD, no-hierarchy, no-pretrain")
+    dataset: str = Field("", description="data set: a registered name or a folder")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of all randomness")
+    ablation: list[str] = Field(
+        [], description="ablations: no-metadata, no-FIELD, no-hierarchy, no-pretrain"
+    )
     data: DataConfig = Field(default_factory=DataConfig)
     pretrain: PretrainConfig = Field(default_factory=PretrainConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
@@ -210,7 +253,7 @@ class Config(StrictModel):
 
     @model_validator(mode="after")
     def _check_init(self) -> Self:
-        """Refuses what could only fail after pre-training, or be passed over."""
+        """Refuses settings of the initialization that would fail later, or be ignored."""
         model, pretrain = self.model, self.pretrain
         spherical = model.init in ("spherical", "spherical_text")
         faults = []
@@ -243,13 +286,13 @@ def load_config(
     settings: list[str] | None = None,
     preset: Callable[[str], Mapping[str, Any]] | None = None,
 ) -> Config:
-    """The configuration of a file, changed by ``key=value`` settings.
+    """Loads the configuration from a file, overridden by ``key=value`` settings.
 
     Args:
-        path: A YAML file; None for the defaults.
+        path: Path of a YAML file; None for the defaults.
         settings: Dotted keys with YAML values, such as ``train.epochs=3``.
-        preset: Gives dotted keys with values for the name of an encoder, which take the place of
-            the defaults; the file and the settings win over them.
+        preset: Maps an encoder's name to dotted keys with values, which replace the defaults; file
+            and settings win over them.
 
     Raises:
         ConfigError: With every fault and its path; or the file names code (``module:Class``) that
@@ -271,7 +314,7 @@ def load_config(
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The keys and values of a configuration file, not checked but for its format.
+    """Keys and values of a configuration file; only its format version is checked.
 
     Raises:
         ConfigError: It is no YAML mapping, or of another format.
@@ -295,15 +338,15 @@ def read_settings(path: Path) -> dict[str, Any]:
 def check_code(
     names: Iterable[tuple[str, object]], allowed: Collection[object], where: str, flag: str
 ) -> None:
-    """Checks that code which a file names by ``module:Class`` is named by the caller too.
+    """Checks that the caller has named every ``module:Class`` that a file names.
 
     A file alone cannot make this process import code.
 
     Args:
-        names: What the file names: "encoder" or "head", and which.
-        allowed: Names of the caller's.
-        where: The file, for the message.
-        flag: What the caller gives before a name, with ``{kind}`` where it says which kind.
+        names: Pairs of "encoder" or "head" and the name that the file gives.
+        allowed: Names that the caller has given.
+        where: Source of the names, such as the file, for the message.
+        flag: Flag that goes before a name, with ``{kind}`` where it says "encoder" or "head".
 
     Raises:
         ConfigError: One is not the caller's.
@@ -329,12 +372,12 @@ def _name_code(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
-    """Checks settings against their model.
+    """Validates settings against a pydantic model.
 
     Args:
-        cls: The model.
-        content: Keys and values.
-        summary: What must hold, for the message.
+        cls: Model class to validate against.
+        content: Keys and values of the settings.
+        summary: Requirement that was broken, for the message.
 
     Raises:
         ConfigError: With every fault and its path. A ValueError of a validator of the whole model
