@@ -89,7 +89,7 @@ class Corpus:
         return len(self.documents)
 
     def find_oddities(self) -> list[str]:
-        """Likely mistakes, a sentence each: `warnings`, and what the tables show."""
+        """Likely mistakes in the data, a sentence each: `warnings`, and what the tables show."""
         found = list(self.warnings)
         labels = self.instances["label"]["id"]
         nodes = pd.unique(pd.concat([self.hierarchy["child"], self.hierarchy["parent"]]))
@@ -109,7 +109,7 @@ class Corpus:
 
 
 def check_field_names(fields: Sequence[str]) -> list[str]:
-    """The faults of a list of metadata field names; empty if they can be node types."""
+    """Faults of a list of metadata field names; empty if all can be node types."""
     faults = [f"the metadata field '{name}' is listed twice." for name in _repeated(fields)]
     for name in fields:
         if name in RECORD_KEYS:
@@ -198,12 +198,12 @@ class Interner:
 
 
 class CorpusBuilder:
-    """Collects documents one by one, and every fault with its place, then makes the `Corpus`.
+    """Builder of a `Corpus`, document by document; collects every fault with its place.
 
     Args:
-        name: Of the corpus.
+        name: Name of the corpus.
         fields: The metadata fields to keep.
-        summary: What the source must hold, for the message that lists the faults.
+        summary: Requirement on the source, for the message that lists the faults.
         faults: "skip" leaves out the documents whose faults are noted within `documents`.
     """
 
@@ -227,17 +227,17 @@ class CorpusBuilder:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether there are so many faults that the rest need not be read."""
+        """Whether there are too many faults for reading on to be of use."""
         return len(self.faults) >= MAX_FAULTS
 
     @property
     def num_faults(self) -> int:
-        """How many faults were noted so far, those of documents to be left out too."""
+        """Number of faults noted so far, also of documents that are left out."""
         return len(self.faults) + self._num_skipped
 
     @contextmanager
     def documents(self) -> Iterator[None]:
-        """Within the block faults are those of documents, which may be left out."""
+        """Within the block, faults belong to documents, which may be left out."""
         self._in_documents = True
         try:
             yield
@@ -277,7 +277,7 @@ class CorpusBuilder:
             self._names.setdefault(node_type, {})[code] = name
 
     def set_depth(self, label: str, depth: int) -> None:
-        """Notes the depth that a source gives a label; likewise."""
+        """Notes the depth that a source gives a label; ignored for a label without documents."""
         code = self._types["label"].code.get(label)
         if code is not None:
             self._depths[code] = depth
@@ -299,7 +299,7 @@ class CorpusBuilder:
         hierarchy: Sequence[tuple[str, str, str]],
         label_names: Mapping[str, str] | None = None,
     ) -> Corpus:
-        """The corpus.
+        """Builds the corpus.
 
         Args:
             hierarchy: (child, parent, origin) triples.
@@ -335,7 +335,7 @@ class CorpusBuilder:
         )
 
     def _describe_skipped(self) -> list[str]:
-        """How many faults kept documents out, by reason; the values found do not count."""
+        """Faults that left documents out, counted by reason."""
         if not self._skipped:
             return []
         reasons = Counter(map(_find_reason, split_places(self._skipped)["reason"]))
@@ -354,7 +354,7 @@ def split_places(faults: Iterable[str]) -> pd.DataFrame:
 
 
 def _find_reason(fault: str) -> str:
-    """The part of a fault that is the same for all of its kind, at most 80 characters."""
+    """Reason of a fault without the values found, at most 80 characters."""
     reason = re.split(r", found |, but |; ", fault)[0]
     reason = re.sub(r" \([^)]*\)", "", reason)  # where the other one is, the parser's words
     return re.sub(r"(?!^)'[^']*'", "'...'", reason)[:80]  # what comes first is a key

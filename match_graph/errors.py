@@ -1,4 +1,4 @@
-"""What match-graph raises on bad input.
+"""Exceptions that match-graph raises, and their messages.
 
 Every message is one sentence or a short list: what must hold, what was found and where, what to do.
 The command line prints it without a traceback and exits with code 1.
@@ -54,9 +54,9 @@ def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:
     """One message for all faults: the fault itself if single, else the summary and a list.
 
     Args:
-        summary: What must hold, without a final full stop.
-        faults: Each a sentence that names its place.
-        limit: How many are written out; the rest are counted.
+        summary: Requirement that was broken, without a final full stop.
+        faults: Sentences, one per fault, each naming its place.
+        limit: Number of faults that are written out; the rest are counted.
     """
     if len(faults) == 1:
         return f"{summary}: {_shorten(faults[0])}"
@@ -68,7 +68,7 @@ def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:
 
 
 def _shorten(fault: str) -> str:
-    """Both ends of a fault that quotes a value without end: its place, and what to do."""
+    """Shortens a long fault, keeping both ends: its place, and what to do."""
     if len(fault) <= 2 * _SHOWN:
         return fault
     return (
@@ -95,7 +95,7 @@ def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
 
 
 def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
-    """A clause with the setting that was meant, or with all that there are."""
+    """Suggestion for an unknown setting: the nearest name, or all names."""
     section: type[BaseModel] | None = cls
     for place in path[:-1]:
         if section is not None and isinstance(place, str) and place in section.model_fields:

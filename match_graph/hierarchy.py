@@ -14,7 +14,7 @@ _SHOWN_CYCLE = 10  # labels of a cycle that a message names
 
 
 def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
-    """(child, parent, origin) triples as a table; of equal edges the first is kept."""
+    """Table of (child, parent, origin) triples; of equal edges the first is kept."""
     frame = pd.DataFrame(list(edges), columns=["child", "parent", "origin"], dtype=str)
     return frame.drop_duplicates(["child", "parent"], ignore_index=True)
 
@@ -23,7 +23,7 @@ def find_cycle(hierarchy: pd.DataFrame) -> str | None:
     """One sentence that names a cycle of the label hierarchy, or None if it is acyclic.
 
     Args:
-        hierarchy: Columns ``child``, ``parent`` and optionally ``origin``.
+        hierarchy: Label edges: columns ``child``, ``parent`` and optionally ``origin``.
     """
     ends = pd.concat([hierarchy["child"], hierarchy["parent"]])
     codes, names = pd.factorize(ends)
@@ -36,16 +36,16 @@ def find_cycle(hierarchy: pd.DataFrame) -> str | None:
 
 
 def find_cycle_edges(child: Indices, parent: Indices, num_nodes: int) -> Indices:
-    """The numbers of edges that make a shortest cycle through some node, in order; or none.
+    """Edge indices of a shortest cycle through some node, in order; empty if acyclic.
 
     Linear in nodes and edges: a node lies on a cycle if its strongly connected component holds
     another one, or it has an edge to itself. From the first such node a breadth-first search
     within its component leads back to it.
 
     Args:
-        child: Where each edge starts, [E].
-        parent: Where it ends, [E].
-        num_nodes: All nodes are below it.
+        child: Child node of each edge, [E].
+        parent: Parent node of each edge, [E].
+        num_nodes: Number of nodes; every index is below it.
     """
     loops = np.flatnonzero(child == parent)
     if len(loops):
@@ -69,11 +69,11 @@ def find_cycle_edges(child: Indices, parent: Indices, num_nodes: int) -> Indices
 
 
 def describe_cycle(nodes: Sequence[str], origin: str = "") -> str:
-    """The fault of a cycle; a long one is shown by both ends.
+    """Message for a cycle; a long one is shortened to both ends.
 
     Args:
-        nodes: Each once, in order.
-        origin: Where its last edge stands, with a blank before.
+        nodes: Node names of the cycle, each once, in order.
+        origin: Place of the cycle's last edge in its file, with a blank before.
     """
     path = [*nodes, nodes[0]]
     if len(path) > _SHOWN_CYCLE:

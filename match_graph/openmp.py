@@ -1,4 +1,4 @@
-"""OpenMP threads: how long they spin, and how many compute."""
+"""OpenMP thread settings: spinning, and number of threads."""
 
 import os
 import sys
@@ -15,13 +15,13 @@ _DECIDED = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
 
 def limit_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets ``GOMP_SPINCOUNT`` where the user has set nothing of the kind.
+    """Sets ``GOMP_SPINCOUNT`` unless the user has set an OpenMP wait policy.
 
     libgomp reads it when it is loaded: it reaches this process before the first import of torch,
     and the processes that this one starts at any time.
 
     Args:
-        environment: Changed in place.
+        environment: Environment variables, changed in place.
     """
     if not any(name in environment for name in _DECIDED):
         environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
@@ -41,10 +41,10 @@ def is_program(arguments: Sequence[str], command: Sequence[str]) -> bool:
 
 @contextmanager
 def limit_threads(number: int) -> Iterator[None]:
-    """Within the block torch computes with at most so many threads, and at least one.
+    """Limits torch to a number of threads, at least one, within the block.
 
     Args:
-        number: For each operation; of this thread and, for matrix products, of all others too.
+        number: Threads per operation, for this thread and, in matrix products, for all others too.
     """
     import torch  # not before `limit_spinning`
 

@@ -1,4 +1,4 @@
-"""Archives unpacked safely: nothing outside the folder, no links, no absolute paths."""
+"""Safe unpacking of archives: nothing outside the folder, no links, no absolute paths."""
 
 import errno
 import os
@@ -42,9 +42,9 @@ def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
     """Unpacks files of a zip or tar archive, each beside and renamed.
 
     Args:
-        archive: Its kind is told by its name, one of `SUFFIXES`.
-        folder: Where to; made if need be.
-        choose: Which files, and where to.
+        archive: Zip or tar archive; its type is told by its suffix, one of `SUFFIXES`.
+        folder: Target folder, made if need be.
+        choose: Maps a member's name to its target, or to None to leave it out.
 
     Returns:
         What was written.
@@ -96,7 +96,7 @@ def _max_archive_gib() -> int:
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """A member of which the headers, which tarfile reads into memory, are bounded."""
+    """Tar member whose headers, which tarfile reads into memory, are bounded."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type not in _PLAIN_TYPES and self.size > _MAX_HEADER:

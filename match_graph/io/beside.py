@@ -1,4 +1,4 @@
-"""Files and folders written beside their place and renamed: no reader sees half of one."""
+"""Atomic writing: files and folders are written beside their place and renamed."""
 
 import glob
 import os
@@ -14,14 +14,14 @@ from match_graph.errors import MatchGraphError
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A place for a file or folder on the way to its name: nothing is there yet.
+    """Temporary path beside a file or folder, renamed to it at the end of the block.
 
     It lies in a folder of the same disk that has a random name and that nobody else may enter, so
     that nobody can put a link there. Afterwards it is gone; what a killed process left is removed
     by `remove_dead` and `remove_leftovers`.
 
     Args:
-        path: Where the file goes in the end; its parent is made if need be.
+        path: Final path of the file or folder; its parent is made if need be.
 
     Raises:
         OSError: The disk refuses, within the block too; names ``path``, whatever wrote.
@@ -46,7 +46,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def find_errno(error: BaseException | None) -> int | None:
-    """The number of a fault of the disk; torch hides it in the context, safetensors in text."""
+    """Error number of a disk fault; torch hides it in the context, safetensors in text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             return error.errno
@@ -57,7 +57,7 @@ def find_errno(error: BaseException | None) -> int | None:
 
 
 def finish(path: Path) -> None:
-    """Puts a written file, or all files of a folder, on the disk, readable as umask has it.
+    """Flushes a file, or all files of a folder, to the disk with the permissions of umask.
 
     safetensors and others make files that their owner alone may read.
     """
@@ -74,7 +74,7 @@ def finish(path: Path) -> None:
 
 
 def write_text_beside(path: Path, text: str) -> None:
-    """Writes UTF-8 text."""
+    """Writes UTF-8 text atomically."""
     with beside(path) as place:
         place.write_text(text, encoding="utf-8")
         finish(place)
@@ -82,12 +82,12 @@ def write_text_beside(path: Path, text: str) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes what processes of this machine left half-written below a folder when killed."""
+    """Deletes temporary files that killed processes of this machine left below a folder."""
     _remove_all_dead(folder.rglob(".*.tmp"))
 
 
 def remove_dead(path: Path, ending: str = "tmp") -> None:
-    """Deletes what killed processes of this machine left beside a path, on the way to its name."""
+    """Deletes temporary files that killed processes of this machine left beside a path."""
     _remove_all_dead(path.parent.glob(f".{glob.escape(path.name)}.*.{ending}"))
 
 

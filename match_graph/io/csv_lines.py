@@ -1,4 +1,4 @@
-"""Rows of CSV with a header, each with the line on which it starts."""
+"""CSV rows with a header, each with the line on which it starts."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +11,13 @@ from match_graph.io.source import max_record_bytes, too_long
 def read_csv_rows(
     lines: Iterable[bytes], name: str, delimiter: str, fail: Fail
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name:line, cells by column) per row; a cell may hold line breaks, the line is the first.
+    """(name:line, cells by column) per row; cells may hold line breaks, the line is the first.
 
     Args:
-        lines: The first row is the header.
-        name: Of the file, for places.
-        delimiter: Between cells.
-        fail: Takes the faults; after one of quoting the rest is not read.
+        lines: Lines of the CSV file; the first row is the header.
+        name: Name of the file, for places.
+        delimiter: Delimiter between cells.
+        fail: Callback that takes the faults; after one of quoting the rest is not read.
     """
     csv.field_size_limit(max_record_bytes())  # its own is shorter than many texts
     row_start = [1]  # the line on which the row starts that is being read
@@ -52,7 +52,7 @@ def read_csv_rows(
 def _decode(
     lines: Iterable[bytes], name: str, fail: Fail, row_start: Sequence[int]
 ) -> Iterator[str]:
-    """The lines as text, blank ones too, as a cell may hold them; a row may not be too long."""
+    """Lines decoded to text, blank ones too, as a cell may hold them; the row length is bounded."""
     size, most = 0, max_record_bytes()
     for number, line in enumerate(lines, start=1):
         size = len(line) if number == row_start[0] else size + len(line)

@@ -1,4 +1,4 @@
-"""Files of a Zenodo record: fetched beside and renamed, each checked by the record's checksum.
+"""Downloads of Zenodo records, written atomically and checked by the record's checksums.
 
 Source of the interface: https://developers.zenodo.org.
 """
@@ -25,13 +25,13 @@ _MEGABYTE = 1_000_000
 
 
 def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = None) -> list[Path]:
-    """Fetches the files of a Zenodo record that are not there yet.
+    """Downloads the missing files of a Zenodo record.
 
     Args:
-        record: Its number.
-        folder: Where to; made if need be.
-        dataset: Registered name, for messages.
-        track: Shows progress.
+        record: Record number on Zenodo.
+        folder: Target folder, made if need be.
+        dataset: Registered name of the data set, for messages.
+        track: Progress tracker, such as ``Reporter().track``.
 
     Returns:
         The files.
@@ -63,13 +63,13 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
 
 
 def _read_entry(entry: Any) -> tuple[str, str, int, str]:
-    """Name, address, bytes and checksum of a file; the name cannot lead out of a folder."""
+    """Name, URL, size in bytes and checksum of a file; the name cannot lead out of a folder."""
     name = Path(str(entry["key"])).name
     return name, str(entry["links"]["self"]), int(entry["size"]), str(entry["checksum"])
 
 
 def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | None) -> str:
-    """Writes a file if its checksum is right; else returns that found."""
+    """Downloads a file if its checksum is right; else returns the checksum found."""
     kind = checksum.partition(":")[0]
     digest = hashlib.new(kind, usedforsecurity=False)  # against damage, not against forgery
     shown = track(f"fetch {path.name}", size // _MEGABYTE, "MB") if track else nullcontext()

@@ -21,12 +21,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def escape_controls(text: str) -> str:
-    r"""Text that a terminal only shows: ``\u001b`` for ESC, as in JSON, which stays what it is."""
+    r"""Escapes control characters for a terminal: ``\u001b`` for ESC, as in JSON."""
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class SafeConsole(Console):
-    """Rich's console; what steers a terminal is shown by its number, and no markup is read."""
+    """Rich console without markup, with control characters escaped."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -43,7 +43,7 @@ class SafeConsole(Console):
 
 
 def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A table for a spreadsheet: an apostrophe before texts that it would compute."""
+    """Escapes spreadsheet formulas in a table by an apostrophe before them."""
 
     def escape(value: Any) -> Any:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,4 +1,4 @@
-"""Files of a run folder: written beside and renamed, checksummed, read without unpickling."""
+"""Files of a run folder: written atomically, checksummed, read without unpickling."""
 
 import json
 import os
@@ -63,7 +63,7 @@ RUN_FILES = LISTED | {MANIFEST, LOCK, REPORT, "pretrain.json", "vectors.txt", "e
 
 
 class DamagedError(ValueError):
-    """A file is not what it must be; the text is a clause that says why."""
+    """A file is damaged; the text is a clause that says why."""
 
 
 def find_run(path: Path) -> tuple[Path, str] | None:
@@ -76,15 +76,15 @@ def find_run(path: Path) -> tuple[Path, str] | None:
 
 
 def write_beside(path: Path, write: Callable[[Path], object], previous: Path | None = None) -> None:
-    """Lets ``write`` fill a file beside ``path`` and renames it: no reader sees half of it.
+    """Writes a file through ``write`` atomically: no reader sees half of it.
 
     It is on the disk before it has its name, so that this also holds when the machine fails. In a
     run folder it is listed in the manifest.
 
     Args:
-        path: Where the file goes; what is there stays until the new one is whole.
-        write: Called with another path, where nothing is.
-        previous: Where to keep what was at ``path``.
+        path: Path of the file; what is there stays until the new one is whole.
+        write: Writes the file to the temporary path that it is given.
+        previous: Path that keeps the previous file; None keeps none.
 
     Raises:
         OSError: The file cannot be written; names ``path``, whatever wrote.
@@ -102,7 +102,7 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
 
 
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
-    """As `write_beside` of a folder, where there is none yet; none is made if it stays empty."""
+    """Writes a new folder atomically, as `write_beside` a file; none is made if it stays empty."""
     with beside(path) as place:
         place.mkdir()
         fill(place)
@@ -126,12 +126,12 @@ def remove_files(*paths: Path) -> None:
 def _listing(
     becomes: Mapping[Path, States], kept: Path | None = None, previous: Path | None = None
 ) -> Iterator[None]:
-    """Around changes of files of one run folder: lists what they become; nothing outside of one.
+    """Lists changed files of one run folder in its manifest, before and after the block.
 
     Args:
-        becomes: By path.
-        kept: Is renamed to ``previous`` within the block.
-        previous: See ``kept``.
+        becomes: States of the files after the block, by path.
+        kept: File that is renamed to ``previous`` within the block.
+        previous: Path to which ``kept`` is renamed.
     """
     found = {path: run for path in becomes if (run := find_run(path)) is not None}
     if not found:
@@ -150,7 +150,7 @@ def _listing(
 
 
 def _states(path: Path) -> States:
-    """States that the manifest allows a file; empty if it does not list it."""
+    """States that the manifest allows for a file; empty if it does not list it."""
     run = find_run(path)
     if run is None:
         return []
@@ -168,7 +168,7 @@ def _damaged_manifest(folder: Path, reason: str) -> CheckpointError:
 
 
 def has_file(path: Path) -> bool:
-    """Whether a file of a run was written.
+    """Whether a file of a run was written, according to its manifest.
 
     Raises:
         CheckpointError: It was, but is missing now; or something else has its name.
@@ -188,7 +188,7 @@ def has_file(path: Path) -> bool:
 
 
 def has_folder(path: Path) -> bool:
-    """As `has_file` of a folder with all files in it, each of them whole.
+    """Whether a folder of a run was written, with all of its files whole.
 
     Raises:
         CheckpointError: A file is missing, damaged or one too many.
@@ -211,7 +211,7 @@ def has_folder(path: Path) -> bool:
 
 
 def check_whole(path: Path) -> None:
-    """Checks that a file is a regular one and, in a run folder, what was written.
+    """Checks that a file is a regular one and, in a run folder, matches its manifest.
 
     Raises:
         OSError: It cannot be read.
@@ -287,9 +287,9 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
     """Puts the trained weights of a run folder into a model.
 
     Args:
-        model: Of the run's configuration.
-        folder: Of the run.
-        dataset: Its name, for the message.
+        model: Model of the run's configuration.
+        folder: Run folder.
+        dataset: Name of the data set, for the message.
 
     Raises:
         CheckpointError: There are no weights, or they are of another configuration.
@@ -320,7 +320,7 @@ def read_weights(model: nn.Module, path: Path) -> None:
 
 
 def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True) -> None:
-    """Writes a checkpoint of tensors and plain values; the one before stays beside it if wanted."""
+    """Writes a checkpoint of tensors and plain values; optionally keeps the previous one."""
 
     def write(place: Path) -> None:
         with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
@@ -337,18 +337,18 @@ def has_state(path: Path) -> bool:
 
 
 def remove_state(path: Path) -> None:
-    """Deletes a checkpoint and the one before."""
+    """Deletes a checkpoint and the previous one."""
     remove_files(_previous(path), path)
 
 
 def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Reads a checkpoint, or where it is broken or missing the one before.
+    """Reads a checkpoint, or where it is broken or missing the previous one.
 
     Nothing but tensors and plain values is accepted.
 
     Args:
-        path: As for `write_state`.
-        warn: Called with a sentence where the one before is taken.
+        path: Path of the checkpoint, as for `write_state`.
+        warn: Called with a sentence where the previous checkpoint is read instead.
 
     Raises:
         CheckpointError: Both are broken.

@@ -1,4 +1,4 @@
-"""Lines of JSON objects, and the parts of one document's object: what is read, what is a fault."""
+"""JSON lines, and the parts of a document's object, with faults by line."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ Fail: TypeAlias = Callable[[str], None]
 
 
 def read_lines(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[tuple[str, str]]:
-    """(name:line, text) for each line that is not blank; other encodings than UTF-8 are faults."""
+    """(name:line, text) per line that is not blank; invalid UTF-8 is a fault."""
     for number, line in enumerate(lines, start=1):
         place = f"{name}:{number}"
         try:
@@ -28,7 +28,7 @@ def read_lines(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[tuple[
 def read_json_lines(
     lines: Iterable[bytes], name: str, fail: Fail
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name:line, object) for each line that holds a JSON object; the others are faults."""
+    """(name:line, object) per line that holds a JSON object; other lines are faults."""
     for place, line in read_lines(lines, name, fail):
         try:
             record = _parse_json(line)
@@ -48,7 +48,7 @@ def read_json_lines(
 
 
 def _parse_json(line: str) -> Any:
-    """The JSON value of a line; ValueError with the reason if none can be read and stored."""
+    """Parses the JSON value of a line; ValueError says why it cannot be read or stored."""
     try:
         value = json.loads(line.rstrip())
         if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not

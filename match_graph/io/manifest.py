@@ -27,8 +27,8 @@ class Digest(NamedTuple):
     """Size and SHA-256 of a file.
 
     Args:
-        bytes: Its size.
-        sha256: Of its content, as hexadecimal digits.
+        bytes: Size in bytes.
+        sha256: SHA-256 of the content, as hexadecimal digits.
     """
 
     bytes: int
@@ -47,7 +47,7 @@ def compute_digest(path: Path) -> Digest:
 
 
 def list_digests(folder: Path) -> dict[str, Digest]:
-    """The digests of all regular files below a folder by their relative paths, but its manifest."""
+    """Digests of all regular files below a folder by relative path, except its manifest."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
     return {name: compute_digest(path) for name, path in names.items() if name != MANIFEST}
@@ -57,8 +57,8 @@ def write_manifest(folder: Path, files: Mapping[str, States] | None = None) -> N
     """Writes the manifest of a folder.
 
     Args:
-        folder: Where to.
-        files: By relative path; None hashes all that is there.
+        folder: Folder that gets the manifest.
+        files: States of the files by relative path; None hashes all that is there.
     """
     if files is None:
         files = {name: [digest] for name, digest in list_digests(folder).items()}
@@ -71,7 +71,7 @@ def write_manifest(folder: Path, files: Mapping[str, States] | None = None) -> N
 
 
 def read_manifest(folder: Path) -> dict[str, States]:
-    """States that each file of a folder may have, by relative path.
+    """Allowed states of each file of a folder, by relative path.
 
     Raises:
         OSError: There is no manifest, or it cannot be read.
@@ -106,14 +106,14 @@ def _read_digest(name: str, state: Any) -> Digest:
 
 @contextmanager
 def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
-    """Lists what files become beside what they are; after the block, what they became alone.
+    """Lists new states of files beside the old ones; after the block, the new ones alone.
 
     One process at a time may change a folder. A process killed within the block leaves files that
     are what they were or what they become, and both are listed.
 
     Args:
-        folder: Has a manifest.
-        becomes: By relative path; [None] is absent.
+        folder: Folder with a manifest.
+        becomes: States after the block, by relative path; [None] is absent.
 
     Raises:
         OSError: There is no manifest, or it cannot be read or written.
@@ -128,7 +128,7 @@ def changing(folder: Path, becomes: Mapping[str, States]) -> Iterator[None]:
 
 
 def unique(states: Iterable[Digest | None]) -> States:
-    """Each state once, in order."""
+    """Distinct states, in order."""
     return list(dict.fromkeys(states))
 
 
@@ -138,9 +138,9 @@ def find_damage(folder: Path, name: str, whole: bool = False) -> str:
     The manifest is read again where a file differs, as another process may be changing it.
 
     Args:
-        folder: Has a manifest.
-        name: Relative path, "/" between its parts.
-        whole: Compares the SHA-256 of files from `LARGE_BYTES` on too.
+        folder: Folder with a manifest.
+        name: Relative path of the file, "/" between its parts.
+        whole: Whether to compare the SHA-256 of files from `LARGE_BYTES` on too.
     """
     before: States | None = None
     while True:
@@ -196,8 +196,8 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     """The content of a regular file.
 
     Args:
-        path: Of the file.
-        most: Bytes that it may have.
+        path: Path of the file.
+        most: Largest size in bytes.
 
     Raises:
         OSError: It is none, cannot be read, or has more.
@@ -209,7 +209,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def parse_json(content: bytes) -> Any:
-    """The value of JSON text in UTF-8.
+    """Parses JSON text in UTF-8.
 
     Raises:
         ValueError: It is none: also where it is nested too deep, has a number of too many digits,
@@ -226,5 +226,5 @@ def _refuse_constant(name: str) -> Any:
 
 
 def describe_fault(error: OSError) -> str:
-    """Why a file cannot be read, as a clause."""
+    """Reason why a file cannot be read, as a clause."""
     return f"{error.strerror or error}".lower() if error.errno else str(error)

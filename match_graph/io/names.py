@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 
 
 def check_file_name(name: str) -> str:
-    """A name of which a file or folder is made: it cannot lead out of the folder it lies in.
+    """Validates a file or folder name: it cannot lead out of the folder it lies in.
 
     Raises:
         ValueError: It could.
@@ -20,7 +20,7 @@ def check_file_name(name: str) -> str:
 
 
 def check_inner_path(path: str) -> str:
-    """A path below the folder of the file that it stands in.
+    """Validates a relative path: it stays below the folder of the file that it stands in.
 
     Raises:
         ValueError: It may lie elsewhere.

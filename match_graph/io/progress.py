@@ -26,11 +26,11 @@ Advance: TypeAlias = Callable[[int, str], None]
 
 
 class Reporter:
-    """Prints lines and progress to standard error.
+    """Reporter of lines and progress on standard error.
 
     Args:
-        quiet: Prints nothing but warnings.
-        seconds: Between two lines of progress where there is no terminal.
+        quiet: Whether to print nothing but warnings.
+        seconds: Seconds between two lines of progress where there is no terminal.
     """
 
     def __init__(self, quiet: bool = False, seconds: float = 20.0) -> None:
@@ -38,17 +38,17 @@ class Reporter:
         self.quiet, self.seconds = quiet, seconds
 
     def line(self, text: str) -> None:
-        """One line."""
+        """Prints a line."""
         if not self.quiet:
             self.console.print(text)
 
     def warn(self, text: str) -> None:
-        """One line, also when quiet."""
+        """Prints a warning, also when quiet."""
         self.console.print(f"warning: {text}")
 
     @contextmanager
     def track(self, name: str, total: int, unit: str) -> Iterator[Advance]:
-        """Progress of long work; the block calls what it is given."""
+        """Tracks progress of long work; the block calls what it is given."""
         if self.quiet:
             yield lambda _done, _text: None
         elif self.console.is_terminal and sys.stderr.isatty():

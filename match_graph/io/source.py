@@ -1,4 +1,4 @@
-"""Raw files as lines or streams, plain or gzip, with progress by how much of them is read.
+"""Raw files as lines or streams, plain or gzip, with progress by bytes read.
 
 What a reader holds in memory at once is bounded, so that a small file that unpacks to gigabytes is
 refused: a record (a line, a row of CSV, a stanza, a record of XML) has at most 16 MiB, or as many
@@ -39,7 +39,7 @@ class Sources:
     """Raw files, opened one after another; made by `open_sources`.
 
     Args:
-        advance: Called with the megabytes read so far, of all files and as they lie on the disk.
+        advance: Called with the megabytes read so far, over all files and before unpacking.
     """
 
     def __init__(self, advance: Advance) -> None:
@@ -48,7 +48,7 @@ class Sources:
 
     @contextmanager
     def stream(self, path: Path) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-        """A file's content, unpacked where its name ends in ``.gz``, and a function for progress.
+        """Opens a file, unpacked where its name ends in ``.gz``; also gives a progress function.
 
         The function is cheap enough for every record of a file, not for every line.
 
@@ -86,7 +86,7 @@ class Sources:
 
 
 def max_record_bytes() -> int:
-    """Bytes that a line, a row, a stanza or a record of XML may have.
+    """Largest size in bytes of a line, a row, a stanza or an XML record.
 
     Raises:
         CorpusError: ``MATCH_GRAPH_MAX_RECORD_MIB`` is no whole number from 1 to 65,536.
@@ -101,7 +101,7 @@ def max_record_bytes() -> int:
 
 
 def too_long(place: str, what: str) -> CorpusError:
-    """The error of a record that is larger than `max_record_bytes`."""
+    """Error for a record that is larger than `max_record_bytes`."""
     return CorpusError(
         f"{place}: {what} must have at most {max_record_bytes() >> 20} MiB, but this one has more; "
         f"mend the file, or set MATCH_GRAPH_MAX_RECORD_MIB."
@@ -112,8 +112,8 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The lines of a stream.
 
     Args:
-        stream: Of bytes.
-        name: Of its file, for places.
+        stream: Binary stream.
+        name: Name of the file, for places.
 
     Raises:
         CorpusError: A line is longer than `max_record_bytes`, or too many are blank.
@@ -132,11 +132,11 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 class BoundedStream(io.RawIOBase):
-    """A stream of records of which each must be read within `max_record_bytes`.
+    """Stream of records, each of at most `max_record_bytes`.
 
     Args:
-        stream: Of bytes.
-        fail: Gives the error of a record that is too large.
+        stream: Binary stream.
+        fail: Makes the error for a record that is too large.
     """
 
     def __init__(self, stream: BinaryIO, fail: Callable[[], CorpusError]) -> None:
@@ -145,11 +145,11 @@ class BoundedStream(io.RawIOBase):
         self._count = 0
 
     def end_record(self) -> None:
-        """A record has been read to its end."""
+        """Marks the end of a record."""
         self._count = 0
 
     def read(self, size: int = -1, /) -> bytes:
-        """Some bytes."""
+        """Reads some bytes."""
         if self._count > self._most:
             raise self._fail()
         content = self._stream.read(size)
@@ -158,7 +158,7 @@ class BoundedStream(io.RawIOBase):
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Opens a regular file; a pipe or a device, which would block or never end, is refused.
+    """Opens a regular file; pipes and devices, which could block or never end, are refused.
 
     Raises:
         CorpusError: It is none, or cannot be read.
@@ -181,7 +181,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def unreadable(path: Path, error: Exception) -> CorpusError:
-    """The error of a file that cannot be opened."""
+    """Error for a file that cannot be opened."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return CorpusError(
         f"A data set is read from regular files, but {str(path)!a} is none that can be read "
@@ -190,7 +190,7 @@ def unreadable(path: Path, error: Exception) -> CorpusError:
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a small file.
+    """Reads a small file whole.
 
     Raises:
         CorpusError: It cannot be read, or is larger than `max_record_bytes`.
@@ -203,7 +203,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything at a path: a link to nothing too, which reading then refuses."""
+    """Whether a path exists, broken links included, which reading then refuses."""
     try:
         return os.path.lexists(path)
     except ValueError:  # a NUL in the name
@@ -211,7 +211,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether there is a folder; False too where no path can be of that name or may not be seen."""
+    """Whether a path is a folder; False also where it is invalid or may not be seen."""
     try:
         return Path(path).is_dir()
     except OSError:  # a name that is too long, a folder above that may not be read
@@ -219,7 +219,7 @@ def is_folder(path: str | Path) -> bool:
 
 
 def resolve_path(path: str | Path) -> Path:
-    """The absolute path without links.
+    """Absolute path without links.
 
     Raises:
         CorpusError: There is none: its links lead in a circle, or it holds a NUL.
@@ -235,12 +235,12 @@ def resolve_path(path: str | Path) -> Path:
 
 @contextmanager
 def open_sources(paths: Sequence[Path], name: str, track: Track | None) -> Iterator[Sources]:
-    """Files to be read, with progress over all of them.
+    """Opens files for reading, with progress over all of them.
 
     Args:
-        paths: Every file that will be read; those that are missing count nothing.
-        name: Of the data set, for people.
-        track: Shows progress; None shows none.
+        paths: Paths of all files that will be read; missing ones count nothing.
+        name: Display name of the data set.
+        track: Progress tracker; None shows none.
     """
     total = sum(path.stat().st_size for path in paths if path.is_file())
     shown = (
@@ -251,11 +251,11 @@ def open_sources(paths: Sequence[Path], name: str, track: Track | None) -> Itera
 
 
 def _ignore(_done: int, _text: str) -> None:
-    """Progress that nobody sees."""
+    """Progress tracker that shows nothing."""
 
 
 def broken_gzip(place: str, error: Exception) -> CorpusError:
-    """The error of a gzip file that cannot be unpacked to its end."""
+    """Error for a gzip file that cannot be unpacked to its end."""
     reason = str(error).rstrip(".")
     return CorpusError(
         f"{place}: a file named .gz must be whole and packed by gzip, but from here on it cannot "
@@ -264,12 +264,12 @@ def broken_gzip(place: str, error: Exception) -> CorpusError:
 
 
 def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path]:
-    """The files of a data set that its user puts somewhere, in the order of their names.
+    """Files of a user's data set, sorted by name.
 
     Args:
-        path: A file, or a folder of which the files with one of the suffixes count.
-        suffixes: Such as ``.xml``; each also with ``.gz`` behind it.
-        dataset: Registered name, for the message.
+        path: Path of a file, or of a folder whose files with one of the suffixes count.
+        suffixes: File suffixes, such as ``.xml``; each also with ``.gz`` behind it.
+        dataset: Registered name of the data set, for the message.
 
     Raises:
         CorpusError: There is none.

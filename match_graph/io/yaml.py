@@ -25,8 +25,8 @@ def read_yaml(path: Path, what: str) -> Any:
     """The content of a YAML file; None if it is empty.
 
     Args:
-        path: The file.
-        what: What it is, for the message, at the start of a sentence.
+        path: Path of the YAML file.
+        what: Description of the file, for the message, at the start of a sentence.
 
     Raises:
         ConfigError: It is not there, not UTF-8, not YAML, too large, or has a key twice.
@@ -47,18 +47,18 @@ def read_yaml(path: Path, what: str) -> Any:
 
 
 def dump_yaml(value: Any, **layout: Any) -> str:
-    """Plain values as YAML that `parse_yaml` reads back.
+    """Dumps plain values as YAML that `parse_yaml` reads back.
 
     Args:
-        value: Of mappings, lists, text, numbers, booleans and None.
-        **layout: As for `yaml.dump`, such as ``sort_keys``.
+        value: Mappings, lists, text, numbers, booleans and None, nested.
+        **layout: Layout arguments of `yaml.dump`, such as ``sort_keys``.
     """
     text: str = yaml.dump(value, Dumper=_Dumper, **layout)
     return text
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text; dates are text.
+    """Parses a YAML text; dates are text.
 
     Raises:
         ValueError: It is not YAML, goes beyond the limits, or has a key twice; a clause with the
@@ -82,7 +82,7 @@ def parse_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's loader of plain values, with limits."""
+    """PyYAML loader of plain values, with limits."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[yaml.Node, int] = {}  # with what aliases in it stand for
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Counts nodes and levels before Python has any of them."""
+        """Composes a node; nodes and levels are counted before Python objects are made."""
         mark = self.peek_event().start_mark
         if self.check_event(yaml.AliasEvent):
             node = super().compose_node(parent, index)
@@ -112,7 +112,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuses a key that is given twice, of which YAML would take the last."""
+        """Refuses duplicate keys, of which YAML would take the last."""
         node = super().compose_mapping_node(anchor)
         lines: dict[Hashable, int] = {}
         for key, _ in node.value:
@@ -126,13 +126,13 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
-        """Of 64 bits."""
+        """Constructs an integer of at most 64 bits."""
         if len(node.value) > 100 or (value := self.construct_yaml_int(node)) not in _INT64:
             raise _fault("an integer must have at most 64 bits", node.start_mark)
         return int(value)
 
     def construct_float(self, node: yaml.ScalarNode) -> float:
-        """Finite."""
+        """Constructs a finite number."""
         if not isfinite(value := self.construct_yaml_float(node)):
             raise _fault(f"a number must be finite, found {node.value[:50]}", node.start_mark)
         return float(value)
@@ -145,7 +145,7 @@ _Loader.yaml_implicit_resolvers = {  # a date is text
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's, with quotes around text that `_Loader` would take for a number."""
+    """PyYAML dumper that quotes text that `_Loader` would read as a number."""
 
 
 for _cls in (_Loader, _Dumper):
