@@ -1,4 +1,4 @@
-"""The folder of a build: written beside and renamed, checked when it is opened.
+"""Built folder: written atomically, checked when it is opened.
 
 A build lists its files with bytes and SHA-256 in ``manifest.json``. A file is compared with it
 before it is read: below 256 MiB by its content, from there on by its size, as SHA-256 would cost
@@ -29,7 +29,7 @@ _NODE_KEYS = {"train_count": torch.int32, **dict.fromkeys(MASKS.values(), torch.
 
 
 def write_built(built: Path, write: Callable[[Path], None]) -> None:
-    """Lets ``write`` fill a new folder, lists its files, and puts it where a build belongs.
+    """Writes a new built folder through ``write``, lists its files, and puts it in its place.
 
     Raises:
         CorpusError: The disk refuses.
@@ -48,7 +48,7 @@ def write_built(built: Path, write: Callable[[Path], None]) -> None:
 
 
 def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
-    """The error of a disk that is full or may not be written, or of an impossible name."""
+    """Error for a disk that is full or read-only, or for an impossible name."""
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
     return CorpusError(
         f"A data set must be built whole, but {str(built)!r} could not be written ({reason}); "
@@ -57,23 +57,23 @@ def cannot_write(built: Path, error: OSError | ValueError) -> CorpusError:
 
 
 def is_built(built: Path) -> bool:
-    """Whether a build is there; as it got its name when it was whole, no lock is needed to ask."""
+    """Whether a whole build exists; it is renamed when whole, so no lock is needed to ask."""
     return all(is_there(built / name) for name in (MANIFEST, DATA, TARGETS, CORPUS))
 
 
 def save_tensors(path: Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain values."""
+    """Writes tensors and plain values with `torch.save`."""
     with path.open("wb") as file:  # so that a full disk is an OSError
         torch.save(content, file)
 
 
 @contextmanager
 def check_file(path: Path, name: str) -> Iterator[Path]:
-    """A file of a build, compared with its manifest; what reading raises is one sentence.
+    """Checks a file of a build against its manifest; faults in the block become one `CorpusError`.
 
     Args:
-        path: The build.
-        name: Relative path.
+        path: Built folder.
+        name: Relative path of the file.
 
     Raises:
         CorpusError: It is damaged.
@@ -95,7 +95,7 @@ def _damaged(path: Path, damage: str) -> CorpusError:
 
 
 def check_all(built: Path) -> int:
-    """Compares the content of every file of a build with its manifest; returns how many there are.
+    """Checks every file of a build against its manifest; returns their number.
 
     Raises:
         CorpusError: One is damaged, missing, or no file of the build.
@@ -110,7 +110,7 @@ def check_all(built: Path) -> int:
 
 
 def load_data(built: Path) -> HeteroData:
-    """The graph of a build, memory-mapped; every index lies in its range.
+    """Loads the graph of a build, memory-mapped, with all indices checked.
 
     Raises:
         CorpusError: The file is damaged.
@@ -159,7 +159,7 @@ def _find_edge_fault(data: HeteroData, edge_type: EdgeType, sizes: Mapping[str, 
 
 
 def load_targets(built: Path, num_documents: int, num_labels: int) -> Mapping[str, Any]:
-    """Targets of a build as `Targets` takes them.
+    """Loads the targets of a build, as `Targets` takes them.
 
     Raises:
         CorpusError: The file is damaged.
@@ -196,7 +196,7 @@ def _in_range(values: Tensor, size: int) -> bool:
 
 
 def load_faults(built: Path) -> pd.DataFrame:
-    """The documents that ``faults="skip"`` left out: columns ``place`` and ``reason``."""
+    """Documents that ``faults="skip"`` left out: columns ``place`` and ``reason``."""
     if not (built / FAULTS).exists():
         return pd.DataFrame({"place": [], "reason": []}, dtype=str)
     with check_file(built, FAULTS) as path:

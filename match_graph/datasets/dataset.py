@@ -47,7 +47,7 @@ _SETTLED = 2.0  # seconds without a change after which a file's times tell the n
 
 
 def default_root() -> Path:
-    """Where built data go: $MATCH_GRAPH_HOME, else the user's cache folder."""
+    """Default root of built data: $MATCH_GRAPH_HOME, else the user's cache folder."""
     return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
 
 
@@ -55,10 +55,10 @@ class Card(NamedTuple):
     """Summary of a data set for `match-graph datasets`; more stands in its card.
 
     Args:
-        name: Its card is ``datasets/NAME.md``.
-        licence: Of the documents.
-        size: Documents and bytes, as published.
-        needs: What it is made from.
+        name: Registered name; its card is ``datasets/NAME.md``.
+        licence: Licence of the documents.
+        size: Size as published: documents and bytes.
+        needs: Requirements for building: files, programs or a download.
     """
 
     name: str
@@ -79,14 +79,14 @@ class CorpusDataset(InMemoryDataset):
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
     Args:
-        name: Names the folder of built data.
-        root: Holds ``raw`` and ``built``; None takes `default_root`.
-        transform: Maps the `HeteroData` at every access.
-        pre_transform: Maps the `HeteroData` once, before it is saved; its repr is part of the key.
-        force_reload: Builds again even if the built files are there.
-        track: Shows the progress of reading, such as ``Reporter().track``; None shows none.
-        faults: "refuse" lists all faults of the files and builds nothing; "skip" leaves faulty
-            documents out, says so in `warnings` and lists them in `faults`. Files that cannot be
+        name: Folder name of the built data.
+        root: Root folder with ``raw`` and ``built``; None takes `default_root`.
+        transform: PyG transform of the `HeteroData` at every access.
+        pre_transform: PyG transform before the `HeteroData` is saved; its repr is part of the key.
+        force_reload: Whether to build again where built files exist.
+        track: Progress tracker of reading, such as ``Reporter().track``; None shows none.
+        faults: Policy for faulty documents: "refuse" lists all faults and builds nothing; "skip"
+            leaves them out, says so in `warnings` and lists them in `faults`. Files that cannot be
             read to their end and faults of the hierarchy are refused in any case.
 
     Raises:
@@ -122,10 +122,10 @@ class CorpusDataset(InMemoryDataset):
 
     @classmethod
     def check_options(cls, given: Mapping[str, Any]) -> None:
-        """Checks arguments of the class by type and range.
+        """Validates arguments of the class by type and range.
 
         Args:
-            given: Names and values of all but PyG's arguments; those left out are not checked.
+            given: Arguments by name, except PyG's; those left out are not checked.
 
         Raises:
             ConfigError: With every argument that `Options` refuses or does not have.
@@ -160,12 +160,12 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def built(self) -> Path:
-        """The folder of the built files."""
+        """Folder of the built files."""
         return Path(self.processed_dir)
 
     @cached_property
     def source(self) -> dict[str, Any]:
-        """Class, options, versions, and the SHA-256 of every raw file."""
+        """Identity of a build: class, options, versions, and the SHA-256 of every raw file."""
         return {
             "format": FORMAT_VERSION,
             "class": type(self).__qualname__,
@@ -176,12 +176,12 @@ class CorpusDataset(InMemoryDataset):
 
     @cached_property
     def _inputs(self) -> dict[str, "_Input"]:
-        """The raw files as they were before they were hashed, by path."""
+        """Identities of the raw files before they were hashed, by path."""
         return {path: _look_at(Path(path)) for path in self.raw_paths}
 
     @cached_property
     def _hashes(self) -> dict[str, str]:
-        """The SHA-256 of the raw files by path."""
+        """SHA-256 of the raw files by path."""
         return {path: hash_file(Path(path)) for path in self._inputs}
 
     @cached_property
@@ -207,7 +207,7 @@ class CorpusDataset(InMemoryDataset):
             lock.release()
 
     def process(self) -> None:
-        """Reads the raw files, builds the graph, and writes both beside, then renames."""
+        """Reads the raw files, builds the graph, and writes both atomically."""
         # The one import against the line datasets -> graph: a PyG data set builds its graph.
         source = self.source  # hashed before anything is read
         corpus = self.read()
@@ -230,7 +230,7 @@ class CorpusDataset(InMemoryDataset):
         write_built(self.built, write)
 
     def _check_unchanged(self) -> None:
-        """Checks that what was read is what was hashed.
+        """Checks that the raw files have not changed since they were hashed.
 
         A file that has the same inode, size and times is the same, unless it changed a moment
         before it was hashed: the clock of times is coarse, so such a file is hashed again.
@@ -255,7 +255,7 @@ class CorpusDataset(InMemoryDataset):
             )
 
     def verify(self) -> int:
-        """Compares every built file with its checksum, the large ones too; how many there are.
+        """Compares every built file with its checksum, large ones too; returns their number.
 
         Raises:
             CorpusError: One is damaged.
@@ -278,38 +278,38 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def warnings(self) -> list[str]:
-        """Likely mistakes in the data, a sentence each, to be said aloud."""
+        """Likely mistakes in the data, a sentence each."""
         return [str(line) for line in self._about["warnings"]]
 
     @cached_property
     def faults(self) -> pd.DataFrame:
-        """The faulty documents that were left out: columns ``place`` and ``reason``."""
+        """Faulty documents that were left out: columns ``place`` and ``reason``."""
         return load_faults(self.built)
 
     @cached_property
     def targets(self) -> Targets:
-        """The gold labels of all splits; only loss and metrics may read them."""
+        """Gold labels of all splits; only loss and metrics may read them."""
         num_documents = int(self._data[DOCUMENT].num_nodes)
         return Targets(**load_targets(self.built, num_documents, int(self._data[LABEL].num_nodes)))
 
     @cached_property
     def label_dag(self) -> LabelDAG:
-        """The label hierarchy after contraction."""
+        """Label hierarchy after contraction."""
         return LabelDAG.from_data(self[0])
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
-        """The tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""
+        """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""
         return TokenSpace.from_data(self[0], min_count, min_word_count)
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """One row per node: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
+        """Node table: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
         with check_file(self.built, self._table_name(node_type)) as path:
             return pd.read_parquet(path, columns=columns)
 
     def iter_table(
         self, node_type: str, batch_size: int, with_text: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of `table` in batches, one at least, for what would not fit into memory."""
+        """Rows of `table` in batches, at least one, for tables larger than memory."""
         name = self._table_name(node_type)
         with check_file(self.built, name) as path, pq.ParquetFile(path) as file:
             columns = [name for name in file.schema_arrow.names if with_text or name != "text"]
@@ -319,7 +319,7 @@ class CorpusDataset(InMemoryDataset):
 
     @property
     def keeps_texts(self) -> bool:
-        """Whether documents have their raw texts."""
+        """Whether the data set keeps raw texts."""
         with check_file(self.built, self._table_name(DOCUMENT)) as path:
             return "text" in pq.read_schema(path).names
 
@@ -330,7 +330,7 @@ class CorpusDataset(InMemoryDataset):
         return f"names/{node_type}.parquet"
 
     def names(self, node_type: str) -> pd.Series:
-        """The ids of the nodes of a type, in the order of the graph."""
+        """Ids of the nodes of a type, in the order of the graph."""
         return self.table(node_type, ["id"])["id"]
 
     def documents(self, mask: str) -> Tensor:
@@ -347,7 +347,7 @@ class _Input(NamedTuple):
 
     Args:
         key: Device, inode, size, and when content and inode changed, in nanoseconds.
-        is_settled: Whether these times are so old that the next change gives others.
+        is_settled: Whether these times are old enough for the next change to give others.
     """
 
     key: tuple[int, ...]
@@ -362,7 +362,7 @@ def _look_at(path: Path) -> _Input:
 
 
 def _name_hashes(hashes: Mapping[str, str]) -> dict[str, str]:
-    """Hashes by the names of the files; of one name in several folders each has a number."""
+    """SHA-256 by file name; equal names from several folders are numbered."""
     named: dict[str, str] = {}
     for path, digest in hashes.items():
         name, number = Path(path).name, 2

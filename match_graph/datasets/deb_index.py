@@ -64,7 +64,7 @@ Dir::State::lists "lists/";
 
 
 def fetch_index(folder: Path) -> None:
-    """Writes the candidates' stanzas and the English descriptions into a folder.
+    """Writes the stanzas of candidate versions and the English descriptions into a folder.
 
     Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
     is removed at the end. Both files are written beside and renamed.
@@ -94,7 +94,7 @@ def fetch_index(folder: Path) -> None:
 
 
 def _write_index(folder: Path) -> None:
-    """Runs apt on its private state and gathers the two files there."""
+    """Runs apt on a private state and gathers both index files there."""
     native = _run(["apt-config", "dump", "--format", "%v%n", "APT::Architecture"]).strip()
     options = [f"--config-file={folder / 'apt.conf'}"]
     for key, value in (
@@ -117,7 +117,7 @@ def _write_index(folder: Path) -> None:
 
 
 def _run(command: list[str], output: IO[Any] | int = subprocess.PIPE) -> str:
-    """Standard output of a command of apt; its failure in one sentence, in apt's own words."""
+    """Standard output of an apt command; a failure is one sentence in apt's own words."""
     name = command[0]
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands of apt, no shell
@@ -149,7 +149,7 @@ def _apt_error(found: str) -> CorpusError:
 
 
 def no_tags(where: str) -> CorpusError:
-    """The error of an index that cannot give labels."""
+    """Error for an index without tags."""
     return CorpusError(
         f"The package index must hold tags (the field 'Tag', which Debian's main archive has), but "
         f"{where} gave none; {_ALTERNATIVE}."
@@ -170,9 +170,9 @@ def read_stanzas(
     marks it as a continuation.
 
     Args:
-        lines: Stanzas of ``Name: value`` lines between blank lines.
-        name: Of the file, for places.
-        fail: Takes a fault of a line with its place; the line is left out.
+        lines: Lines of the index: stanzas of ``Name: value`` lines between blank lines.
+        name: Name of the file, for places.
+        fail: Callback that takes a fault of a line with its place; the line is left out.
     """
     start, size, most = 0, 0, max_record_bytes()
     fields, last = dict[str, list[str]](), ""

@@ -1,4 +1,4 @@
-"""Debian packages by debtags: the machine's own package index as a corpus.
+"""Debian packages with debtags: the machine's own package index as a corpus.
 
 Source: https://wiki.debian.org/Debtags; the index comes from the machine's own apt sources.
 """
@@ -53,8 +53,8 @@ class DebTags(CorpusDataset):
     read nor changed. Another day's index is another corpus: its checksum says so.
 
     Args:
-        tokenizer: "regex" for raw text, "whitespace" keeps case and punctuation.
-        **kwargs: As for `CorpusDataset`.
+        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
@@ -103,13 +103,13 @@ def read_package_index(
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
-    """Reads the two files that `fetch_index` writes; of a repeated package the first with tags.
+    """Reads the files of `fetch_index`; of a repeated package the first with tags counts.
 
     Args:
-        folder: Holds ``Packages`` and ``Translation-en``.
-        tokenizer: As for `DebTags`.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        folder: Folder with ``Packages`` and ``Translation-en``.
+        tokenizer: Tokenizer, as for `DebTags`.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: No package has a tag, or with every fault of the files, each with file:line.
@@ -168,7 +168,7 @@ def read_package_index(
 def _within(
     builder: CorpusBuilder, stanzas: Iterable[tuple[str, dict[str, str]]]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """The stanzas, with faults as those of documents."""
+    """Stanzas whose faults count as faults of documents."""
     with builder.documents():
         yield from stanzas
 
@@ -176,7 +176,7 @@ def _within(
 def _read_descriptions(
     lines: Iterable[bytes], builder: CorpusBuilder
 ) -> dict[tuple[str, str], str]:
-    """Texts by package and checksum; every version of a package has a checksum of its own."""
+    """Descriptions by package and checksum; every version of a package has its own checksum."""
     texts = {}
     for _, stanza in read_stanzas(lines, DESCRIPTIONS, builder.fail):
         key = (stanza.get("package", ""), stanza.get("description-md5", ""))
@@ -185,12 +185,12 @@ def _read_descriptions(
 
 
 def read_text(description: str) -> str:
-    """A description without its marks: a line that is a lone full stop is a paragraph's end."""
+    """Description without its markup: a lone full stop ends a paragraph."""
     return "\n".join("" if line == "." else line for line in description.split("\n")).strip()
 
 
 def split_tags(value: str) -> list[str] | None:
-    """The tags of a field, braces written out: ``role::{a,b}`` is ``role::a`` and ``role::b``.
+    """Splits the tags of a field; ``role::{a,b}`` is ``role::a`` and ``role::b``.
 
     Returns:
         None where there are more than `MAX_TAGS`, or one has more than `MAX_LEVELS`.
@@ -226,7 +226,7 @@ def parent_tag(tag: str) -> str | None:
 
 
 def close_tags(tags: list[str]) -> list[str]:
-    """The tags and all that lie above them, each once, ancestors first."""
+    """Tags with all of their ancestors, each once, ancestors first."""
     closed: dict[str, None] = {}
     for tag in tags:
         chain, above = [tag], parent_tag(tag)
@@ -238,17 +238,17 @@ def close_tags(tags: list[str]) -> list[str]:
 
 
 def read_references(stanza: dict[str, str]) -> list[str]:
-    """The packages that a stanza depends on, recommends or suggests, in order, each once."""
+    """References of a stanza: packages that it depends on, recommends or suggests, each once."""
     clauses = ",".join(stanza.get(name, "") for name in _RELATIONS).split(",")
     names = [match[1] for match in map(_find_name, clauses) if match]
     return list(dict.fromkeys(names))
 
 
 def split_by_source(source: str) -> Split:
-    """The split of a source package: SHA-256 of its name modulo 10; 0 is test, 1 is valid.
+    """Split of a source package: SHA-256 of its name modulo 10; 0 is test, 1 is valid.
 
     Args:
-        source: Name, optionally with a version in parentheses, which does not count.
+        source: Source package name; a version in parentheses behind it does not count.
     """
     name = source.partition("(")[0].strip()
     digest = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10

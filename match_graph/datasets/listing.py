@@ -11,7 +11,7 @@ def list_datasets(root: str | Path | None = None) -> list[dict[str, str]]:
     """One row per registered data set.
 
     Args:
-        root: Of raw and built data; None takes `default_root`.
+        root: Root folder of raw and built data; None takes `default_root`.
 
     Returns:
         For each its ``name``, ``licence``, ``size``, what it ``needs``, and its ``state``: "built"
@@ -40,7 +40,7 @@ def _find_state(cls: type[CorpusDataset], root: Path, built: set[str]) -> str:
 
 
 def _built_classes(root: Path) -> set[str]:
-    """The classes of the whole builds below a root."""
+    """Data set classes of the whole builds below a root."""
     found = set()
     for path in (root / "built").glob("*/corpus.json"):
         try:

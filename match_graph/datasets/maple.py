@@ -41,7 +41,7 @@ _LAST_YEAR = 2015  # of training and validation in the paper
 
 
 class Maple(CorpusDataset):
-    """One subject of MAPLE. Its texts are lower case without punctuation, tokenised at blanks.
+    """One subject of MAPLE; texts are lower case without punctuation, tokenised at blanks.
 
     The JSON release has years: papers up to 2015 are for training and validation, the later ones
     are the test split, as in the paper, whose own draw of validation papers is not published. The
@@ -51,16 +51,17 @@ class Maple(CorpusDataset):
     files is read as their hierarchy.
 
     Args:
-        subject: A folder of the release, such as Art or Biology_MeSH.
-        release: "json" or "graph".
-        labels: "mag" or, in the graph release, "mesh"; the JSON release has folders for these.
-        fields: Among venue, author, reference.
-        tokenizer: "whitespace", as the texts are tokenised already, or "regex".
-        hierarchy: "ignore" leaves a taxonomy out.
-        train_until: As for `SplitRule`, by year; None splits at random.
-        valid_until: Likewise.
-        seed: Of what is random.
-        **kwargs: As for `CorpusDataset`.
+        subject: Folder of the release, such as Art or Biology_MeSH.
+        release: Release format: "json" or "graph".
+        labels: Label set: "mag" or, in the graph release, "mesh"; the JSON release has folders for
+            these.
+        fields: Metadata fields, among venue, author, reference.
+        tokenizer: Text tokenization: "whitespace", as the texts are tokenised already, or "regex".
+        hierarchy: Use of the taxonomy: "use" or "ignore".
+        train_until: Last year of train, as for `SplitRule`; None splits at random.
+        valid_until: Last year of valid, as for `SplitRule`.
+        seed: Seed of the random split.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: The files cannot be fetched, have no such subject, or with every fault of
@@ -150,7 +151,7 @@ class Maple(CorpusDataset):
         return any((root / "raw" / "maple").glob("*/*/papers.*"))
 
     def download(self) -> None:
-        """Unpacks the subject from the release's archives, which are fetched if not there."""
+        """Unpacks the subject from the release's archives, downloading them if need be."""
         folder = Path(self.raw_dir).parent
         with FileLock(f"{folder}.lock"):
             missing = [path for path in self.raw_paths if not is_there(Path(path))]
@@ -172,7 +173,7 @@ class Maple(CorpusDataset):
                 )
 
     def _choose(self, path: PurePosixPath, seen: set[str]) -> PurePosixPath | None:
-        """The place of a file of the subject; other subjects are noted."""
+        """Target path of a member of the subject; other subjects are noted."""
         subject = path.parent.name
         if path.name in self._known_files:
             seen.add(subject)
@@ -201,14 +202,14 @@ def read_maple_json(
     """Reads a folder of the JSON release.
 
     Args:
-        folder: Holds ``papers.json``; ``labels.txt`` (id, name, depth), ``authors.txt``,
+        folder: Folder with ``papers.json``; ``labels.txt`` (id, name, depth), ``authors.txt``,
             ``venues.txt`` (id, normalised name, name) and ``taxonomy.txt`` may be missing.
-        fields: Among `FIELDS`.
-        tokenizer: "whitespace" for the texts as they are.
-        hierarchy: "ignore" leaves a taxonomy out.
-        rule: Of the splits; None takes the paper's year.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        fields: Metadata fields, among `FIELDS`.
+        tokenizer: Text tokenization: "whitespace" for the texts as they are.
+        hierarchy: Use of the taxonomy: "use" or "ignore".
+        rule: Split rule; None splits by the paper's year.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
@@ -242,7 +243,7 @@ def _add_paper(
     tokenizer: Tokenizer,
     place: str,
 ) -> bool:
-    """Adds one paper, or its faults; whether it is in training for want of a year."""
+    """Adds one paper, or its faults; returns whether it is in train for want of a year."""
     before = builder.num_faults
     document = read_id(record, place, builder.fail)
     parts = [record.get(key) for key in ("title", "abstract")]

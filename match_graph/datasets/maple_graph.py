@@ -39,7 +39,7 @@ TAXONOMY = "taxonomy.txt"
 
 @dataclass(frozen=True)
 class _Edges:
-    """Far ends by paper: those of paper i are ``index[ptr[i]:ptr[i + 1]]``, in the file's order."""
+    """Edges in CSR: neighbours of paper i are ``index[ptr[i]:ptr[i + 1]]``, in the file's order."""
 
     ptr: np.ndarray[Any, np.dtype[np.int64]]
     index: np.ndarray[Any, np.dtype[np.int32]]
@@ -63,15 +63,15 @@ def read_maple_graph(
     """Reads a folder of the graph release; ids lose their prefixes, as in the JSON release.
 
     Args:
-        folder: Holds ``papers.txt`` and the edges of the labels; files of other edges and of names
+        folder: Folder with ``papers.txt`` and the label edges; files of other edges and of names
             may be missing.
-        fields: Among venue, author, reference.
-        tokenizer: "whitespace" for the texts as they are.
-        labels: "mag" for fields of study, "mesh" for MeSH, which three subjects have.
-        hierarchy: "ignore" leaves a ``taxonomy.txt`` out.
-        rule: Of the splits, at random, as there are no dates.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        fields: Metadata fields, among venue, author, reference.
+        tokenizer: Text tokenization: "whitespace" for the texts as they are.
+        labels: Label set: "mag" for fields of study, "mesh" for MeSH, which three subjects have.
+        hierarchy: Use of ``taxonomy.txt``: "use" or "ignore".
+        rule: Split rule, at random, as there are no dates.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
@@ -106,7 +106,7 @@ def read_maple_graph(
 
 
 def _read_papers(path: Path, builder: CorpusBuilder, sources: Sources) -> dict[str, int]:
-    """Numbers of the papers; their texts are read again when the edges are known."""
+    """Indices of the papers by id; texts are read again when the edges are known."""
     papers: dict[str, int] = {}
     for _, columns in read_columns(path, builder, sources):
         if builder.is_hopeless:
@@ -118,7 +118,7 @@ def _read_papers(path: Path, builder: CorpusBuilder, sources: Sources) -> dict[s
 def _read_edges(
     path: Path, papers: dict[str, int], prefix: str, builder: CorpusBuilder, sources: Sources
 ) -> _Edges:
-    """The edges of a file, which need not be in the order of the papers."""
+    """Reads the edges of a file, which need not be in the order of the papers."""
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")
     if is_there(path):

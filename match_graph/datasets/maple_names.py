@@ -1,4 +1,4 @@
-"""The tables of names in MAPLE's folders: labels with depths, authors, venues."""
+"""Tables of names in MAPLE's folders: labels with depths, authors, venues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from match_graph.io.source import Sources, is_there
 def read_columns(
     path: Path, builder: CorpusBuilder, sources: Sources
 ) -> Iterator[tuple[str, list[str]]]:
-    """(file:line, at least two columns by tab) per line; others are faults."""
+    """(file:line, at least two tab-separated columns) per line; other lines are faults."""
     for place, line in read_lines(sources.lines(path), path.name, builder.fail):
         columns = line.rstrip("\r\n").split("\t")
         if len(columns) < 2:
@@ -24,7 +24,7 @@ def read_columns(
 
 
 def read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sources) -> None:
-    """Sets names of a type from a file that may be missing: id, normalised name, own name."""
+    """Reads names of a type from an optional file: id, normalised name, own name."""
     if is_there(path):
         for _, columns in read_columns(path, builder, sources):
             name = columns[2] if len(columns) > 2 and columns[2] else columns[1]
@@ -32,7 +32,7 @@ def read_names(path: Path, node_type: str, builder: CorpusBuilder, sources: Sour
 
 
 def read_label_names(path: Path, builder: CorpusBuilder, sources: Sources) -> None:
-    """Sets names and depths of labels from a file that may be missing: id, name, depth."""
+    """Reads names and depths of labels from an optional file: id, name, depth."""
     if not is_there(path):
         return
     for place, columns in read_columns(path, builder, sources):

@@ -46,12 +46,14 @@ class MatchFolder(CorpusDataset):
     """A folder in the MATCH format as a data set.
 
     Args:
-        folder: Holds the files. Nothing is written into it.
+        folder: Folder of the files. Nothing is written into it.
         fields: Metadata fields to read, each on some document; None takes those of
             ``meta_dict.json``, of which some may be on none.
-        tokenizer: "regex" for raw text, "whitespace" for text that is tokenised already.
-        hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label without a parent.
-        **kwargs: As for `CorpusDataset`.
+        tokenizer: Text tokenization: "regex" for raw text, "whitespace" for text that is tokenised
+            already.
+        hierarchy: Use of the hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label
+            without a parent.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
@@ -114,7 +116,7 @@ class MatchFolder(CorpusDataset):
 
 
 def match_files(folder: Path) -> list[str]:
-    """The names of the files that are there and would be read."""
+    """Names of the existing files that would be read."""
     names = [*SPLIT_FILES.values(), FIELDS, TAXONOMY, VOCABULARY]
     names += sorted(path.name for path in folder.glob("id2*.txt"))
     return [name for name in names if is_there(folder / name)]
@@ -129,16 +131,16 @@ def read_match_folder(
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
-    """Reads a folder in the MATCH format.
+    """Reads a folder in the MATCH format; errors as for `MatchFolder`.
 
     Args:
-        folder: As for `MatchFolder`, as are fields, tokenizer, hierarchy and the errors.
-        fields: See there.
-        tokenizer: See there.
-        hierarchy: See there.
-        name: Of the corpus; None takes the folder's.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        folder: Folder, as for `MatchFolder`.
+        fields: Metadata fields, as for `MatchFolder`.
+        tokenizer: Tokenizer, as for `MatchFolder`.
+        hierarchy: Use of ``taxonomy.txt``, as for `MatchFolder`.
+        name: Name of the corpus; None takes the folder's.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
     """
     MatchFolder.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
     required = list(SPLIT_FILES.values())
@@ -183,7 +185,7 @@ def read_match_folder(
 def _read_documents(
     folder: Path, builder: CorpusBuilder, sources: Sources, tokenizer: Tokenizer
 ) -> tuple[set[str], int]:
-    """Adds every document; returns the keys seen and how many words have no number."""
+    """Adds every document; returns the keys seen and the number of words outside the vocabulary."""
     fields = [name for name in builder.fields if not builder.faults]
     vocabulary = _read_vocabulary(folder / VOCABULARY, builder, sources)
     keys: set[str] = set()
@@ -210,7 +212,7 @@ def add_record(
     tokenizer: Tokenizer,
     place: str,
 ) -> None:
-    """Adds one JSON object as a document, or its faults."""
+    """Adds a JSON object as a document, or its faults."""
     before = builder.num_faults
     document = read_id(record, place, builder.fail)
     text = read_text(record, place, builder.fail)
@@ -254,7 +256,7 @@ def _read_taxonomy(
 
 
 def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterator[tuple[str, str]]:
-    """The two columns of a file, by tab or else by the first blank, as the release has both."""
+    """Reads two columns of a file, split at the tab or else at the first blank."""
     for _, line in read_lines(sources.lines(path), path.name, builder.fail):
         pair = line.split("\t", 1) if "\t" in line else line.split(" ", 1)
         if len(pair) == 2:

@@ -1,4 +1,4 @@
-"""The MeSH trees as the NLM publishes them: tree numbers of descriptors -> a label hierarchy.
+"""MeSH trees as the NLM publishes them: tree numbers of descriptors as a label hierarchy.
 
 Source: ``mtreesYEAR.bin`` of https://www.nlm.nih.gov/mesh/filelist.html, a descriptor's name, a
 semicolon and one of its tree numbers a line.
@@ -15,12 +15,12 @@ CATEGORIES = "ABCDEFGH"
 
 @dataclass(frozen=True)
 class MeshTrees:
-    """Descriptors by name and their places in the trees; made by `read_trees`.
+    """MeSH descriptors by name and their places in the trees; made by `read_trees`.
 
     Args:
         categories: First letters of each descriptor's tree numbers.
-        edges: (descriptor, one right above it in some tree, file:line) by name: a DAG, as most
-            descriptors have several tree numbers.
+        edges: Hierarchy edges by name, (descriptor, one right above it in some tree, file:line):
+            a DAG, as most descriptors have several tree numbers.
     """
 
     categories: dict[str, frozenset[str]]
@@ -31,11 +31,11 @@ def read_trees(lines: Iterable[bytes], name: str, categories: str, fail: Fail) -
     """Reads a file of tree numbers.
 
     Args:
-        lines: Its lines.
-        name: Its name, for messages.
-        categories: Edges of these letters' trees are kept, all categories are noted.
-        fail: Takes the faults: a line without a tree number, a number that is given twice or lies
-            under none.
+        lines: Lines of the file.
+        name: Name of the file, for messages.
+        categories: First letters of the trees whose edges are kept; all categories are noted.
+        fail: Callback that takes the faults: a line without a tree number, a number that is given
+            twice or lies under none.
     """
     descriptors: dict[str, tuple[str, str]] = {}  # by tree number, with the place
     letters: dict[str, set[str]] = {}

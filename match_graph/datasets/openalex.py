@@ -46,18 +46,19 @@ class OpenAlex(UserFiles):
     The text is title and abstract; fields are instances by their OpenAlex ids, which have names.
 
     Args:
-        path: JSON lines of works, packed by gzip or not; None takes ``raw/openalex`` below the
-            root.
-        labels: "topics" with subfield, field and domain, or "concepts".
-        concepts: JSON lines of concept objects, whose ancestors are the concepts' hierarchy.
-        fields: Among venue, author, institution, reference.
-        tokenizer: "regex" for raw text, "whitespace" keeps case and punctuation.
-        hierarchy: "ignore" leaves every label without a parent.
-        min_score: Concepts below it are left out.
-        train_until: As for `SplitRule`, by the date of publication.
-        valid_until: Likewise.
-        seed: Of a random split.
-        **kwargs: As for `CorpusDataset`.
+        path: Path of JSON lines of works, packed by gzip or not; None takes ``raw/openalex`` below
+            the root.
+        labels: Label set: "topics" with subfield, field and domain, or "concepts".
+        concepts: Path of JSON lines of concepts, whose ancestors are the concepts' hierarchy.
+        fields: Metadata fields, among venue, author, institution, reference.
+        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
+        hierarchy: Use of the hierarchy: "use" or "ignore"; the latter leaves labels without
+            parents.
+        min_score: Least score of concepts; those below it are left out.
+        train_until: Last date of publication in train, as for `SplitRule`.
+        valid_until: Last date of publication in valid, as for `SplitRule`.
+        seed: Seed of a random split.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: There are no files, or with every fault of them, each with file:line.
@@ -153,25 +154,27 @@ def read_openalex(
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
-    """Reads works.
+    """Reads works of OpenAlex.
 
     Topics make a tree, domain > field > subfield > topic, and each document carries its topics
     closed upwards. Concepts make a DAG: a concept's parents are its nearest ancestors by level,
     which only concept objects tell, so they come from a file of their own.
 
     Args:
-        files: JSON lines.
-        labels: "topics" or "concepts".
-        concepts: Concept objects as JSON lines; None leaves concepts without parents, unless the
+        files: Paths of JSON lines of works.
+        labels: Label set: "topics" or "concepts".
+        concepts: Path of JSON lines of concepts; None leaves concepts without parents, unless the
             works' own concepts hold ``ancestors``.
-        fields: Among venue, author, institution, reference.
-        tokenizer: "regex" for raw text.
-        hierarchy: "ignore" leaves every label without a parent.
-        min_score: Concepts below it are left out. OpenAlex adds the ancestors of a concept with
-            scores down to 0; topics have no threshold, as OpenAlex gives three at most.
-        rule: Of the splits; None takes the defaults.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        fields: Metadata fields, among venue, author, institution, reference.
+        tokenizer: Text tokenization: "regex" for raw text.
+        hierarchy: Use of the hierarchy: "use" or "ignore"; the latter leaves labels without
+            parents.
+        min_score: Least score of concepts; those below it are left out. OpenAlex adds the ancestors
+            of a concept with scores down to 0; topics have no threshold, as OpenAlex gives three at
+            most.
+        rule: Split rule; None takes the defaults.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
@@ -199,7 +202,7 @@ def read_openalex(
 
 
 class _Reader:
-    """Adds works to a builder, and gathers labels' names, depths and parents."""
+    """Reader of works: adds them to a builder, and gathers labels' names, depths and parents."""
 
     def __init__(
         self,
@@ -254,7 +257,7 @@ class _Reader:
     def _read_labels(
         self, work: Mapping[str, Any], place: str
     ) -> Iterator[tuple[str, str, int | None]]:
-        """(id, name, depth) of the labels, each with those above it."""
+        """Labels as (id, name, depth), each with its ancestors."""
         for item in read_objects(work, self.kind, place, self.builder.fail):
             label = read_id(item.get("id"))
             if label is None:
@@ -298,7 +301,7 @@ class _Reader:
             label = above
 
     def add_ancestors(self, concept: Mapping[str, Any], place: str) -> None:
-        """Notes a concept's parents: of its ancestors those of the highest level below its own."""
+        """Notes a concept's parents: its ancestors of the highest level below its own."""
         child = read_id(concept.get("id"))
         if child is None:
             self.builder.fail(
@@ -323,7 +326,7 @@ class _Reader:
                 self.edges.setdefault((child, above), place)
 
     def build(self) -> Corpus:
-        """The corpus."""
+        """Builds the corpus."""
         corpus = self.builder.build([(*edge, place) for edge, place in self.edges.items()])
         corpus.notes.update(self.counts)
         return corpus

@@ -1,4 +1,4 @@
-"""The parts of an OpenAlex work: ids, text from the inverted index, instances by field.
+"""Parts of an OpenAlex work: ids, text from the inverted index, instances by field.
 
 Source: https://docs.openalex.org/api-entities/works/work-object.
 """
@@ -15,11 +15,11 @@ _PREFIX = "https://openalex.org/"
 
 
 def read_id(value: Any, kind: str = "") -> str | None:
-    """An OpenAlex id without the address before it; numbers get the kind before them.
+    """OpenAlex id without the URL before it; a number gets its kind before it.
 
     Args:
-        value: Such as ``https://openalex.org/W1``, ``W1``, or 17 for a field.
-        kind: Such as ``fields``, for what is numbered.
+        value: Id as found, such as ``https://openalex.org/W1``, ``W1``, or 17 for a field.
+        kind: Kind of what is numbered, such as ``fields``.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -30,7 +30,7 @@ def read_id(value: Any, kind: str = "") -> str | None:
 
 
 def is_level(value: Any) -> TypeGuard[int]:
-    """Whether a value is the level of a concept."""
+    """Whether a value is a valid level of a concept."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_LEVEL
 
 
@@ -50,7 +50,7 @@ def read_text(work: Mapping[str, Any], place: str, fail: Fail) -> str:
 
 
 def read_abstract(index: Any) -> str | None:
-    """The text of an inverted index, empty without one; None where it is none.
+    """Text of an inverted index, empty without one; None if it is malformed.
 
     Words stand in the order of their positions, whatever lies between: a huge position costs
     nothing.
@@ -115,7 +115,7 @@ INSTANCES = {
 def read_objects(
     record: Mapping[str, Any], key: str, place: str, fail: Fail
 ) -> Iterator[Mapping[str, Any]]:
-    """The objects of a list; none where it is missing."""
+    """Objects of a list; none where it is missing."""
     values = record.get(key)
     if values is None:
         return
@@ -126,6 +126,6 @@ def read_objects(
 
 
 def read_name(item: Mapping[str, Any]) -> str:
-    """The name of an object; empty where it has none."""
+    """Name of an object; empty where it has none."""
     name = item.get("display_name")
     return name if isinstance(name, str) else ""

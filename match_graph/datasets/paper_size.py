@@ -1,4 +1,4 @@
-"""A planted corpus with the counts of the paper's Table 1: every count is met exactly."""
+"""Planted corpus with the exact counts of the paper's Table 1."""
 
 import os
 from collections.abc import Callable
@@ -26,22 +26,22 @@ _TRIES = 4  # draws by topic before an edge that would repeat is drawn from all 
 
 @dataclass(frozen=True)
 class PaperSize:
-    """The counts of a corpus.
+    """Counts of a corpus.
 
     Args:
-        train: Documents.
-        valid: Documents.
-        test: Documents.
-        labels: In the hierarchy.
-        label_pairs: (document, label).
-        words: Vocabulary.
-        tokens: (document, word), repeated words too.
-        authors: Distinct.
-        author_edges: (document, author).
-        venues: Distinct; a document has one.
-        citations: (document, cited document).
-        hierarchy_edges: (child, parent).
-        layers: Of the hierarchy.
+        train: Number of training documents.
+        valid: Number of validation documents.
+        test: Number of test documents.
+        labels: Number of labels in the hierarchy.
+        label_pairs: Number of (document, label) pairs.
+        words: Number of distinct words.
+        tokens: Number of (document, word) pairs, repeated words too.
+        authors: Number of distinct authors.
+        author_edges: Number of (document, author) pairs.
+        venues: Number of distinct venues; a document has one.
+        citations: Number of (document, cited document) pairs.
+        hierarchy_edges: Number of (child, parent) edges.
+        layers: Number of layers of the hierarchy.
     """
 
     train: int
@@ -63,7 +63,7 @@ class PaperSize:
         return self.train + self.valid + self.test
 
     def scale(self, documents: float = 1.0, labels: float = 1.0) -> "PaperSize":
-        """The counts of a smaller or larger corpus with the same means.
+        """Counts of a smaller or larger corpus with the same means.
 
         Args:
             documents: Factor of the documents and of what grows with them: all but venues, labels
@@ -82,7 +82,7 @@ class PaperSize:
         return replace(self, **changed)
 
     def find_fault(self) -> str | None:
-        """Why no such corpus can be drawn, or None."""
+        """Reason why no such corpus can be drawn, or None."""
         if self.labels < 10 * self.layers:
             return (
                 f"a hierarchy of {self.layers} layers needs {10 * self.layers} labels, found "
@@ -117,7 +117,7 @@ PAPER_SIZES: dict[str, PaperSize] = {
 
 
 def check_memory(need: float) -> None:
-    """Refuses bytes that this machine does not have, before anything is drawn."""
+    """Refuses more bytes than this machine has, before anything is drawn."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if need > there:
         raise CorpusError(
@@ -135,9 +135,9 @@ def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
     follow the labels and the first topic in part, as in `Synthetic`.
 
     Args:
-        name: Of the corpus.
-        size: One whose `PaperSize.find_fault` is None.
-        seed: Same seed, same corpus.
+        name: Name of the corpus.
+        size: Counts of the corpus, whose `PaperSize.find_fault` is None.
+        seed: Random seed; the same seed gives the same corpus.
     """
     rng = np.random.default_rng(seed)
     child, parent, chain = draw_dag(rng, size.labels, size.hierarchy_edges, size.layers)
@@ -208,14 +208,14 @@ def draw_dag(
 def settle_counts(
     rng: np.random.Generator, counts: Array, total: int, low: Array | int, high: Array | int
 ) -> Array:
-    """Counts [N] rounded, brought into their bounds, and changed by ones until they sum to total.
+    """Rounds counts [N], clips them to their bounds, and changes them by ones to sum to total.
 
     Args:
-        rng: Chooses which are changed.
-        counts: Any numbers.
-        total: Between the sums of the bounds.
-        low: Least of each.
-        high: Largest of each.
+        rng: Random generator that chooses which counts are changed.
+        counts: Counts before rounding, [N].
+        total: Target sum, between the sums of the bounds.
+        low: Lower bound of each count.
+        high: Upper bound of each count.
     """
     settled = np.clip(np.rint(counts), low, high).astype(np.int64)
     while missing := total - int(settled.sum()):
@@ -319,8 +319,8 @@ class _ByTopic:
     """Items by topic, for draws within a topic.
 
     Args:
-        topic: Of each item, [N].
-        num_topics: T.
+        topic: Topic of each item, [N].
+        num_topics: Number of topics, T.
     """
 
     def __init__(self, topic: Array, num_topics: int) -> None:
@@ -378,7 +378,7 @@ def _draw_piece(
 
 
 def _spread(counts: Array) -> Array:
-    """The row of every entry of a ragged list with these counts, int64."""
+    """Row of every entry of a ragged list with these counts, int64."""
     return np.repeat(np.arange(len(counts)), counts)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a PubMed article: text, date, journal, authors, references.
+"""Parts of a PubMed article: text, date, journal, authors, references.
 
 Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html.
 """
@@ -13,7 +13,7 @@ _blanks = re.compile(r"[ \t\r\n]+")
 
 
 def read_string(element: Element | None) -> str:
-    """An element's text with that of the marks in it, such as ``<i>``; empty without one."""
+    """Text of an element and of the markup in it, such as ``<i>``; empty if None."""
     return "" if element is None else _blanks.sub(" ", "".join(element.itertext())).strip(" ")
 
 
@@ -27,7 +27,7 @@ def read_text(article: Element) -> str:
 
 
 def read_date(article: Element) -> str | None:
-    """The journal issue's date as precise as it is given: ISO day, month or year."""
+    """Date of the journal issue, as precise as it is given: ISO day, month or year."""
     date = article.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     if date is None:
         return None
@@ -43,7 +43,7 @@ def read_date(article: Element) -> str | None:
 
 
 def read_venue(article: Element) -> dict[str, str]:
-    """Id and title of the journal; none where the record has neither."""
+    """Id and title of the journal; empty where the record has neither."""
     title = read_string(article.find("MedlineCitation/Article/Journal/Title"))
     short = read_string(article.find("MedlineCitation/MedlineJournalInfo/MedlineTA"))
     number = read_string(article.find("MedlineCitation/MedlineJournalInfo/NlmUniqueID"))
@@ -66,7 +66,7 @@ def read_authors(article: Element) -> list[str]:
 
 
 def read_references(article: Element) -> tuple[list[str], int]:
-    """PMIDs of the references in order, and how many references have none."""
+    """PMIDs of the references in order, and the number of references without one."""
     found, missing = [], 0
     for reference in article.iterfind("PubmedData/ReferenceList//Reference"):
         pmids = [

@@ -1,4 +1,4 @@
-"""PubMed records as the NLM publishes them, XML or XML packed by gzip, with the MeSH trees.
+"""PubMed records as the NLM publishes them, XML or gzipped XML, with the MeSH trees.
 
 Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html (elements),
 https://ftp.ncbi.nlm.nih.gov/pubmed/baseline (files).
@@ -55,17 +55,18 @@ class PubMedXml(UserFiles):
     descriptors of the headings, by their ids, not closed upwards.
 
     Args:
-        path: XML files, packed by gzip or not; None takes ``raw/pubmed-xml`` below the root.
-        trees: ``mtreesYEAR.bin``; None takes the last by name that lies beside the files.
-        fields: Among venue, author, reference.
-        tokenizer: "regex" for raw text, "whitespace" keeps case and punctuation.
-        hierarchy: "use" reads the trees, "ignore" leaves every label without a parent and keeps the
-            headings of all categories.
+        path: Path of XML files, packed by gzip or not; None takes ``raw/pubmed-xml`` below the
+            root.
+        trees: Path of ``mtreesYEAR.bin``; None takes the last by name that lies beside the files.
+        fields: Metadata fields, among venue, author, reference.
+        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
+        hierarchy: Use of the hierarchy: "use" reads the trees, "ignore" leaves every label without
+            a parent and keeps the headings of all categories.
         categories: First letters of tree numbers; the paper's A to H by default.
-        train_until: As for `SplitRule`, by the date of the journal's issue.
-        valid_until: Likewise.
-        seed: Of a random split.
-        **kwargs: As for `CorpusDataset`.
+        train_until: Last date of journal issues in train, as for `SplitRule`.
+        valid_until: Last date of journal issues in valid, as for `SplitRule`.
+        seed: Seed of a random split.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: There are no files or no trees, or with every fault of them, each with its
@@ -151,7 +152,7 @@ class PubMedXml(UserFiles):
 
 
 def _find_trees(path: Path) -> str | None:
-    """The last file of MeSH trees beside the records; no records at all are another error."""
+    """Last file of MeSH trees beside the records; missing records are another error."""
     folder = path if path.is_dir() else path.parent
     found = sorted(folder.glob("mtrees*.bin"))
     if not found and folder.is_dir():
@@ -173,17 +174,18 @@ def read_pubmed_xml(
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
-    """Reads PubMed records; memory grows with the corpus alone, not with the files.
+    """Reads PubMed records; memory grows with the corpus, not with the files.
 
     Args:
-        files: XML, each a ``PubmedArticleSet``.
-        trees: The MeSH trees; None leaves every label without a parent and keeps all headings.
-        fields: Among `FIELDS`.
-        tokenizer: "regex" for raw text.
+        files: Paths of XML files, each a ``PubmedArticleSet``.
+        trees: Path of the MeSH trees; None leaves every label without a parent and keeps all
+            headings.
+        fields: Metadata fields, among `FIELDS`.
+        tokenizer: Text tokenization: "regex" for raw text.
         categories: First letters of tree numbers; headings that lie in no such tree are left out.
-        rule: Of the splits; None takes the defaults.
-        track: Shows progress.
-        faults: As for `CorpusDataset`.
+        rule: Split rule; None takes the defaults.
+        track: Progress tracker.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:record or file:line.
@@ -215,12 +217,12 @@ def read_pubmed_xml(
 def read_articles(
     stream: BinaryIO, name: str, look: Callable[[], None]
 ) -> Iterator[tuple[str, Element]]:
-    """(file:record, element) per ``PubmedArticle``; each is dropped when the next is asked for.
+    """(file:record, element) per ``PubmedArticle``; each is freed when the next is asked for.
 
     Args:
-        stream: XML.
-        name: Of the file, for messages.
-        look: Called every few records.
+        stream: Binary stream of XML.
+        name: Name of the file, for messages.
+        look: Progress callback, called every few records.
 
     Raises:
         CorpusError: The XML is malformed, breaks off, declares entities, or a record is larger
@@ -263,7 +265,7 @@ def read_articles(
 
 
 class _Reader:
-    """Adds articles to a builder, and gathers what makes the hierarchy."""
+    """Reader of articles: adds them to a builder, and gathers what makes the hierarchy."""
 
     def __init__(
         self,
@@ -309,7 +311,7 @@ class _Reader:
             self.builder.set_name("venue", instance, name)
 
     def _read_metadata(self, article: Element) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """Instances by field, and names of venues."""
+        """Metadata instances by field, and names of venues."""
         metadata: dict[str, list[str]] = {}
         names: dict[str, str] = {}
         for name in self.builder.fields:
@@ -339,7 +341,7 @@ class _Reader:
         return labels
 
     def check_trees(self, name: str) -> None:
-        """Warns of trees that cannot be those of the records.
+        """Warns where the MeSH trees do not fit the records.
 
         All but few descriptors have a tree number (check tags such as Female have none); trees
         that break off, or of another year, lack many, and their headings would be lost silently.
@@ -354,7 +356,7 @@ class _Reader:
             )
 
     def build(self) -> Corpus:
-        """The corpus; descriptors that no record has stand in the hierarchy by their names."""
+        """Builds the corpus; descriptors without a record stand in the hierarchy by their names."""
         edges = [] if self.trees is None else self.trees.edges
         ids = self.descriptors
         hierarchy = [(ids.get(a, a), ids.get(b, b), place) for a, b, place in edges]

@@ -11,11 +11,11 @@ from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType
 
 
 def make_records(dataset: CorpusDataset, documents: Sequence[int]) -> list[dict[str, Any]]:
-    """Some documents of a data set as they would stand in its files.
+    """Documents of a data set as records of the MATCH format.
 
     Args:
-        dataset: Built, with raw texts.
-        documents: Their numbers in the graph.
+        dataset: Built data set with raw texts.
+        documents: Document indices in the graph.
 
     Returns:
         For each document ``paper``, ``text``, the metadata fields as lists, and ``label``. Where no
@@ -54,7 +54,7 @@ def make_records(dataset: CorpusDataset, documents: Sequence[int]) -> list[dict[
 def _names(
     dataset: CorpusDataset, edge_type: EdgeType, documents: Sequence[int]
 ) -> list[list[str]]:
-    """The names of each document's neighbours, in the document's order."""
+    """Names of each document's neighbours, in the document's order."""
     names = dataset.names(edge_type[2])
     row, col = dataset[0][edge_type].edge_index
     first = torch.tensor([*documents], dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Registry of data sets by name, and the meaning of DATASET."""
+"""Registry of data sets by name; resolution of DATASET."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ DATASETS: dict[str, type[CorpusDataset]] = {
 
 
 class _PygArguments(StrictModel):
-    """Arguments that every class takes in Python and no setting gives."""
+    """Arguments that every class takes in Python and that are not settings."""
 
     root: str | Path | None = None
     transform: Callable[..., Any] | None = None
@@ -46,7 +46,7 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
     """Opens a registered data set, or a folder in the MATCH format, building it if need be.
 
     Args:
-        name: A registered name, else a path.
+        name: Registered name, else the path of a folder.
         **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
             force_reload), ``track`` and ``faults`` among them; None stands for the default.
 
@@ -68,7 +68,7 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
 
 
 def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a data set with absolute paths, so that they hold in any working folder."""
+    """Options of a data set with absolute paths, valid in any working folder."""
     keys = DATASETS[name].path_options if name in DATASETS else ()
     absolute = {key: str(resolve_path(options[key])) for key in keys if options.get(key)}
     return {**options, **absolute}

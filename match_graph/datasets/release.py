@@ -27,16 +27,17 @@ _LICENCE = "none stated; made from the Microsoft Academic Graph (ODC-BY)"
 
 
 class Release(CorpusDataset):
-    """One of the two released folders.
+    """Base class of the two released folders.
 
     Words and metadata are ids in the files; words come back by ``vocabulary.txt``, names of labels
     and authors stand beside the ids where ``id2label.txt`` and ``id2author.txt`` are there.
 
     Args:
         fields: Metadata fields to read; None takes those of ``meta_dict.json``.
-        tokenizer: "whitespace", as the texts are tokenised already, or "regex".
-        hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label without a parent.
-        **kwargs: As for `CorpusDataset`.
+        tokenizer: Text tokenization: "whitespace", as the texts are tokenised already, or "regex".
+        hierarchy: Use of the hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label
+            without a parent.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: The folder is not there, or with every fault of the files.
@@ -89,7 +90,7 @@ class Release(CorpusDataset):
         return all((root / "raw" / cls.folder_name / name).is_file() for name in _REQUIRED)
 
     def download(self) -> None:
-        """Says where to put the files: the authors' link has no checksum and needs a browser."""
+        """Refuses with where to put the files: the link has no checksum and needs a browser."""
         missing = [name for name in _REQUIRED if not (Path(self.raw_dir) / name).is_file()]
         raise CorpusError(
             f"The data set '{self.name}' must be fetched by hand, but {' and '.join(missing)} "

@@ -25,7 +25,7 @@ DateOption = Annotated[str | int | date | None, AfterValidator(_check_date)]
 
 
 class SplitOptions(StrictModel):
-    """Options of a data set whose files do not say which document is in which split."""
+    """Split options of a data set whose files do not give splits."""
 
     train_until: DateOption = None
     valid_until: DateOption = None
@@ -45,7 +45,7 @@ class SplitOptions(StrictModel):
 
 @dataclass(frozen=True)
 class SplitRule:
-    """A rule that gives every document a split of its own, whatever else is read.
+    """Split rule: each document's split follows from the document alone.
 
     Without ``train_until`` the SHA-256 of the seed and the text decides, 8 : 1 : 1 as in the paper
     (https://arxiv.org/abs/2102.07349): equal texts fall into one split, so that no test document
@@ -57,9 +57,9 @@ class SplitRule:
     tells them.
 
     Args:
-        train_until: ISO date, month or year; the last of training.
-        valid_until: Likewise, of validation.
-        seed: Of the hash.
+        train_until: Last date of train: ISO date, month or year.
+        valid_until: Last date of valid: ISO date, month or year.
+        seed: Seed of the hash.
     """
 
     train_until: str | None = None
@@ -70,17 +70,17 @@ class SplitRule:
     def from_options(
         cls, train_until: str | int | date | None, valid_until: str | int | date | None, seed: int
     ) -> Self:
-        """The rule of checked `SplitOptions`."""
+        """Split rule from validated `SplitOptions`."""
         dates = [None if value is None else str(value) for value in (train_until, valid_until)]
         return cls(dates[0], dates[1], seed)
 
     def choose(self, document: str, text: str, day: str | None) -> Split:
-        """The split of a document.
+        """Split of a document.
 
         Args:
-            document: Its id.
-            text: Its text, also empty.
-            day: Its ISO date, month or year, where it has one.
+            document: Id of the document.
+            text: Text of the document, may be empty.
+            day: Date of the document, an ISO date, month or year; None without one.
         """
         if self.train_until is None:
             tenth = self._tenth(document, text)
@@ -92,7 +92,7 @@ class SplitRule:
         return "valid" if is_valid else "test"
 
     def undated(self, day: str | None) -> bool:
-        """Whether a document is in train for want of a date."""
+        """Whether a document is in train because it has no date."""
         return self.train_until is not None and not day
 
     def _tenth(self, document: str, text: str) -> int:
@@ -100,7 +100,7 @@ class SplitRule:
         return int.from_bytes(hashlib.sha256(key.encode()).digest()) % 10
 
     def to_dict(self) -> dict[str, str | int | None]:
-        """Options that a corpus depends on, as JSON values."""
+        """Options that the corpus depends on, as JSON values."""
         return {
             "train_until": self.train_until,
             "valid_until": self.valid_until,

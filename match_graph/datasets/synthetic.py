@@ -26,7 +26,7 @@ _ROOTS = 3  # where there are labels enough
 
 
 class Synthetic(CorpusDataset):
-    """A seeded corpus that can be learned, and whose labels follow the hierarchy.
+    """Seeded planted corpus whose labels can be learned and follow the hierarchy.
 
     Topics are drawn by a power law and closed upwards over a label DAG with diamonds. Words come
     from the topics and their ancestors or from a Zipfian background; venues, authors and
@@ -35,20 +35,20 @@ class Synthetic(CorpusDataset):
     document has very many authors, and some instances are in training never or once.
 
     Args:
-        num_documents: At least 200; split 8 : 1 : 1.
-        num_labels: Labels in the hierarchy, at least 10.
-        num_layers: Layers of the hierarchy, at least 2.
-        num_words: Size of the vocabulary that is drawn from.
+        num_documents: Number of documents, at least 200; split 8 : 1 : 1.
+        num_labels: Number of labels in the hierarchy, at least 10.
+        num_layers: Number of layers of the hierarchy, at least 2.
+        num_words: Size of the vocabulary.
         words_per_document: Mean length of a text in words.
         topic_share: Share of words that come from topics; the rest is background.
-        random_labels: Draws the labels independently of everything else, so that nothing but
-            a leak can predict them (for tests).
-        like: Takes all sizes from a data set of the paper's Table 1 instead, every count exactly;
-            what is drawn then stands in `paper_size.draw_corpus`, and is not dirty.
-        scale: With ``like``, factor of the documents and of all that grows with them.
-        label_scale: With ``like``, factor of labels and hierarchy edges.
-        seed: Same seed, same corpus.
-        **kwargs: As for `CorpusDataset`.
+        random_labels: Whether to draw the labels independently of everything else, so that nothing
+            but a leak can predict them (for tests).
+        like: Data set of the paper's Table 1 whose counts are met exactly, instead of the sizes
+            above; see `paper_size.draw_corpus`. Such a corpus is not dirty.
+        scale: Factor of the documents and of all that grows with them, with ``like``.
+        label_scale: Factor of labels and hierarchy edges, with ``like``.
+        seed: Random seed; the same seed gives the same corpus.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         ConfigError: A size is too small or too large, there are more layers than labels, or a size
@@ -92,7 +92,7 @@ class Synthetic(CorpusDataset):
             return self
 
         def size(self) -> PaperSize:
-            """The counts that ``like`` and the factors ask for."""
+            """Counts that ``like`` and the factors ask for."""
             assert self.like is not None
             return PAPER_SIZES[self.like].scale(self.scale, self.label_scale)
 
@@ -267,9 +267,10 @@ def close_upwards(child: Array, parent: Array, num_labels: int) -> Array:
     """Each label and its ancestors, ascending, padded with -1, [L, longest].
 
     Args:
-        child: [E], sorted so that a parent's own edges come before its children's.
-        parent: [E].
-        num_labels: L.
+        child: Child of each edge, [E], sorted so that a parent's own edges come before its
+            children's.
+        parent: Parent of each edge, [E].
+        num_labels: Number of labels, L.
     """
     above: list[set[int]] = [{label} for label in range(num_labels)]
     for lower, upper in sorted(zip(child.tolist(), parent.tolist(), strict=True)):
@@ -358,7 +359,7 @@ def _pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Ar
 def _take_lists(
     pairs: tuple[Array, Array], order: Array, num_documents: int
 ) -> tuple[Array, Array]:
-    """Gives document i the list of document order[i]."""
+    """Reorders ragged lists: document i gets the list of document order[i]."""
     place = np.empty(num_documents, dtype=np.int64)
     place[order] = np.arange(num_documents)
     moved = place[pairs[0]]
@@ -379,7 +380,7 @@ def _append(pairs: tuple[Array, Array], documents: Array, label: int) -> tuple[A
 
 
 def _compact(edges: pd.DataFrame, prefix: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Numbers the instances that occur by first appearance, and names them."""
+    """Renumbers the instances that occur by first appearance, and names them."""
     codes, values = pd.factorize(edges["instance"])
     ids = [f"{prefix}{value}" if prefix else f"d{value}" for value in values]
     compact = pd.DataFrame(
@@ -389,7 +390,7 @@ def _compact(edges: pd.DataFrame, prefix: str) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def _hierarchy(child: Array, parent: Array) -> pd.DataFrame:
-    """The DAG by names, with one node that no document carries between two layers."""
+    """Label DAG by names, with one node that no document carries between two layers."""
     edges = [(f"l{c}", f"l{p}", "synthetic") for c, p in zip(child, parent, strict=True)]
     first = edges.pop(0)
     edges += [(first[0], "unused", "synthetic"), ("unused", first[1], "synthetic")]

@@ -1,4 +1,4 @@
-"""JSON lines or CSV of any kind: which columns hold id, text, labels and metadata is an option."""
+"""JSON lines or CSV of any layout: options say which columns hold id, text, labels, metadata."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,24 +37,26 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 class Table(UserFiles):
-    """Documents of one's own, a JSON object or a row of CSV each.
+    """Custom data set: a JSON object or a row of CSV per document.
 
     Args:
-        path: ``.jsonl``, ``.json`` or ``.ndjson`` with an object a line, ``.csv`` or ``.tsv`` with
-            a header, packed by gzip or not; None takes ``raw/table`` below the root.
-        fields: Metadata fields, by the names that they shall have.
-        columns: Where ``id``, ``text``, ``label``, ``split``, ``date`` and the fields stand; what
-            is not named stands in the column of its own name, ``split`` and ``date`` in none.
-            Several columns may make one text, or one field.
-        separator: Between the values of a cell of CSV, for labels and fields; blanks around it do
-            not count. "" takes a cell as one value. JSON has lists.
-        taxonomy: A file with a parent and its children a line, by tabs or else by white space.
-        tokenizer: "regex" for raw text, "whitespace" for text that is tokenised already.
-        hierarchy: "ignore" leaves the taxonomy out.
-        train_until: As for `SplitRule`, by the column ``date``.
-        valid_until: Likewise.
-        seed: Of a random split.
-        **kwargs: As for `CorpusDataset`.
+        path: Path of ``.jsonl``, ``.json`` or ``.ndjson`` with an object a line, ``.csv`` or
+            ``.tsv`` with a header, packed by gzip or not; None takes ``raw/table`` below the root.
+        fields: Metadata fields, by the names that they get.
+        columns: Columns of ``id``, ``text``, ``label``, ``split``, ``date`` and the fields; what is
+            not named stands in the column of its own name, ``split`` and ``date`` in none. Several
+            columns may make one text, or one field.
+        separator: Separator of the values in a cell of CSV, for labels and fields; blanks around it
+            do not count. "" takes a cell as one value. JSON has lists.
+        taxonomy: Path of a file with a parent and its children a line, by tabs or else by white
+            space.
+        tokenizer: Text tokenization: "regex" for raw text, "whitespace" for text that is tokenised
+            already.
+        hierarchy: Use of the taxonomy: "use" or "ignore".
+        train_until: Last date of train by the column ``date``, as for `SplitRule`.
+        valid_until: Last date of valid, as for `SplitRule`.
+        seed: Seed of a random split.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: There are no files, or with every fault of them, each with file:line.
@@ -194,7 +196,7 @@ def read_table(
 
 
 class _Reader:
-    """Adds rows to a builder."""
+    """Reader of rows: adds them to a builder."""
 
     def __init__(
         self,
@@ -265,7 +267,7 @@ class _Reader:
         return found
 
     def _read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
-        """A cell as text; empty where it is missing or has no column."""
+        """Text of a cell; empty where it is missing or has no column."""
         value = row.get(self.columns[name][0]) if name in self.columns else None
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             self.builder.fail(
@@ -274,7 +276,7 @@ class _Reader:
         return "" if value is None else str(value).strip()
 
     def build(self, edges: Sequence[tuple[str, str, str]]) -> Corpus:
-        """The corpus; a column that no row has is a fault, as it would pass for an empty one."""
+        """Builds the corpus; a column that no row has is a fault, not an empty column."""
         wanted = {column for columns in self.columns.values() for column in columns}
         absent = sorted(wanted - self.seen)
         if absent and self.seen and not self.builder.faults:

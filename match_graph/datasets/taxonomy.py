@@ -1,4 +1,4 @@
-"""A label hierarchy as lines of a parent and its children, where labels may hold blanks."""
+"""Label hierarchy as lines of a parent and its children; labels may hold blanks."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,10 @@ def read_taxonomy(lines: Iterable[bytes], name: str, fail: Fail) -> list[tuple[s
     """(child, parent, file:line) triples.
 
     Args:
-        lines: Each a parent and its children, by tabs where the line has one, else by white space.
-        name: Of the file, for places.
-        fail: Takes the faults of encoding.
+        lines: Text lines, each a parent and its children, by tabs where the line has one, else by
+            white space.
+        name: Name of the file, for places.
+        fail: Callback that takes the faults of encoding.
     """
     edges = []
     for place, line in read_lines(lines, name, fail):

@@ -12,13 +12,13 @@ WORD_PATTERN = r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
 def split_words(
     text: str, tokenizer: Tokenizer = "regex", pattern: str = WORD_PATTERN
 ) -> list[str]:
-    """The words of a text in order.
+    """Splits a text into words, in order.
 
     Args:
-        text: Any text, also empty.
-        tokenizer: "regex" lower-cases and matches the pattern; "whitespace" takes the text as
-            tokenised already and splits at white space, keeping case.
-        pattern: A regular expression; a run keeps its own.
+        text: Text, may be empty.
+        tokenizer: Text tokenization: "regex" lower-cases and matches the pattern; "whitespace"
+            takes the text as tokenised already and splits at white space, keeping case.
+        pattern: Regular expression of a word; a run keeps its own.
     """
     if tokenizer == "whitespace":
         return text.split()

@@ -15,11 +15,11 @@ class UserFiles(CorpusDataset):
     A subclass names its `suffixes`, and gives `read` and PyG's arguments.
 
     Args:
-        path: A file, or a folder of which the files with one of the suffixes count; None takes
-            ``raw/NAME`` below the root.
-        extra: Files by role that are read besides, not as documents.
-        rule: Of the splits.
-        **kwargs: As for `CorpusDataset`.
+        path: Path of a file, or of a folder of which the files with one of the suffixes count; None
+            takes ``raw/NAME`` below the root.
+        extra: Further files by role, which are read but not as documents.
+        rule: Split rule.
+        **kwargs: Arguments of `CorpusDataset`.
 
     Raises:
         CorpusError: There is no file.
