@@ -1,4 +1,4 @@
-"""Run folders: started, configured, pre-trained, trained, calibrated, evaluated; each resumes."""
+"""Run folders: resumable pre-training, training, calibration and evaluation."""
 
 from match_graph.runs.run import Run
 from match_graph.runs.start import open_run, start_run

@@ -1,4 +1,4 @@
-"""Ablations: what a run leaves out, by name, turned into plain settings.
+"""Ablations by name, resolved into plain settings.
 
 ============  ====================================================  ================================
 ablation      what is left out                                      what the initialisation does
@@ -34,11 +34,12 @@ NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pret
 
 
 def resolve_ablations(config: Config, data: HeteroData) -> Config:
-    """The settings that a configuration's ablations stand for; resolving twice changes nothing.
+    """Resolves a configuration's ablations into settings; resolving twice changes nothing.
 
     Args:
-        config: ``ablation`` names what to leave out, ``data.drop_fields`` may name fields too.
-        data: The built graph with all of its fields.
+        config: Configuration; ``ablation`` names what to leave out, ``data.drop_fields`` may name
+            fields too.
+        data: Built graph with all of its fields.
 
     Raises:
         ConfigError: An ablation or a field is not known, or makes no sense for the encoder or the

@@ -19,13 +19,14 @@ _NUMBERS, _TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale
 
 
 class CalibratedModel(nn.Module):
-    """A trained model whose label scores are scaled.
+    """Trained model with calibrated logits.
 
     Args:
-        model: Maps an `EgoBatch` to logits [B, L].
-        calibration: Of its labels.
-        label_dag: The hierarchy, where the output is coherent: scaled scores are made so again.
-        fold: The fold of each document by its number in the graph, [documents], int64; None scales
+        model: Model that maps an `EgoBatch` to logits [B, L].
+        calibration: Calibration of the model's labels.
+        label_dag: Label hierarchy, where the output is coherent: calibrated logits are made
+            coherent again.
+        fold: Fold of each document by its number in the graph, [documents], int64; None calibrates
             by all of the documents that were fitted. See `PlattScaling`.
     """
 
@@ -48,15 +49,15 @@ class CalibratedModel(nn.Module):
 
 
 def assign_folds(documents: Tensor, num_nodes: int, num_folds: int) -> Tensor:
-    """The fold of each document by its number in the graph, [num_nodes], int64.
+    """Fold of each document by its number in the graph, [num_nodes], int64.
 
     Folds are of documents that follow each other: where they are sorted by what makes them alike,
     such as the source of a package, few are told apart.
 
     Args:
-        documents: Those to divide, ascending, [D], int64; the others are in fold 0.
-        num_nodes: Documents of the graph.
-        num_folds: K.
+        documents: Documents to divide into folds, ascending, [D], int64; the others are in fold 0.
+        num_nodes: Number of documents in the graph.
+        num_folds: Number of folds, K.
     """
     fold = torch.zeros(num_nodes, dtype=torch.int64)
     fold[documents] = torch.arange(len(documents)) * num_folds // max(len(documents), 1)
@@ -68,12 +69,12 @@ class Validation:
     """Validation documents on which a calibration is fitted and judged.
 
     Args:
-        batches: Of validation documents, with gold labels; read twice.
-        fold: As `assign_folds` gives it.
-        label_dag: The hierarchy.
-        coherent: Whether the output is.
-        device: Of the model.
-        total: Sums a tensor over processes that share the batches; None is one process.
+        batches: Batches of validation documents, with gold labels; read twice.
+        fold: Fold of each document, as given by `assign_folds`.
+        label_dag: Label hierarchy.
+        coherent: Whether the output is hierarchy-coherent.
+        device: Device of the model.
+        total: Sums a tensor over the processes that share the batches; None for a single process.
     """
 
     batches: Iterable[EgoBatch]
@@ -84,7 +85,7 @@ class Validation:
     total: Callable[[Tensor], Tensor] | None = None
 
     def ndcg(self, model: nn.Module, search: PlattSearch | None = None) -> float:
-        """NDCG@5 of a model; shows its scores to a search."""
+        """NDCG@5 of a model; passes its logits to ``search`` if given."""
         watched = WatchedBatches(self.batches)
 
         def see(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
@@ -105,16 +106,16 @@ class Validation:
 def fit_calibration(
     model: nn.Module, num_labels: int, num_folds: int, valid: Validation
 ) -> tuple[PlattScaling, float, float]:
-    """The calibration of a model by documents that it was not trained on.
+    """Fits the calibration of a model on documents that it was not trained on.
 
     It is kept where the ranking of held-out documents is no worse for it (NDCG@5, each document
     scaled by the other folds), as epochs are chosen; otherwise it changes nothing.
 
     Args:
-        model: Maps an `EgoBatch` to logits [B, L].
-        num_labels: L.
-        num_folds: K.
-        valid: Documents to fit it on.
+        model: Model that maps an `EgoBatch` to logits [B, L].
+        num_labels: Number of labels, L.
+        num_folds: Number of folds, K.
+        valid: Validation documents to fit it on.
 
     Returns:
         The calibration, and NDCG@5 on validation without and with the one that was fitted.
@@ -130,7 +131,7 @@ def fit_calibration(
 
 
 def write_calibration(folder: Path, calibration: PlattScaling) -> None:
-    """Writes the tensors of a calibration by their names, and its numbers as tensors of one."""
+    """Writes the tensors of a calibration by name, its scalars as one-element tensors."""
     numbers = {
         name: torch.tensor(getattr(calibration, name), dtype=torch.float64) for name in _NUMBERS
     }
@@ -139,7 +140,7 @@ def write_calibration(folder: Path, calibration: PlattScaling) -> None:
 
 
 def read_calibration(folder: Path, num_labels: int) -> PlattScaling | None:
-    """The calibration of a run folder; None if there is none.
+    """Reads the calibration of a run folder; None if there is none.
 
     Raises:
         CheckpointError: The file is broken, or of other labels.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_model(run: "Run") -> None:
-    """Wires the model of a run over no tokens and one label.
+    """Builds the model of a run over no tokens and one label, to find faults early.
 
     An encoder of a user's own (``package.module:Class``) also encodes two documents, as documents
     of the graph and as new ones.

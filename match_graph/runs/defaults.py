@@ -14,13 +14,13 @@ MAX_WIDE = 2**26
 
 
 def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
-    """Fills in what was left to the corpus, so that the run's file holds every number.
+    """Fills in the settings that depend on the corpus, so that the run's file is complete.
 
     Args:
-        config: ``pretrain.samples``, ``model.head``, ``model.wide``, ``train.epochs``,
-            ``train.batch_size`` and ``train.valid_documents`` may be None, ``train.precision``
-            "auto".
-        dataset: Built.
+        config: Configuration; ``pretrain.samples``, ``model.head``, ``model.wide``,
+            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents`` may be None,
+            ``train.precision`` "auto".
+        dataset: Built data set.
 
     With a label tree there is no wide term by default, and no hypernymy in the output space.
 
@@ -61,12 +61,12 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
 
 
 def derive_samples(num_words: int) -> int:
-    """Positives of pre-training: 25 per word of the training texts, within 1 to 400 million."""
+    """Pre-training positives: 25 per word of the training texts, within 1 to 400 million."""
     return min(max(25 * num_words, 1_000_000), 400_000_000)
 
 
 def derive_batch_size(num_train: int) -> int:
-    """The paper's 256 from about 100,000 documents on; at least 400 steps an epoch below, or 16."""
+    """Batch size: the paper's 256, halved to at least 16 until an epoch has 400 steps."""
     size = 16
     while size < 256 and num_train // (2 * size) >= 400:
         size *= 2
@@ -74,14 +74,14 @@ def derive_batch_size(num_train: int) -> int:
 
 
 def derive_epochs(num_train: int, wide: bool) -> int:
-    """With a wide term 3 epochs from 15,000 documents on, without it 6, and more for fewer.
+    """Epochs: with a wide term 3 from 15,000 documents on, without it 6; more for fewer documents.
 
     The learning rate falls to 0 over them, so that too many cost quality as well as time: a
     corpus of thousands of documents is overfitted after a few, with a wide term sooner. For 1,000
     documents they are 9 and 18; without a wide term at least 5.
 
     Args:
-        num_train: Training documents.
+        num_train: Number of training documents.
         wide: Whether the model has a wide term.
     """
     if wide:
@@ -90,7 +90,7 @@ def derive_epochs(num_train: int, wide: bool) -> int:
 
 
 def derive_valid_documents(num_valid: int) -> int:
-    """All validation documents up to 10,000: a mean over as many is known to about .003.
+    """Validation documents per epoch: all up to 10,000, which gives a mean to about .003.
 
     After the training the whole split is evaluated in any case.
     """

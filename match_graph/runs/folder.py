@@ -1,4 +1,4 @@
-"""Run folders: opened, claimed for one run, and held by one process while they change."""
+"""Run folders: opened, claimed for one run, locked while they change."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ SHARING = ("devices", "num_nodes", "strategy")
 
 
 def open_run_folder(folder: Path) -> Config:
-    """The configuration of an existing run; before its code is used, see `check_own_code`.
+    """Configuration of an existing run; before its code is used, see `check_own_code`.
 
     Raises:
         CheckpointError: The folder is missing or not a run folder.
@@ -73,13 +73,13 @@ def verify_run_folder(folder: Path) -> None:
 
 
 def _is_wanted(path: Path) -> bool:
-    """Whether a file must be there; who has no use for a checkpoint may delete it."""
+    """Whether a file is required; checkpoints may be deleted."""
     return path.parent.name != "checkpoint" or os.path.lexists(path)
 
 
 @contextmanager
 def in_use(folder: Path) -> Iterator[None]:
-    """Keeps other processes from changing a run folder; ends with this process at the latest.
+    """Locks a run folder against changes by other processes until the block or process ends.
 
     Reading needs no lock.
 
@@ -125,12 +125,12 @@ def check_own_code(
 
 
 def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
-    """Makes a run folder, or checks that an existing one is of the same run, to be resumed.
+    """Makes a run folder, or checks that an existing one is of the same run, to resume it.
 
     Args:
-        folder: New, empty, or a run folder.
-        config: Resolved.
-        overwrite: Deletes a run folder that is there; never one with other files in it.
+        folder: Folder: new, empty, or a run folder.
+        config: Resolved configuration.
+        overwrite: Whether to delete an existing run folder; never one with other files in it.
 
     Raises:
         CheckpointError: The folder holds something else, a run with other settings, or one that
@@ -157,7 +157,7 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
 
 
 def _check_ours(folder: Path) -> None:
-    """Checks that a folder is none, empty, a run folder, or the beginning of one.
+    """Checks that a folder is missing, empty, a run folder, or the beginning of one.
 
     Raises:
         CheckpointError: It holds other files.
@@ -182,7 +182,7 @@ def _is_temporary(path: Path) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    """Deletes a run; the settings last, so that it counts as a run until nothing else is left."""
+    """Deletes a run, its settings last, so that a partly deleted run still counts as one."""
     there = [path for path in folder.iterdir() if path.name not in (LOCK, MANIFEST, CONFIG)]
     for path in [*there, folder / MANIFEST, folder / CONFIG]:
         if path.is_dir() and not path.is_symlink():
@@ -192,12 +192,12 @@ def _clear(folder: Path) -> None:
 
 
 def describe_work(config: Config) -> dict[str, Any]:
-    """Settings that decide the result: all but how processes share the work."""
+    """Settings that determine the result: all but how processes share the work."""
     return config.model_dump(exclude={"train": set(SHARING)})
 
 
 def find_difference(there: Config, here: Config) -> str:
-    """Up to three settings in which the work of two runs differs, as a clause; empty if none does.
+    """Up to three settings that differ between two runs, as a clause; empty if none does.
 
     What the caller chose comes before what follows from it: the encoder before its settings, these
     before what is derived from the corpus.

@@ -1,4 +1,4 @@
-"""The training graph that a run keeps, so that new documents reach neighbours."""
+"""Known graph: the training graph that a run keeps, so that new documents reach neighbours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ _POSITION = "position"
 
 @dataclass(frozen=True)
 class KnownGraph:
-    """The documents that may be reached, their metadata and words, by name.
+    """Reachable documents with their metadata and words, by name.
 
     Args:
-        data: Numbered as in the data set's graph; no label is in it.
-        vocabulary: The rows of all names in it, not only of those that are tokens.
-        documents: The rows of its documents.
+        data: Graph, numbered as in the data set's; no label is in it.
+        vocabulary: Rows of all names in the graph, not only of tokens.
+        documents: Rows of the graph's documents, by id.
     """
 
     data: HeteroData
@@ -58,11 +58,11 @@ class KnownGraph:
     def make_graphs(
         self, config: NeighborhoodConfig, space: TokenSpace, seed: int = 0
     ) -> EgoGraphs:
-        """Draws from it, as evaluation does."""
+        """Sampler of ego-networks, as in evaluation."""
         return EgoGraphs(self.data, config, space, seed=seed)
 
     def build_graph(self, records: Sequence[Record]) -> HeteroData:
-        """The graph of new documents for `EgoGraphs.adopt`: also whom they cite and who cites them.
+        """Graph of new documents for `EgoGraphs.adopt`, with citations in both directions.
 
         A document that cites a new one has its id among its references.
         """
@@ -88,7 +88,7 @@ class KnownGraph:
 
     @cached_property
     def _cited_by(self) -> Adjacency:
-        """The documents behind each reference."""
+        """Documents that cite each reference."""
         edge_type = has_edge(CITATION_FIELD)
         num_references = int(self.data[CITATION_FIELD].num_nodes)
         return Adjacency.from_edges(
@@ -97,7 +97,7 @@ class KnownGraph:
 
 
 def find_neighborhood(config: ModelConfig) -> NeighborhoodConfig | None:
-    """The neighbourhoods that the encoder of a run asks for; None without any, or for a baseline.
+    """Neighbourhood that the encoder of a run asks for; None without one, or for a baseline.
 
     Raises:
         ConfigError: There is no such encoder, or its settings are wrong.
@@ -110,7 +110,7 @@ def find_neighborhood(config: ModelConfig) -> NeighborhoodConfig | None:
 
 
 def make_graphs(config: Config, data: HeteroData, space: TokenSpace) -> EgoGraphs | None:
-    """Draws the neighbourhoods that the encoder of a run asks for; None if it asks for none.
+    """Sampler of the neighbourhoods that the encoder of a run asks for; None without any.
 
     They go through training documents only, or with ``data.transductive`` through all. This holds
     in evaluation too, so that a document is encoded as a new one would be.
@@ -133,10 +133,10 @@ def write_known_graph(
     One table of names per node type, the training documents' edges, and no label.
 
     Args:
-        folder: Of the run.
-        dataset: Its data set.
-        space: Names the node types.
-        transductive: Writes the documents of all splits.
+        folder: Run folder.
+        dataset: Data set of the run.
+        space: Token space, which names the node types.
+        transductive: Whether to write the documents of all splits.
     """
     data = dataset[0]
     reachable = data[DOCUMENT][MASKS["train"]]
@@ -212,7 +212,7 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
 
 
 def _check_rows(row: Tensor, number: int) -> None:
-    """Checks that rows are of a table, so that nothing is read beyond its end.
+    """Checks that row indices lie within a table.
 
     Raises:
         DamagedError: They are not.

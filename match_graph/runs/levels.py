@@ -1,4 +1,4 @@
-"""Levels of a run: one for a flat model, one per level of a label tree."""
+"""Levels of a label tree; a flat model has one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,15 @@ from match_graph.typing import MASKS
 
 @dataclass(frozen=True)
 class Level:
-    """One level: what is trained at once.
+    """Level of a label tree, trained at once.
 
     Args:
-        sizes: Nodes of each level from the top to this one; the last level's are the labels.
-        folder: Of its weights, history and checkpoint; the last level's is the run's own.
-        targets: Gold nodes.
-        parent: The node above each node; None on top.
-        above: The level above; None on top.
+        sizes: Number of nodes of each level from the top to this one; the last level's are the
+            labels.
+        folder: Folder of weights, history and checkpoint; the last level's is the run folder.
+        targets: Gold nodes of the level.
+        parent: Parent of each node; None on top.
+        above: Level above; None on top.
     """
 
     sizes: tuple[int, ...]
@@ -35,7 +36,7 @@ class Level:
     above: "Level | None"
 
     def set_prior(self, model: MatchModel, documents: Tensor) -> None:
-        """Starts the head from the frequency of each node among the documents of that above."""
+        """Initializes the head from the frequency of each node among documents of its parent."""
         total: int | Tensor = len(documents)
         if self.above is not None:
             assert self.parent is not None
@@ -45,7 +46,7 @@ class Level:
     def make_model(
         self, space: TokenSpace, config: ModelConfig, label_dag: LabelDAG, seed: int
     ) -> MatchModel:
-        """The level's model, warm-started from that above, which must have been trained.
+        """Model of the level, warm-started from the trained model of the level above.
 
         Raises:
             CheckpointError: The weights of the level above are missing, broken or of another model.
@@ -64,16 +65,16 @@ class Level:
 def plan_levels(
     sizes: tuple[int, ...], dataset: CorpusDataset, folder: Path, seed: int
 ) -> list[Level]:
-    """The levels of a run in the order of training.
+    """Levels of a run in the order of training.
 
     Labels are clustered by the words of their training documents; the same seed gives the same
     clusters, so that a resumed run goes on with its own.
 
     Args:
-        sizes: Of all levels, as `nn.label_tree.level_sizes` gives them.
-        dataset: Built.
-        folder: Of the run.
-        seed: Of the clusters.
+        sizes: Number of nodes of each level, as given by `nn.label_tree.level_sizes`.
+        dataset: Built data set.
+        folder: Run folder.
+        seed: Seed of the clustering.
     """
     targets, parents = [dataset.targets], []
     if len(sizes) > 1:

@@ -31,8 +31,8 @@ class SplitMeasures:
     labels by training frequency and by depth R@k and F1. Keys of slices are ``SLICE/MEASURE``.
 
     Args:
-        dataset: Its training documents give propensities and frequencies.
-        thresholds: Chosen on the validation split; None on that split.
+        dataset: Data set, whose training documents give propensities and frequencies.
+        thresholds: Decision thresholds, chosen on the validation split; None on that split.
     """
 
     def __init__(self, dataset: CorpusDataset, thresholds: Thresholds | None = None) -> None:
@@ -45,34 +45,34 @@ class SplitMeasures:
             self._at_thresholds = _AtThresholds(dataset, thresholds, count)
 
     def observers(self) -> list[Observer]:
-        """Observers that `evaluate_model` calls with logits."""
+        """Observers of logits, for `evaluate_model`."""
         found: list[Observer] = [self._calibration.update]
         return found if self._at_thresholds is None else [*found, self._at_thresholds.update]
 
     def rank_observers(self) -> list[RankObserver]:
-        """Observers that `evaluate_model` calls with ranked labels."""
+        """Observers of ranked labels, for `evaluate_model`."""
         found: list[RankObserver] = [self._propensity.update]
         return found if self._at_thresholds is None else [*found, self._at_thresholds.slices.update]
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """As `RankingMeter.reduce`."""
+        """Sums the meters over processes, as `RankingMeter.reduce`."""
         self._calibration.reduce(total)
         self._propensity.reduce(total)
         if self._at_thresholds is not None:
             self._at_thresholds.reduce(total)
 
     def compute(self) -> dict[str, float]:
-        """The measures by name; those that are 0/0 on the split are left out, never 0."""
+        """Measures by name; those that are 0/0 on the split are left out, never 0."""
         measures = {**self._calibration.compute(), **self._propensity.compute()}
         return measures if self._at_thresholds is None else measures | self._at_thresholds.compute()
 
     def bins(self) -> dict[str, Tensor]:
-        """As `CalibrationMeter.bins`."""
+        """Reliability bins, as `CalibrationMeter.bins`."""
         return self._calibration.bins()
 
 
 def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
-    """Writes the bins of reliability diagrams as CSV.
+    """Writes reliability bins as CSV.
 
     Columns ``split``, ``labels`` ("ranked": the 5 best of each document; "all"), ``bin`` from 1,
     ``pairs``, ``probability`` (their mean) and ``gold`` (their share); empty where a bin is.
@@ -89,7 +89,7 @@ def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
 
 
 class _AtThresholds:
-    """Label sets at thresholds: packed once, read by two meters; and slices of the labels."""
+    """Meters of label sets at decision thresholds, packed once, and of label slices."""
 
     def __init__(self, dataset: CorpusDataset, thresholds: Thresholds, train_count: Tensor) -> None:
         dag = dataset.label_dag

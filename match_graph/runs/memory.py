@@ -21,7 +21,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def check_memory(run: "Run") -> None:
-    """Refuses settings for which not even the weights, gradients and moments have room.
+    """Refuses settings whose weights, gradients and moments do not fit into memory.
 
     What a batch takes comes on top of that, so that what passes here may still be too large.
 
@@ -70,7 +70,7 @@ def count_weights(run: "Run") -> int:
 
 
 def find_memory(device: torch.device) -> int:
-    """Bytes of a device, or of this machine as far as its container may use it."""
+    """Bytes of memory of a device, or of this machine within its container's limit."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[1])
     there = [path for path in map(Path, _LIMITS) if path.is_file()]

@@ -22,10 +22,10 @@ SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
 
 
 class DocumentScores:
-    """Ranking measures of each document of a split; one without gold labels has 0.
+    """Ranking measures of each document of a split; 0 without gold labels.
 
     Args:
-        documents: Node indices of the split, ascending, [D], int64.
+        documents: Document indices of the split, ascending, [D], int64.
     """
 
     def __init__(self, documents: Tensor) -> None:
@@ -34,7 +34,7 @@ class DocumentScores:
         self._watched: WatchedBatches | None = None
 
     def watch(self, batches: Iterable[EgoBatch]) -> WatchedBatches:
-        """The batches, remembering whose turn it is; `update` is called between two of them."""
+        """Yields the batches, exposing the current one's documents to `update`."""
         self._watched = WatchedBatches(batches)
         return self._watched
 
@@ -56,8 +56,8 @@ def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
     """Writes a row per document: ``document`` (node index), ``split``, and `SCORE_NAMES`.
 
     Args:
-        folder: Of the run.
-        scores: By split.
+        folder: Run folder.
+        scores: Scores of the documents, by split.
     """
     tables = []
     for split, of_split in scores.items():
@@ -70,7 +70,7 @@ def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
 
 
 def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
-    """The measure of every document of a split, [D], float32, in the order of the data set.
+    """Measure of every document of a split, [D], float32, in the order of the data set.
 
     Raises:
         CheckpointError: The file is missing or broken, or has no such measure or split.

@@ -1,4 +1,4 @@
-"""Pre-training in a run folder: trained or resumed, written, measured, handed to models."""
+"""Pre-training in a run folder: trained or resumed, saved, measured, used to initialize models."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -71,12 +71,12 @@ class Pretraining:
     """The pre-training of one run folder.
 
     Args:
-        folder: Of the run.
-        config: Resolved.
-        dataset: Built.
-        space: Its kept tokens.
-        reporter: For progress.
-        origin: Names data and settings; a checkpoint of others is refused.
+        folder: Run folder.
+        config: Resolved configuration.
+        dataset: Built data set.
+        space: Token space of the kept tokens.
+        reporter: Progress reporter.
+        origin: Checksum of data and settings; a checkpoint of others is refused.
     """
 
     folder: Path
@@ -91,7 +91,7 @@ class Pretraining:
         return has_file(self.folder / VECTORS)
 
     def train(self) -> dict[str, Tensor]:
-        """Unit vectors per node type: those of the folder, or trained, resumed if need be.
+        """Trains unit vectors per node type, resuming if need be; reads those that are there.
 
         Writes ``vectors.safetensors`` and ``tokens/document.parquet``; the other tables' names are
         in ``tokens`` already, and contexts share the names of words.
@@ -110,11 +110,11 @@ class Pretraining:
         return {name: table.cpu() for name, table in trainer.tables.items()}
 
     def close(self) -> None:
-        """Deletes the checkpoint that a process killed after its last step left."""
+        """Deletes a checkpoint left by a process that was killed after its last step."""
         remove_state(self.folder / STATE)
 
     def adopt(self, source: Path) -> None:
-        """Takes the vectors of another run's folder, by a link where the disk has them.
+        """Takes the vectors of another run's folder, by a hard link where the disk has them.
 
         Raises:
             CheckpointError: It has none, or they are of other data, settings or another seed.
@@ -184,7 +184,7 @@ class Pretraining:
             )
 
     def write_text(self) -> Path:
-        """Writes all tables but the contexts as ``vectors.txt`` in the word2vec format.
+        """Writes all tables except the contexts as ``vectors.txt`` in the word2vec format.
 
         Names are those of `escape_name`: words as they are, others as ``type/name``, white space
         as percent escapes.
@@ -198,7 +198,7 @@ class Pretraining:
         return path
 
     def evaluate(self) -> dict[str, Any]:
-        """Trains apart without 5 % of the pairs and measures on these; writes ``pretrain.json``.
+        """Trains apart on 95 % of the pairs and ranks the others; writes ``pretrain.json``.
 
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents.
@@ -218,7 +218,7 @@ class Pretraining:
         return quality
 
     def _neighbours(self, tables: Mapping[str, Tensor]) -> dict[str, dict[str, list[str]]]:
-        """The nearest nodes of the same type to a few nodes of middling frequency."""
+        """Nearest nodes of the same type, for a few nodes of middling frequency."""
         found: dict[str, dict[str, list[str]]] = {}
         for node_type in (name for name in (WORD, LABEL, *self.space.types) if name in tables):
             names, table = self.dataset.names(node_type), tables[node_type]
@@ -231,7 +231,7 @@ class Pretraining:
         return found
 
     def initialise(self, model: MatchModel) -> None:
-        """Starts a model's embedding, and its prediction layer if asked, from vectors.
+        """Initializes a model's embedding, and its prediction layer if asked, from vectors.
 
         Raises:
             ConfigError: The settings do not go together.
@@ -277,7 +277,7 @@ class Pretraining:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for a file, or a copy where the disk has no links."""
+    """Hard link to a file, or a copy where the disk has no links."""
     try:
         target.hardlink_to(source)
     except OSError:

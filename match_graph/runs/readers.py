@@ -33,7 +33,7 @@ class Metrics(RootModel[dict[Split, dict[str, Finite]]]):
 
 
 class RecordFile(BaseModel):
-    """``record.json``: how a run was made; see `record.RunRecord`."""
+    """``record.json``: provenance of a run; see `record.RunRecord`."""
 
     model_config = ConfigDict(strict=True)
 
@@ -66,7 +66,7 @@ def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """How a run was made.
+    """Reads the provenance of a run.
 
     Raises:
         CheckpointError: The file is missing or broken, or holds something else.
@@ -78,7 +78,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_history(folder: Path) -> pd.DataFrame | None:
-    """A row per epoch, ``epoch`` from 1 on, all columns numbers; None without a training.
+    """Training history: a row per epoch from 1 on, numeric columns; None without a training.
 
     A loss may be infinite: that is what happened.
 
@@ -99,7 +99,7 @@ def read_history(folder: Path) -> pd.DataFrame | None:
 
 
 def read_bins(folder: Path) -> pd.DataFrame | None:
-    """The bins of reliability diagrams, as `measures.write_bins` wrote them; None without any.
+    """Reliability bins, as `measures.write_bins` wrote them; None without any.
 
     Raises:
         CheckpointError: The file is broken, or holds something else.

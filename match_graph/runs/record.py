@@ -22,13 +22,13 @@ _NOTES = ("parameters", "vectors_from")
 
 
 class RunRecord:
-    """The record of a run as its stages go by; a run that goes on adds to what is there.
+    """Provenance of a run, updated by its stages; a resumed run adds to what is there.
 
     Args:
-        folder: Of the run.
-        config: Says which device is used.
-        content: What does not change: data set, seed and the like.
-        writes: Whether this process writes it.
+        folder: Run folder.
+        config: Configuration, which says which device is used.
+        content: Constant entries: data set, seed and the like.
+        writes: Whether this process writes the record.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RunRecord:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Adds the seconds of the block to a stage's, and writes the record."""
+        """Adds the seconds of the block to a stage, and writes the record."""
         start = time.monotonic()
         try:
             yield
@@ -52,12 +52,12 @@ class RunRecord:
             self.write()
 
     def note(self, name: Literal["parameters", "vectors_from"], value: Any) -> None:
-        """Adds the parameters of the model, or the run whose vectors were taken."""
+        """Adds entries: the number of parameters, or the run whose vectors were taken."""
         self._notes[name] = value
         self.write()
 
     def write(self) -> None:
-        """Writes ``record.json``; the peak of memory is that of any process of the run."""
+        """Writes ``record.json``; peak memory is the largest of any process of the run."""
         if not self.writes:
             return
         seconds = {name: round(value, 3) for name, value in self.seconds.items()}
@@ -99,7 +99,7 @@ def measure_peak_memory() -> dict[str, float]:
 
 
 def describe_device(accelerator: str) -> dict[str, Any]:
-    """The processor and, if it is used, the GPU."""
+    """Processor and, if it is used, GPU."""
     device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
     if choose_device(accelerator).type == "cuda":
         device["cuda"] = torch.cuda.get_device_name()
@@ -107,7 +107,7 @@ def describe_device(accelerator: str) -> dict[str, Any]:
 
 
 def find_git_hash() -> str | None:
-    """The commit of the checkout that the package lies in; None outside one."""
+    """Commit of the checkout that the package lies in; None outside one."""
     try:
         result = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607

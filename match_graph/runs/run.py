@@ -1,4 +1,4 @@
-"""A run folder: pre-train, train, calibrate, evaluate; each stage resumes."""
+"""Run: pre-training, training, calibration and evaluation in a run folder; each stage resumes."""
 
 import hashlib
 import json
@@ -85,17 +85,17 @@ _MIN_DOCUMENTS, _FOLDS = 1000, 5
 
 @dataclass
 class Run:
-    """A run folder with its data set; made by `start_run` or `open_run`.
+    """Run folder with its data set; made by `start_run` or `open_run`.
 
     Where several processes share the work, each has a `Run`, and all call the same methods; the
     first one writes.
 
     Args:
-        folder: Of the run.
-        config: Resolved.
-        dataset: Built.
-        reporter: For progress.
-        fabric: Devices and processes.
+        folder: Run folder.
+        config: Resolved configuration.
+        dataset: Built data set.
+        reporter: Progress reporter.
+        fabric: Lightning Fabric: devices and processes.
     """
 
     folder: Path
@@ -111,23 +111,23 @@ class Run:
 
     @cached_property
     def origin(self) -> str:
-        """SHA-256 of the data and of all settings that say what is computed."""
+        """SHA-256 of the data and of all settings that determine the result."""
         content = {"data": self.dataset.checksum, "settings": describe_work(self.config)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def space(self) -> TokenSpace:
-        """The tokens."""
+        """Token space of the run."""
         return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Nodes on each level of the label tree, the labels last; one level is no tree."""
+        """Nodes on each level of the label tree, the labels last; one level for a flat model."""
         return level_sizes(self.dataset.num_labels, self.config.model)
 
     @cached_property
     def label_dag(self) -> LabelDAG:
-        """The label hierarchy."""
+        """Label hierarchy."""
         return self.dataset.label_dag
 
     def loader(
@@ -138,7 +138,7 @@ class Run:
         sample: int | None = None,
         targets: Targets | None = None,
     ) -> EgoLoader:
-        """Batches of a split: shuffled and drawn anew every epoch for training, else in full.
+        """Batches of a split: shuffled and sampled anew every epoch for training, else in full.
 
         Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
         so many documents, always the same ones. The gold labels are the data set's, unless other
@@ -174,17 +174,17 @@ class Run:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Needs of the encoder."""
+        """Inputs that the encoder needs."""
         return find_encoder(self.config.model.encoder).needs
 
     @cached_property
     def graphs(self) -> EgoGraphs | None:
-        """Draws the neighbourhoods that the encoder asks for, through training documents only."""
+        """Sampler of the encoder's neighbourhoods, through training documents only."""
         return make_graphs(self.config, self.dataset[0], self.space)
 
     @cached_property
     def texts(self) -> list[str]:
-        """The raw texts by document.
+        """Raw texts by document.
 
         Raises:
             CorpusError: The data set keeps none.
@@ -198,12 +198,12 @@ class Run:
         return [str(text) for text in table["text"]]
 
     def make_model(self) -> MatchModel:
-        """A model of the configuration, its parameters drawn by the run's seed."""
+        """Model of the configuration, with parameters initialized by the run's seed."""
         torch.manual_seed(self.config.seed)
         return make_levels(self.space, self.sizes, self.config.model, self.label_dag)
 
     def load_model(self) -> nn.Module:
-        """The trained model, or the fitted baseline, with label scores as they are; see `scale`.
+        """Loads the trained model or the fitted baseline, not calibrated; see `scale`.
 
         Raises:
             CheckpointError: There is none, or it is of another configuration.
@@ -219,16 +219,17 @@ class Run:
 
     @cached_property
     def pretraining(self) -> Pretraining:
-        """Unit vectors in this run's folder; one process trains them."""
+        """Pre-training in this run's folder; one process trains the vectors."""
         return Pretraining(
             self.folder, self.config, self.dataset, self.space, self.reporter, self.origin
         )
 
     def take_vectors(self, source: Path) -> None:
-        """Takes the pre-trained vectors of another run; the record says of which.
+        """Takes the pre-trained vectors of another run, named in the record.
 
         Args:
-            source: Its folder; seed, data and settings of its pre-training must be this run's.
+            source: Run folder of the vectors; seed, data and settings of its pre-training must be
+                this run's.
 
         Raises:
             CheckpointError: They are not, or it has no vectors.
@@ -239,13 +240,13 @@ class Run:
 
     @shared
     def pretrain(self) -> dict[str, Tensor]:
-        """Unit vectors of this run, trained once and saved as ``vectors.safetensors``."""
+        """Trains unit vectors once and saves them as ``vectors.safetensors``."""
         with self._alone():
             vectors = lead(self.fabric, self._pretrain_once)
         return self.pretraining.train() if vectors is None else vectors
 
     def _pretrain_once(self) -> dict[str, Tensor] | None:
-        """Trains the vectors; None if they are there."""
+        """Trains the vectors; None if they exist."""
         if self.pretraining.is_done():
             self.pretraining.close()
             return None
@@ -261,7 +262,7 @@ class Run:
 
     @shared
     def train(self) -> None:
-        """Trains the model; the best weights on validation are ``model.safetensors``.
+        """Trains the model; the best weights on validation become ``model.safetensors``.
 
         A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
         scaled on validation, if `is_calibrated`: ``calibration.safetensors``.
@@ -277,7 +278,7 @@ class Run:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Within the block no other run changes the folder; what a killed one left is removed.
+        """Locks the run folder within the block; removes what a killed process left.
 
         Raises:
             CheckpointError: Another process changes it.
@@ -349,17 +350,17 @@ class Run:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether label scores are scaled: by ``train.calibrate``, given documents enough."""
+        """Whether logits are calibrated: by ``train.calibrate``, given enough documents."""
         number = len(self.dataset.documents(MASKS["valid"]))
         return self.config.train.calibrate and number >= _MIN_DOCUMENTS
 
     def _set_up_model(self) -> nn.Module:
-        """The trained model on its device."""
+        """Trained model on its device."""
         model = self.load_model()
         return model if is_baseline(self.config.model) else self.fabric.setup_module(model)
 
     def _calibrate(self, model: nn.Module) -> PlattScaling:
-        """Scales label scores by the validation documents that training validates on."""
+        """Fits the calibration on the validation documents of training."""
         valid = Validation(
             self.loader("valid", sample=self.config.train.valid_documents),
             self._valid_folds(),
@@ -380,13 +381,13 @@ class Run:
         return calibration
 
     def _valid_folds(self) -> Tensor:
-        """The folds of the validation documents."""
+        """Folds of the validation documents."""
         num_nodes = int(self.dataset[0][DOCUMENT].num_nodes)
         return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
 
     @shared
     def evaluate(self) -> dict[str, dict[str, float]]:
-        """Measures of the trained model on valid and test; written as ``metrics.json``.
+        """Evaluates the trained model on valid and test; writes ``metrics.json``.
 
         Label scores are scaled, if `is_calibrated`: on valid each document's by the others', so
         that it is judged as a new one. A run of an older version gets its calibration here.
@@ -447,11 +448,12 @@ class Run:
         return metrics
 
     def scale(self, model: nn.Module, held_out: bool = False) -> nn.Module:
-        """A model of this run with its label scores as predictions have them.
+        """Model with calibrated logits, as predictions have them.
 
         Args:
-            model: From `load_model`, on the run's device.
-            held_out: Scales each validation document by what the others show.
+            model: Model from `load_model`, on the run's device.
+            held_out: Whether to calibrate each validation document by the other folds
+                (cross-fitting).
         """
         if not self.is_calibrated:
             return model
@@ -466,16 +468,16 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is trained and evaluated; every process must ask."""
+        """Whether the run is trained and evaluated; every process must ask."""
         return self._all_see(METRICS)
 
     def _all_see(self, name: str) -> bool:
-        """Whether a file is there for all processes: each may see a shared disk differently."""
+        """Whether all processes see a file, as each may see a shared disk differently."""
         missing = torch.tensor(int(not (self.folder / name).is_file()))
         return not bool(sum_up(self.fabric, missing))
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
-        """Measures that `evaluate` wrote."""
+        """Reads the measures that `evaluate` wrote."""
         return read_metrics(self.folder)
 
     def prior(self, split: Split) -> dict[str, float]:
@@ -485,7 +487,7 @@ class Run:
         return label_prior(count, *self.dataset.targets.select(documents))
 
     def hierarchy(self) -> Hierarchy:
-        """The label hierarchy as training takes it."""
+        """Label hierarchy, as used in training."""
         dag, weight = self.label_dag, None
         if self.config.train.edge_weight == "parent_given_child":
             train_documents = self.dataset.documents(MASKS["train"])
@@ -498,7 +500,7 @@ class Run:
 
     @cached_property
     def record(self) -> RunRecord:
-        """How this run is made; written by the first process."""
+        """Provenance of the run; written by the first process."""
         content = {
             "dataset": self.dataset.name,
             "data_checksum": self.dataset.checksum,

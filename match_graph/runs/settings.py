@@ -1,4 +1,4 @@
-"""Presets of encoders, and their settings completed and checked."""
+"""Presets of encoders; complete and checked settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +15,12 @@ from match_graph.training.fitting import find_encoder, is_baseline
 def load_preset_config(
     path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
 ) -> Config:
-    """The configuration of a file, changed by settings, above a preset of the encoder.
+    """Configuration of a file, changed by settings, above a preset of the encoder.
 
     Args:
-        path: A YAML file; None for the defaults.
+        path: Path of a YAML file; None for the defaults.
         settings: Dotted keys with YAML values, such as ``train.epochs=3``.
-        preset: Such as "paper"; None takes none.
+        preset: Preset, such as "paper"; None takes none.
 
     Raises:
         ConfigError: With every fault and its path, or the encoder has no such preset.
@@ -39,10 +39,10 @@ _OF_BASELINES = {
 
 
 def check_used(config: Config) -> None:
-    """Refuses settings that a baseline does not use, as whoever sets them expects an effect.
+    """Refuses settings that a baseline does not use.
 
     Args:
-        config: As the caller gave it: nothing is resolved yet.
+        config: Configuration as given by the caller, before anything is resolved.
 
     Raises:
         ConfigError: The encoder is a baseline, and such a setting is not the default.
@@ -64,7 +64,7 @@ def check_used(config: Config) -> None:
 
 
 def find_preset(encoder: str, name: str) -> Mapping[str, Any]:
-    """The dotted keys with values of an encoder's preset.
+    """Dotted keys with values of an encoder's preset.
 
     Raises:
         ConfigError: There is no such encoder, or it has no such preset.
@@ -80,7 +80,7 @@ def find_preset(encoder: str, name: str) -> Mapping[str, Any]:
 
 
 def complete_settings(config: ModelConfig) -> ModelConfig:
-    """Every setting of the encoder and of its head with its default where none is given.
+    """Settings of the encoder and of its head, with defaults filled in.
 
     A head that is not named is the one that fits the encoder.
 

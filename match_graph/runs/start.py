@@ -49,12 +49,12 @@ def start_run(
     """Opens the data set, settles the configuration, and makes or resumes the run folder.
 
     Args:
-        dataset_name: A registered name, or a folder in the MATCH format.
-        config: Settings; what is left to the corpus is filled in.
-        folder: None takes `default_folder`.
-        root: Of built data; None takes the default.
-        overwrite: Deletes a run folder that is there.
-        reporter: For progress; None prints nothing.
+        dataset_name: Data set: a registered name, or a folder in the MATCH format.
+        config: Configuration; what depends on the corpus is filled in.
+        folder: Run folder; None takes `default_folder`.
+        root: Root folder of built data; None takes the default.
+        overwrite: Whether to delete an existing run folder.
+        reporter: Progress reporter; None prints nothing.
 
     Raises:
         CorpusError: The data set is broken, or a split that a run needs is empty.
@@ -79,7 +79,7 @@ def start_run(
 
 
 def locate_config(dataset_name: str, config: Config) -> Config:
-    """The configuration with its data set, and paths that hold in any working folder."""
+    """Configuration with its data set, and with absolute paths."""
     options = resolve_paths(dataset_name, config.data.options)
     data = config.data.model_copy(update={"options": options})
     where = dataset_name if dataset_name in DATASETS else str(resolve_path(dataset_name))
@@ -87,11 +87,11 @@ def locate_config(dataset_name: str, config: Config) -> Config:
 
 
 def settle_config(config: Config, dataset: CorpusDataset) -> Config:
-    """Every setting of a run on a data set, as its file will hold them.
+    """Complete settings of a run on a data set, as its file will hold them.
 
     Args:
-        config: What is left to the corpus is filled in.
-        dataset: Opened with it; from now on without the fields that the run drops.
+        config: Configuration; what depends on the corpus is filled in.
+        dataset: Data set opened with it; loses the fields that the run drops.
 
     Raises:
         ConfigError: An ablation makes no sense here, or a name or setting is unknown.
@@ -103,7 +103,7 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
 
 
 def _launch(config: Config, train: TrainConfig) -> Fabric:
-    """Starts the processes; graph encoders and a user's own may leave parameters out of a step."""
+    """Launches the processes; parameters may be unused in a step of graph and custom encoders."""
     name = config.model.encoder
     return make_fabric(train, find_unused=":" in name or "graph" in find_encoder(name).needs)
 
@@ -111,7 +111,7 @@ def _launch(config: Config, train: TrainConfig) -> Fabric:
 def _open_together(
     fabric: Fabric, name: str, config: Config, root: str | Path | None, reporter: Reporter
 ) -> CorpusDataset:
-    """The data set, built by the first process if need be."""
+    """Opens the data set, built by the first process if need be."""
 
     def open_data() -> CorpusDataset:
         return open_dataset(name, root=root, track=reporter.track, **config.data.dataset_options())
@@ -123,7 +123,7 @@ def _open_together(
 
 
 def default_folder(dataset_name: str, config: Config) -> Path:
-    """``runs/DATASET-ENCODER-seedN``, with the ablations after the encoder."""
+    """Default run folder: ``runs/DATASET-ENCODER-seedN``, ablations after the encoder."""
     parts = [dataset_name, config.model.encoder.replace(":", "."), *config.ablation]
     return Path("runs") / "-".join([*parts, f"seed{config.seed}"])
 
@@ -171,17 +171,17 @@ def open_run(
     sharing: Mapping[str, Any] | None = None,
     verify: bool = False,
 ) -> Run:
-    """An existing run with its data set.
+    """Opens an existing run with its data set.
 
     Args:
-        folder: Of the run.
-        root: Of built data; None takes the default.
-        reporter: For progress; None prints nothing.
-        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it.
-        head: Likewise.
-        sharing: ``devices``, ``num_nodes`` and ``strategy`` as in ``train``; None takes one
-            process, however many trained the run.
-        verify: As for `load`.
+        folder: Run folder.
+        root: Root folder of built data; None takes the default.
+        reporter: Progress reporter; None prints nothing.
+        encoder: Encoder; must be given if the run's is ``package.module:Class``, and equal it.
+        head: Head; must be given if the run's is ``package.module:Class``, and equal it.
+        sharing: Device settings: ``devices``, ``num_nodes`` and ``strategy`` as in ``train``; None
+            takes one process, however many trained the run.
+        verify: Whether to verify all checksums, as for `load`.
 
     Raises:
         CheckpointError: The folder is not a run, its data set has changed, or its encoder or head

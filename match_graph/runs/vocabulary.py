@@ -32,7 +32,7 @@ HIERARCHY = "label__is_a"
 
 
 class TextSettings(StrictModel):
-    """``tokens/text.json``: how a document's record becomes tokens."""
+    """``tokens/text.json``: text settings, by which a document's record becomes tokens."""
 
     fields: list[str]
     tokenizer: Tokenizer
@@ -41,12 +41,12 @@ class TextSettings(StrictModel):
 
 @dataclass(frozen=True)
 class Record:
-    """One document as it is read, before its tokens are looked up.
+    """Document as read, before token lookup.
 
     Args:
-        document: Its id, if it has one.
-        text: Raw.
-        metadata: Instances by field, in the document's order.
+        document: Id of the document, if it has one.
+        text: Raw text.
+        metadata: Metadata instances by field, in the document's order.
     """
 
     document: str | None
@@ -56,12 +56,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The kept tokens of a run by name, its labels, and how texts are read.
+    """Kept tokens of a run by name, its labels, and how texts are read.
 
     Args:
-        settings: Fields, tokenizer, word pattern.
-        rows: Per node type, fields first and words last: the row of each kept name.
-        labels: Column ``id`` and, where the data set names labels, ``name``.
+        settings: Text settings: fields, tokenizer, word pattern.
+        rows: Row of each kept name, per node type; fields first and words last.
+        labels: Label table: column ``id`` and, where the data set names labels, ``name``.
     """
 
     settings: TextSettings
@@ -70,11 +70,11 @@ class Vocabulary:
 
     @cached_property
     def space(self) -> TokenSpace:
-        """The token space of the run."""
+        """Token space of the run."""
         return TokenSpace(tuple(self.rows), tuple(map(len, self.rows.values())))
 
     def build_graph(self, records: Sequence[Record]) -> HeteroData:
-        """The graph of a few documents, as `graph.build_graph` makes it, without labels.
+        """Graph of a few documents, as `graph.build_graph` makes it, without labels.
 
         Names that are not kept are nodes past the kept ones, which the token space reads as the
         [UNK] of their type. Repeated values within a field count once.
@@ -108,7 +108,7 @@ class Vocabulary:
         return data
 
     def names(self, record: Record, node_type: str) -> list[str]:
-        """The words of a document in order, or its instances of a field, each once."""
+        """Words of a document in order, or its instances of a field, each once."""
         if node_type == WORD:
             settings = self.settings
             words = split_words(record.text, settings.tokenizer, settings.word_pattern)
@@ -162,7 +162,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
 
 
 def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
-    """The label hierarchy in ``tokens/`` of a run folder.
+    """Reads the label hierarchy from ``tokens/`` of a run folder.
 
     Raises:
         CheckpointError: The file is missing or broken.
@@ -177,7 +177,7 @@ def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
 
 
 def read_names(path: Path) -> pd.DataFrame:
-    """A table of nodes: ``id``, distinct strings; ``name``, if there is one, strings or nothing.
+    """Reads a table of nodes: ``id``, distinct strings; optionally ``name``, strings or nulls.
 
     Raises:
         CheckpointError: The file is missing or broken, or holds something else.
