@@ -1,4 +1,4 @@
-"""A trained run used: predictions, their explanations, runs compared on a document."""
+"""Predictions of a trained run, their explanations, and comparisons of runs on a document."""
 
 from match_graph.predict.case_study import CaseStudy
 from match_graph.predict.classifier import Classifier, load

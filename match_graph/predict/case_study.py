@@ -7,14 +7,14 @@ class Evidence(StrictModel):
     """Evidence of one metadata token for a prediction.
 
     Args:
-        field: Of the token.
-        name: Of the instance.
-        is_known: Whether it has a token of its own; otherwise it was read as [UNK].
+        field: Metadata field of the token.
+        name: Name of the instance.
+        is_known: Whether the instance has a token of its own; otherwise it was read as [UNK].
         attention: Share of the attention of the document's states over all of its tokens, in 0..1;
             None where the encoder has no such attention.
-        effect: The label's score less its score when the document comes without the instance, in
-            log-odds: positive where the instance speaks for the label.
-        wide: What it adds to the label's score through the wide term, exactly; None without one.
+        effect: Leave-one-out effect: the label's score less its score when the document comes
+            without the instance, in log-odds: positive where the instance speaks for the label.
+        wide: Contribution of the wide term to the label's score, exact; None without one.
     """
 
     field: str
@@ -36,15 +36,15 @@ class WordEvidence(StrictModel):
 
 
 class Pull(StrictModel):
-    r"""What hypernymy regularization does about a predicted label and one of its parents.
+    r"""Hypernymy regularization of a predicted label and one of its parents.
 
     Args:
-        parent: A label.
-        probability: Of the parent.
-        weight: Of the edge in the loss; None for a baseline, which has no such loss.
-        output_term: What edge and document add to the loss, :math:`\lambda_2 a \max(0, \pi_c -
-            \pi_p)`; None likewise.
-        parameter_term: What the edge adds to it, :math:`\lambda_1 a \|w_c - w_p\|^2 / 2`.
+        parent: Id of the parent label.
+        probability: Probability of the parent, in 0..1.
+        weight: Weight of the edge in the loss; None for a baseline, which has no such loss.
+        output_term: Output-space term of edge and document in the loss, :math:`\lambda_2 a \max(0,
+            \pi_c - \pi_p)`; None for a baseline.
+        parameter_term: Parameter-space term of the edge, :math:`\lambda_1 a \|w_c - w_p\|^2 / 2`.
     """
 
     parent: str
@@ -55,25 +55,25 @@ class Pull(StrictModel):
 
     @property
     def total(self) -> float:
-        """Both terms, in units of the loss of a document."""
+        """Sum of both terms, in units of the loss of a document."""
         return (self.output_term or 0.0) + (self.parameter_term or 0.0)
 
 
 class Prediction(StrictModel):
-    """One of the best labels of a variant.
+    """Predicted label: one of the best labels of a variant.
 
     Args:
-        label: Its id.
-        probability: In 0..1.
-        score: In log-odds.
-        is_right: Whether it is gold.
-        metadata: The tokens that were read, most effect first.
-        words: Those with the largest positive additions of the wide term.
-        carried_by: The metadata token without which the score falls most; None if with none.
-        attended: The metadata token with the most attention; None where there is no attention.
-        verdict: What both say, as a sentence.
-        parents: Of the label.
-        pulled_by: The parent with the largest terms; None where all are 0.
+        label: Id of the label.
+        probability: Probability of the label, in 0..1.
+        score: Score of the label, in log-odds.
+        is_right: Whether the label is gold.
+        metadata: Evidence of the metadata tokens that were read, most effect first.
+        words: Words with the largest positive contributions of the wide term.
+        carried_by: Metadata token without which the score falls most; None if it falls with none.
+        attended: Metadata token with the most attention; None where there is no attention.
+        verdict: Summary of the two tokens above, as a sentence.
+        parents: Parents of the label, with their hypernymy terms.
+        pulled_by: Parent with the largest terms; None where all are 0.
     """
 
     label: str
@@ -90,12 +90,12 @@ class Prediction(StrictModel):
 
 
 class Missed(StrictModel):
-    """A gold label that is not among the best.
+    """Missed label: gold, but not among the best.
 
     Args:
-        label: Its id.
-        probability: In 0..1.
-        rank: Among all labels, from 1; below the best, also where its score equals theirs.
+        label: Id of the label.
+        probability: Probability of the label, in 0..1.
+        rank: Rank among all labels, from 1; below the best, also where its score equals theirs.
     """
 
     label: str
@@ -104,16 +104,16 @@ class Missed(StrictModel):
 
 
 class Variant(StrictModel):
-    """Predictions of one run for the document.
+    """Variant of a case study: predictions of one run for the document.
 
     Args:
-        run: Its name; that of its folder unless it has another.
-        encoder: Its name.
-        ablation: What was left out.
-        seed: Of the run.
-        predictions: Best first.
-        missed: Gold labels below them, best first.
-        probability: Of each label of the case study.
+        run: Name of the run; that of its folder unless it has another.
+        encoder: Name of the encoder.
+        ablation: Ablation of the run: what was left out.
+        seed: Seed of the run.
+        predictions: Predicted labels, best first.
+        missed: Gold labels that are not predicted, best first.
+        probability: Probability of each label of the case study, in 0..1.
     """
 
     run: str
@@ -126,14 +126,14 @@ class Variant(StrictModel):
 
 
 class CaseLabel(StrictModel):
-    """A label that has to do with the document: gold, predicted, or an ancestor of such.
+    """Label of a case study: gold, predicted, or an ancestor of such.
 
     Args:
-        label: Its id.
-        name: Where the data set names its labels otherwise.
-        is_gold: Of the document.
-        depth: Edges on the longest path to a root.
-        parents: All of its parents.
+        label: Id of the label.
+        name: Display name, where the data set has one.
+        is_gold: Whether the label is gold for the document.
+        depth: Depth in the hierarchy: edges on the longest path to a root.
+        parents: Ids of all parents.
     """
 
     label: str
@@ -144,16 +144,16 @@ class CaseLabel(StrictModel):
 
 
 class CaseStudy(StrictModel):
-    """A document with what variants of a model say of it; `model_dump_json` writes it.
+    """Case study: a document with the predictions of several variants of a model.
 
     Args:
-        dataset: Its name.
-        document: The id.
-        split: Of the document.
-        text: Its beginning.
-        metadata: Field -> instances.
-        labels: By depth, parents before children.
-        variants: In the order in which they were given.
+        dataset: Name of the data set.
+        document: Id of the document.
+        split: Split of the document.
+        text: Beginning of the text.
+        metadata: Metadata instances by field.
+        labels: Labels by depth, parents before children.
+        variants: Variants in the given order.
     """
 
     dataset: str
@@ -166,5 +166,5 @@ class CaseStudy(StrictModel):
 
     @property
     def gold(self) -> list[CaseLabel]:
-        """The gold labels."""
+        """Gold labels of the document."""
         return [label for label in self.labels if label.is_gold]

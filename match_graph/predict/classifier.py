@@ -54,14 +54,15 @@ class Classifier:
     """Predicts the labels of documents with a trained model; made by `load`.
 
     Args:
-        vocabulary: Names of tokens and labels.
-        model: Trained.
-        config: Of the run.
-        fabric: Device and precision.
-        thresholds: The least probability of each label, [L]; None where none were chosen.
-        label_dag: The hierarchy, where the output is coherent.
-        calibration: Of label scores; None where there is none.
-        known: The graph that an encoder of several hops reaches neighbours by; others need none.
+        vocabulary: Vocabulary of token and label names.
+        model: Trained model.
+        config: Configuration of the run.
+        fabric: Lightning Fabric: device and precision.
+        thresholds: Decision threshold of each label, a probability, [L]; None where none were
+            chosen.
+        label_dag: Label hierarchy, where the output is coherent.
+        calibration: Calibration of the logits; None where there is none.
+        known: Known graph, by which an encoder of several hops reaches neighbours; None for others.
     """
 
     def __init__(
@@ -101,14 +102,15 @@ class Classifier:
         threshold: bool = False,
         batch_size: int = 256,
     ) -> Iterator[dict[str, Any]]:
-        """The labels of documents, in their order, read and given out as a stream.
+        """Predicts the labels of a stream of documents, in order.
 
         Args:
-            documents: Objects as in the MATCH format: ``text``, and what there is of the metadata
+            documents: Documents in the MATCH format: ``text``, and what there is of the metadata
                 fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
                 training has not seen count as unknown.
-            top_k: At most so many labels; None for 5, with ``threshold`` for all above it.
-            threshold: Gives the labels at or above their thresholds instead of the best ones.
+            top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
+            threshold: Whether to give the labels at or above their thresholds instead of the best
+                ones.
             batch_size: Documents per batch; sixteen batches are read ahead.
 
         Returns:
@@ -130,7 +132,7 @@ class Classifier:
         threshold: bool = False,
         batch_size: int = 256,
     ) -> Iterator[dict[str, Any]]:
-        """As `predict`, of (place, document), the place being named in messages."""
+        """Predicts (place, document) pairs as `predict` does; faults name the place."""
         for name, value in (("top_k", top_k), ("batch_size", batch_size)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, found {value}.")
@@ -145,14 +147,14 @@ class Classifier:
         return self._stream(read, top_k, self.thresholds if threshold else None, batch_size)
 
     def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
-        """Batches of similar length: (which documents [B], their logits [B, L], float32, CPU)."""
+        """Batches of similar length: (document indices [B], logits [B, L], float32, CPU)."""
         for rows, batch in self.batches(records, batch_size):
             yield rows, self.compute(batch)
 
     def batches(
         self, records: Sequence[Record], batch_size: int = 256
     ) -> Iterator[tuple[Tensor, EgoBatch]]:
-        """Documents as the model reads them, in batches of similar length: (which [B], batch).
+        """Model input in batches of similar length: (document indices [B], batch).
 
         To the model they are new ones, also where the run was trained on them.
         """
@@ -195,7 +197,7 @@ class Classifier:
         thresholds: Tensor | None,
         batch_size: int,
     ) -> Iterator[dict[str, Any]]:
-        """Results in order; the next documents are read while threads compute those before.
+        """Predictions in order; the next documents are read while threads compute earlier ones.
 
         A batch is computed by one thread: threads that share its operations would wait for each
         other some hundred times, and reading needs a processor too.
@@ -226,7 +228,7 @@ class Classifier:
 
     @contextmanager
     def _open_threads(self) -> Iterator[ThreadPoolExecutor]:
-        """Threads that compute batches: as many as torch has on CPU, else one."""
+        """Thread pool that computes batches: as many threads as torch has on CPU, else one."""
         number = torch.get_num_threads()
         on_cpu = self.fabric.device.type == "cpu"
         pool = ThreadPoolExecutor(
@@ -265,9 +267,9 @@ def choose_labels(
 
     Args:
         logits: Label scores before the sigmoid, [B, L], float32.
-        top_k: At most so many; None for no limit.
-        thresholds: Only labels whose probability is at least this, [L]; None for all.
-        label_rank: As for `rank_labels`.
+        top_k: Largest number of labels; None for no limit.
+        thresholds: Least probability of each label, [L]; None for all labels.
+        label_rank: Rank of each label in the hierarchy, as for `rank_labels`.
 
     Raises:
         GraphError: A score is NaN.
@@ -292,7 +294,7 @@ def choose_labels(
 
 
 def read_record(record: Any, fields: Sequence[str], place: str) -> Record:
-    """One object of the MATCH format, without its labels.
+    """Reads an object of the MATCH format, without its labels.
 
     Raises:
         CorpusError: It is no object, has no text, or a field is of the wrong type.
@@ -322,17 +324,17 @@ def load(
     precision: str | None = None,
     verify: bool = False,
 ) -> Classifier:
-    """A trained run as a classifier; its data set is not needed.
+    """Loads a trained run as a classifier; its data set is not needed.
 
     Args:
-        folder: Of the run.
-        device: "auto" (a GPU if there is one), "cpu" or "cuda".
-        encoder: Must be given if the run's encoder is ``package.module:Class``, and equal it:
-            a folder alone cannot make this process import code.
-        head: Likewise.
-        precision: As for ``train.precision``; None takes the run's.
-        verify: Compares the SHA-256 of every file of the run, also of those that reading leaves out
-            as they are large.
+        folder: Run folder.
+        device: Device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        encoder: Encoder; must be given if the run's is ``package.module:Class``, and equal it: a
+            folder alone cannot make this process import code.
+        head: Head; must be given if the run's is ``package.module:Class``, and equal it.
+        precision: Floating-point precision, as for ``train.precision``; None takes the run's.
+        verify: Whether to compare the SHA-256 of every file of the run, also of large files that
+            reading leaves out.
 
     Raises:
         CheckpointError: The folder is no trained run.

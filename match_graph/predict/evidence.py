@@ -18,12 +18,12 @@ from match_graph.typing import WORD
 
 @dataclass(frozen=True)
 class Item:
-    """A metadata token that was read.
+    """Metadata token that was read.
 
     Args:
-        field: Its type.
-        name: Of the instance.
-        place: In the batch of its document.
+        field: Metadata field of the token.
+        name: Name of the instance.
+        place: Index of the token in the batch of its document.
     """
 
     field: str
@@ -32,11 +32,11 @@ class Item:
 
 
 class DocumentEvidence:
-    """A document as a trained run reads it, and what its tokens add to label scores.
+    """Model input of one document, with the evidence of its tokens.
 
     Args:
-        classifier: Of the run.
-        record: The document.
+        classifier: Classifier of the run.
+        record: Document as a record.
     """
 
     def __init__(self, classifier: Classifier, record: Record) -> None:
@@ -46,7 +46,7 @@ class DocumentEvidence:
         self.items = self._list_items()
 
     def score(self) -> Tensor:
-        """Label scores as it is, then without each of ``items``, [1 + M, L], float32.
+        """Logits of the document, then without each of ``items``, [1 + M, L], float32.
 
         All of them are documents of one prediction, batched as any others. Where a document has
         more metadata than its budget, the next instance moves up when one is left out, as it would
@@ -64,9 +64,9 @@ class DocumentEvidence:
         """Evidence of metadata and words for some labels.
 
         Args:
-            logits: From `score`.
-            labels: [K], int64.
-            num_words: At most so many for a label.
+            logits: Logits from `score`, [1 + M, L].
+            labels: Label indices, [K], int64.
+            num_words: Largest number of words per label.
 
         Returns:
             For each label, the evidence of ``items``, and the words with the largest positive
@@ -98,7 +98,7 @@ class DocumentEvidence:
         return evidence, words
 
     def attend(self) -> Tensor | None:
-        """The share of attention that each of ``items`` receives, [M].
+        """Share of attention that each of ``items`` receives, [M].
 
         That of the document's own states in the last layer which has such, averaged over states
         and heads; words and the states themselves receive the rest. None where the encoder has no
@@ -123,7 +123,7 @@ class DocumentEvidence:
         return WideEvidence.from_batch(self, network, labels)
 
     def words(self) -> list[str]:
-        """The words that were read, in order."""
+        """Words that were read, in order."""
         number = int((self.batch.field == self.space.field_index(WORD)).sum())
         return self.classifier.vocabulary.names(self.record, WORD)[:number]
 
@@ -132,7 +132,7 @@ class DocumentEvidence:
         return int(self.batch.token_id[item.place]) != self.space.unk_id(item.field)
 
     def _list_items(self) -> list[Item]:
-        """The metadata within their budget: the first instances of each field."""
+        """Metadata tokens within the budget: the first instances of each field."""
         items = []
         for field in self.classifier.vocabulary.settings.fields:
             places = (self.batch.field == self.space.field_index(field)).nonzero().view(-1)
@@ -149,10 +149,10 @@ class WideEvidence:
     Exact, but for scaled scores below -8, where the calibration fades.
 
     Args:
-        items: Of each metadata token, [M, K]; several that were read as one [UNK] share what it
-            adds. None where the wide term reads words alone.
+        items: Contribution of each metadata token, [M, K]; several that were read as one [UNK]
+            share its contribution. None where the wide term reads words alone.
         words: Distinct words.
-        of_words: Of each of these, [W, K].
+        of_words: Contribution of each distinct word, [W, K].
     """
 
     items: Tensor | None
@@ -163,7 +163,7 @@ class WideEvidence:
     def from_batch(
         cls, document: DocumentEvidence, network: MatchModel, labels: Tensor
     ) -> "WideEvidence":
-        """Of a document; ``labels`` [K]."""
+        """Contributions of a document's tokens to ``labels`` [K]."""
         assert network.wide is not None
         device = network.wide.weight.device
         read = network.wide_tokens(document.batch.to(device))
@@ -184,20 +184,20 @@ class WideEvidence:
         return cls(items, list(first.values()), added[rows])
 
     def largest_words(self, place: int, number: int) -> list[WordEvidence]:
-        """The words that add most to a label, those that add nothing or less left out."""
+        """Words with the largest positive contributions to a label."""
         values = self.of_words[:, place].tolist()
         pairs = sorted(zip(values, self.words, strict=True), key=lambda pair: (-pair[0], pair[1]))
         return [WordEvidence(word=word, wide=value) for value, word in pairs[:number] if value > 0]
 
 
 def leave_out(record: Record, item: Item) -> Record:
-    """The document as it would come without one metadata instance."""
+    """Copy of a document without one metadata instance."""
     kept = [name for name in record.metadata[item.field] if name != item.name]
     return replace(record, metadata={**record.metadata, item.field: kept})
 
 
 def judge(evidence: Sequence[Evidence]) -> tuple[str | None, str | None, str]:
-    """The token that leave-one-out names, the one that attention names, and whether they agree."""
+    """Most important token by leave-one-out and by attention, and whether the two agree."""
     if not evidence:
         return None, None, "No metadata were read."
     most = max(evidence, key=lambda one: one.effect)

@@ -21,11 +21,11 @@ _WORDS = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """Predictions of one run for a document, with evidence.
+    """Explained predictions of one run for a document.
 
     Args:
         logits: Label scores before the sigmoid, [L], float32.
-        predictions: Best first.
+        predictions: Predicted labels with evidence, best first.
     """
 
     logits: Tensor
@@ -33,7 +33,7 @@ class Explanation:
 
 
 class Explainer:
-    """A trained run that says what carried its predictions.
+    """Explainer of a trained run's predictions.
 
     All is computed in float32, whatever the precision of the run: differences between scores would
     drown in the rounding of bfloat16. Scores are those of `Classifier`, scaled where the run scales
@@ -42,10 +42,10 @@ class Explainer:
     label's own score, which is not the final one where a descendant's is larger.
 
     Args:
-        run: Trained.
-        device: As for `load`.
-        encoder: As for `load`.
-        head: As for `load`.
+        run: Trained run.
+        device: Device, as for `load`.
+        encoder: Encoder, as for `load`.
+        head: Head, as for `load`.
 
     Raises:
         CheckpointError: The run is not trained.
@@ -65,11 +65,11 @@ class Explainer:
         self.labels: list[str] = run.dataset.names(LABEL).tolist()
 
     def explain(self, record: Mapping[str, Any], top_k: int = DEFAULT_TOP_K) -> Explanation:
-        """The best labels of a document, each with what carried it.
+        """Explains the best labels of a document.
 
         Args:
-            record: An object of the MATCH format; ``label`` are the gold labels.
-            top_k: How many labels.
+            record: Document in the MATCH format; ``label`` are the gold labels.
+            top_k: Number of labels.
         """
         fields = self.classifier.vocabulary.settings.fields
         read = read_record(record, fields, str(record["paper"]))
@@ -110,7 +110,7 @@ class Explainer:
         )
 
     def _find_pulls(self, logits: Tensor, label: int) -> list[Pull]:
-        """The parents of a label with the hypernymy terms of their edges."""
+        """Parents of a label with the hypernymy terms of their edges."""
         edges = (self._hierarchy.edge_index[0] == label).nonzero().view(-1)
         parents = self._hierarchy.edge_index[1, edges]
         probability = torch.sigmoid(logits)

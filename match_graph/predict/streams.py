@@ -33,19 +33,19 @@ def predict_lines(
     batch_size: int = 256,
     reporter: Reporter | None = None,
 ) -> int:
-    """Predicts every document of a file and writes the results in order; returns how many.
+    """Predicts every document of a file and writes the results in order; returns their number.
 
     A file is written beside and renamed when all documents are done; standard output gets each
     result as soon as its batches are done.
 
     Args:
-        classifier: From `load`.
-        source: A file of one JSON object a line, or "-" for standard input.
-        target: A file, or "-" for standard output.
-        top_k: As for `Classifier.predict`.
-        threshold: Likewise.
-        batch_size: Likewise.
-        reporter: For progress.
+        classifier: Classifier from `load`.
+        source: Path of JSON lines, or "-" for standard input.
+        target: Path of the results, or "-" for standard output.
+        top_k: Number of labels, as for `Classifier.predict`.
+        threshold: Whether to use thresholds, as for `Classifier.predict`.
+        batch_size: Documents per batch, as for `Classifier.predict`.
+        reporter: Progress reporter.
 
     Raises:
         CorpusError: The source cannot be read, holds no document, or a wrong one (file:line).
@@ -80,7 +80,7 @@ def predict_lines(
 
 
 def _read_lines(lines: BinaryIO, source: str) -> Iterator[bytes]:
-    """The lines of a source.
+    """Lines of a source.
 
     Raises:
         CorpusError: It cannot be read on, or a line is too long.
@@ -99,7 +99,7 @@ def _unreadable(source: str, error: OSError) -> CorpusError:
 
 
 def _read_documents(lines: Iterable[bytes], name: str) -> Records:
-    """(place, object) of each line, the first fault raised.
+    """(place, object) per line; the first fault is raised.
 
     Raises:
         CorpusError: A line is no JSON object, or there is none.
@@ -120,7 +120,7 @@ def _name(source: str) -> str:
 
 
 def _check_target(source: str, target: str) -> None:
-    """Checks before anything is read: a wrong place must not cost the time of the prediction.
+    """Checks the target before anything is read, so that no prediction is lost to a wrong path.
 
     Raises:
         ExportError: The target is the source, a folder, or no name of a file.
@@ -174,7 +174,7 @@ def _open_source(source: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callable[[int], None]]:
-    """Progress by bytes read where the size is known; nothing for a stream."""
+    """Progress by bytes read where the size is known; none for a stream."""
     size = 0 if source == STREAM else Path(source).stat().st_size
     if not size:
         yield lambda _count: None
@@ -184,7 +184,7 @@ def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callabl
 
 
 def _write_stream(write: Callable[[BinaryIO], None]) -> None:
-    """Writes to standard output; what was written stays.
+    """Writes to standard output; on failure, what was written stays.
 
     Raises:
         ExportError: It is closed, or closes before all is written, or its disk is full.

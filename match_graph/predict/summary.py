@@ -36,14 +36,14 @@ _FILES = {
 
 @dataclass(frozen=True)
 class Example:
-    """A test document with what was predicted.
+    """Example prediction: a test document with gold and predicted labels.
 
     Args:
-        document: Its id.
-        text: The beginning of its text.
-        metadata: Field -> instances.
-        gold: Its labels.
-        predicted: (label, probability), best first.
+        document: Id of the document.
+        text: Beginning of the text.
+        metadata: Metadata instances by field.
+        gold: Gold labels.
+        predicted: Predicted labels as (label, probability), best first.
     """
 
     document: str
@@ -54,7 +54,7 @@ class Example:
 
 
 def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
-    """Test documents with text and labels, drawn by the run's seed, and their predictions.
+    """Example predictions for labelled test documents, drawn by the run's seed.
 
     None where the data set keeps no raw texts.
     """
@@ -69,7 +69,7 @@ def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
 
 
 def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
-    """Test documents with text and labels, drawn by the run's seed, as `make_records` gives them.
+    """Labelled test documents as records, drawn by the run's seed.
 
     None where the data set keeps no raw texts.
     """
@@ -83,14 +83,14 @@ def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
 
 
 def list_files(folder: Path) -> dict[str, str]:
-    """Path -> what it holds, for the files of a run that are there."""
+    """Existing files of a run by path, with what they hold."""
     return {
         str(folder / name): content for name, content in _FILES.items() if (folder / name).exists()
     }
 
 
 def next_commands(run: Run) -> list[str]:
-    """Three commands to try after a run."""
+    """Suggested commands after a run, three."""
     name = run.config.dataset
     return [
         f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
@@ -100,7 +100,7 @@ def next_commands(run: Run) -> list[str]:
 
 
 def _another(encoder: str) -> str:
-    """A model to compare an encoder with: the linear peer, or a network."""
+    """Model to compare an encoder with: the linear baseline, or a network."""
     return "match" if encoder in BASELINES else "tfidf_linear"
 
 

@@ -29,17 +29,17 @@ def study_document(
     head: str | None = None,
     reporter: Reporter | None = None,
 ) -> CaseStudy:
-    """A case study of run folders.
+    """Case study of several run folders.
 
     Args:
-        folders: The run and those it is compared with.
-        document: Its id.
-        top_k: Labels of each variant.
-        root: Of built data; None takes the default.
-        device: As for `load`.
-        encoder: Of the first run; as for `load`.
-        head: Likewise.
-        reporter: For progress of a build.
+        folders: Run folders: the run and those it is compared with.
+        document: Id of the document.
+        top_k: Number of labels per variant.
+        root: Root folder of built data; None takes the default.
+        device: Device, as for `load`.
+        encoder: Encoder of the first run, as for `load`.
+        head: Head of the first run, as for `load`.
+        reporter: Progress reporter of a build.
 
     Raises:
         CheckpointError: A folder is no trained run, or they were made from different data.
@@ -56,7 +56,7 @@ def study_document(
 def compare_variants(
     explainers: Sequence[Explainer], document: str, top_k: int = DEFAULT_TOP_K
 ) -> CaseStudy:
-    """A case study of opened runs; arguments and errors as for `study_document`."""
+    """Case study of opened runs; arguments and errors as for `study_document`."""
     _check_data(explainers)
     dataset = explainers[0].run.dataset
     number = find_document(dataset, document)
@@ -80,7 +80,7 @@ def compare_variants(
 
 
 def find_document(dataset: CorpusDataset, document: str) -> int:
-    """The number of a document in the graph.
+    """Index of a document in the graph.
 
     Raises:
         CorpusError: There is none of that id.
