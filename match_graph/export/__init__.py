@@ -1,4 +1,4 @@
-"""A built data set -> other libraries' formats; one target per file, each verified."""
+"""Exports of a built data set to other libraries' formats; one target per file, each verified."""
 
 from match_graph.export.folder import export_dataset
 from match_graph.export.inventory import Inventory, find_differences

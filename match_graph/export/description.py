@@ -1,4 +1,4 @@
-"""``EXPORT.md``: what an export holds, how it is loaded, what it could not carry."""
+"""``EXPORT.md``: contents of an export, how to load it, and what it leaves out."""
 
 import fnmatch
 from importlib.metadata import version
@@ -32,15 +32,15 @@ def describe_export(
     readings: list[Reading],
     run: str | Path | None,
 ) -> str:
-    """The text of ``EXPORT.md``.
+    """Text of ``EXPORT.md``.
 
     Args:
         to: Name of the target.
-        target: What wrote the export.
-        source: What it was made from.
-        expected: What was to be written.
-        readings: What was read back, without a difference.
-        run: Where the pre-trained vectors come from; None if they were trained.
+        target: Target that wrote the export.
+        source: Source of the export.
+        expected: Inventory that was to be written.
+        readings: Readings of the export, equal to the expected inventory.
+        run: Run of the pre-trained vectors; None if they were trained for the export.
     """
     options = source.options
     held = [_LABELS[options.include_labels], _TEXTS[options.text or "none"]]
@@ -65,12 +65,12 @@ def describe_export(
 
 
 def sum_up(source: Source, expected: Inventory, readings: list[Reading]) -> str:
-    """One line of the counts that were verified; `describe_export` has them by type.
+    """Summary of the verified counts in one line; `describe_export` has them by type.
 
     Args:
-        source: What the export was made from.
-        expected: What was to be written.
-        readings: What was read back; a type that is in none was left out and does not count.
+        source: Source of the export.
+        expected: Inventory that was to be written.
+        readings: Readings of the export; a type that is in none was left out and does not count.
     """
     gold = " ".join(GOLD)
     found = {name for reading in readings for name in reading.inventory.counts}
@@ -104,7 +104,7 @@ def _describe_features(source: Source, run: str | Path | None) -> list[str]:
 
 
 def _list_left_out(source: Source, expected: Inventory, readings: list[Reading]) -> list[str]:
-    """Sentences on what the source has and a file has not."""
+    """Sentences on parts of the source that a file leaves out."""
     sentences = {
         sentence: None
         for reading in readings
@@ -120,7 +120,7 @@ def _list_left_out(source: Source, expected: Inventory, readings: list[Reading])
 
 
 def _make_table(expected: Inventory, readings: list[Reading]) -> str:
-    """Counts of the source, and of each reading; a dash where a format leaves a type out."""
+    """Table of counts in the source and in each reading; a dash for a type left out."""
     lines = [f"| | source | {' | '.join(reading.files for reading in readings)} |"]
     lines.append("|---|---:|" + "---:|" * len(readings))
     for name, count in expected.counts.items():

@@ -1,4 +1,4 @@
-"""Strings for formats that cannot hold every character: percent escapes, only where needed."""
+"""Percent escapes for strings in formats that cannot hold every character, only where needed."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ NOT_IN_TAXONOMY = re.compile(r"[\s\ufeff]")
 
 
 def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | None:
-    """All values with percent escapes for the unsafe characters and "%"; None if none is needed.
+    """Escapes unsafe characters and "%" in all values; None if no value needs it.
 
     Either all values are escaped or none, so that `urllib.parse.unquote` gives each of them back.
     """
@@ -23,5 +23,5 @@ def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | No
 
 
 def unescape(value: str) -> str:
-    """The inverse of `escape_all`, of one value."""
+    """Inverse of `escape_all` for one value."""
     return unquote(value, errors="strict")

@@ -1,4 +1,4 @@
-"""``x`` of every node: its number, or pre-trained unit vectors."""
+"""Node features ``x``: node indices, or pre-trained unit vectors."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,12 +26,12 @@ _DOCUMENTS = 50_000  # per product of tokens and vectors
 
 
 def number_nodes(data: HeteroData) -> dict[str, Tensor]:
-    """The number of each node within its type, for an embedding table, [num_nodes, 1], int64."""
+    """Index of each node within its type, for an embedding table, [num_nodes, 1], int64."""
     return {name: torch.arange(data[name].num_nodes).unsqueeze(1) for name in data.node_types}
 
 
 def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Pre-trained vectors as features of all nodes.
+    """Features of all nodes from pre-trained vectors.
 
     Nodes that pre-training left out as too rare have zeros. A document's vector is the mean of
     those of its words and metadata, normalised, whatever its split. It is not the one that
@@ -39,8 +39,9 @@ def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str,
     so that a model would learn to read what test documents lack.
 
     Args:
-        data: A built graph.
-        vectors: Per node type, [num_rows, C]; the rows are a prefix of the nodes.
+        data: Built graph.
+        vectors: Pre-trained vectors per node type, [num_rows, C]; the rows are a prefix of the
+            nodes.
 
     Returns:
         Per node type, [num_nodes, C], float32.
@@ -61,7 +62,7 @@ def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str,
 
 
 def _add_neighbours(out: Tensor, edge_index: Tensor, x: Tensor) -> None:
-    """Adds to each document [D, C] the vectors of its nodes; edges are sorted by document."""
+    """Adds to each document [D, C] the vectors of its neighbours; edges are sorted by document."""
     ptr = sorted_row_ptr(edge_index[0], len(out)).numpy()
     columns, rows = edge_index[1].numpy(), x.numpy()
     for start in range(0, len(out), _DOCUMENTS):
@@ -79,10 +80,10 @@ def train_vectors(
     """Pre-trains vectors for an export.
 
     Args:
-        dataset: Of the graph.
-        data: Only its edges are drawn: without training gold, no label is seen.
-        config: Its ``pretrain``, ``data.min_count`` and ``seed`` count.
-        reporter: For progress.
+        dataset: Data set of the graph.
+        data: Graph whose edges are sampled: without training gold, no label is seen.
+        config: Configuration; ``pretrain``, ``data.min_count`` and ``seed`` count.
+        reporter: Progress reporter.
     """
     config = resolve_config(config, dataset)
     space = dataset.token_space(config.data.min_count, config.data.min_word_count)
@@ -100,7 +101,7 @@ def train_vectors(
 
 
 def read_vectors(folder: Path, dataset: CorpusDataset) -> dict[str, Tensor]:
-    """The vectors of a run folder.
+    """Reads the vectors of a run folder.
 
     Raises:
         CheckpointError: The folder is no run, or has no vectors.

@@ -1,4 +1,4 @@
-"""An export as a folder: written beside, read back, compared, described, renamed."""
+"""Export folder: written, read back, compared, described, and renamed when whole."""
 
 import fnmatch
 import os
@@ -38,14 +38,14 @@ def export_dataset(
     """Exports a built data set and verifies the result by reading it back.
 
     Args:
-        dataset: Built.
-        to: A registered target.
-        out: The folder to make, new or empty. It appears when all is written and verified.
-        options: What is taken along; None takes the defaults.
-        run: A run folder with the vectors for ``features="pretrained"``; None trains them.
-        config: Settings of that pre-training; None takes the defaults.
-        overwrite: Replaces an export that is there; another folder is never touched.
-        reporter: For progress; None prints nothing.
+        dataset: Built data set.
+        to: Name of a registered target.
+        out: Folder to make, new or empty. It appears when all is written and verified.
+        options: Export options; None takes the defaults.
+        run: Run folder with the vectors for ``features="pretrained"``; None trains them.
+        config: Configuration of that pre-training; None takes the defaults.
+        overwrite: Whether to replace an existing export; another folder is never touched.
+        reporter: Progress reporter; None prints nothing.
 
     Returns:
         The folder.
@@ -69,7 +69,7 @@ def export_dataset(
 def _write_whole(
     to: str, target: Target, source: Source, out: Path, run: str | Path | None, reporter: Reporter
 ) -> None:
-    """Writes an export beside, verifies and describes it, and renames it.
+    """Writes an export atomically, verified and described.
 
     Raises:
         ExportError: It cannot be written, or differs from the source; what was there stays.
@@ -101,7 +101,7 @@ def _write_whole(
 
 
 def _put_in_place(place: Path, out: Path) -> None:
-    """Renames a folder; the one that has its name comes back if that fails."""
+    """Renames a folder into its place; the folder that was there comes back if that fails."""
     if not out.is_dir():
         place.rename(out)
         remove_dead(out, "old")
@@ -124,7 +124,7 @@ def _resolve(
     run: str | Path | None,
     dataset: CorpusDataset,
 ) -> ExportOptions:
-    """The options with the target's own defaults.
+    """Options with the target's own defaults.
 
     Raises:
         ConfigError: The target has no place for one of them.
@@ -154,7 +154,7 @@ def _resolve(
 
 
 def _find_place(out: str | Path) -> Path:
-    """Where an export goes, without links and `..`.
+    """Path of an export, without links and `..`.
 
     Raises:
         ExportError: No folder can have such a name.
@@ -168,7 +168,7 @@ def _find_place(out: str | Path) -> Path:
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
-    """Checks that nothing else is in an export's place.
+    """Checks that an export's place is free.
 
     Raises:
         ExportError: Something is.
@@ -206,7 +206,7 @@ def _make_features(
 
 
 def _add_up(advance: Advance) -> Callable[[int], None]:
-    """Progress from parts: the sum of what was handed out so far."""
+    """Progress summed over parts."""
     total = 0
 
     def add(number: int) -> None:

@@ -31,9 +31,9 @@ class Inventory:
         """Adds nodes, numbered on from those of the type so far.
 
         Args:
-            node_type: Their type.
-            ids: Their ids, strings, [N].
-            columns: Attributes by name, [N] or, for vectors, [N, C].
+            node_type: Node type.
+            ids: Ids of the nodes, strings, [N].
+            columns: Node attributes by name, [N] or, for vectors, [N, C].
         """
         keys = _hash_strings(ids)
         self._ids[node_type] = np.concatenate([self._ids.get(node_type, keys[:0]), keys])
@@ -48,9 +48,9 @@ class Inventory:
         """Adds edges between nodes that were added before.
 
         Args:
-            edge_type: Their type.
-            ends: Numbers of source and target within their types, [2, E].
-            columns: Attributes by name, [E].
+            edge_type: Edge type.
+            ends: Indices of source and target within their types, [2, E].
+            columns: Edge attributes by name, [E].
         """
         source, target = map(np.asarray, ends)
         heads, tails = self._ids[edge_type[0]], self._ids[edge_type[2]]
@@ -93,7 +93,7 @@ def _hash_values(values: Any) -> Array:
 
 
 def _mix(values: Array) -> Array:
-    """Spreads every bit over all: the finalizer of splitmix64 (https://prng.di.unimi.it)."""
+    """Mixes all bits: the finalizer of splitmix64 (https://prng.di.unimi.it)."""
     mixed = values + _ODD[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -101,7 +101,7 @@ def _mix(values: Array) -> Array:
 
 
 def find_differences(expected: Inventory, found: Inventory) -> dict[str, str]:
-    """A sentence for each count and fingerprint that is not as expected; more is no fault.
+    """Sentence per count or fingerprint that differs; additional ones are no fault.
 
     Returns:
         Its key in the inventory -> the sentence.

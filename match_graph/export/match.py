@@ -1,4 +1,4 @@
-"""Back to the release's format: a folder that `MatchFolder` reads."""
+"""MATCH format, as in the paper's release: a folder that `MatchFolder` reads."""
 
 import json
 import re
@@ -62,7 +62,7 @@ class MatchTarget(Target):
         (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
 
     def expect(self, source: Source) -> Inventory:
-        """The graph less labels that no exported document carries; their children move up."""
+        """Inventory without labels that no exported document carries; their children move up."""
         kept = torch.zeros(source.targets.num_labels, dtype=torch.bool)
         kept[source.targets.index.long()] = True
         inventory = source.take_inventory(kept)
@@ -126,12 +126,12 @@ dataset = mg.open_dataset("FOLDER"{argument})
 
 
 def find_tokenizer(source: Source) -> Tokenizer:
-    """How the exported texts become the words of the graph again."""
+    """Tokenizer by which the exported texts give the words of the graph again."""
     return "whitespace" if source.options.text == "words" else source.dataset.tokenizer
 
 
 def _make_records(source: Source, labels: list[str]) -> Iterator[tuple[Split, dict[str, Any]]]:
-    """The split and the JSON object of every document."""
+    """Split and JSON object of every document."""
     lists = {field: _pack(source, field) for field in source.fields}
     lists["label"] = (
         source.targets.ptr.numpy(), source.targets.index.numpy(), np.array(labels, dtype=object)
@@ -150,7 +150,7 @@ def _make_records(source: Source, labels: list[str]) -> Iterator[tuple[Split, di
 
 
 def _pack(source: Source, field: str) -> tuple[Array, Array, Array]:
-    """A field's offsets per document, its instances, and their names."""
+    """Offsets per document, instances and instance names of a field."""
     document, instance = source.data[has_edge(field)].edge_index
     ptr = sorted_row_ptr(document, int(source.data[DOCUMENT].num_nodes))
     return ptr.numpy(), instance.numpy(), source.dataset.names(field).to_numpy(dtype=object)

@@ -1,4 +1,4 @@
-"""The graph for NetworkX and what reads its formats: node-link JSON and, of small ones, GraphML."""
+"""NetworkX formats: node-link JSON and, for small graphs, GraphML."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -111,7 +111,7 @@ def _node_lines(source: Source) -> Iterator[str]:
 
 
 def _edge_lines(source: Source) -> Iterator[str]:
-    """JSON put together from numbers: most of a graph is edges, and their types need no escapes."""
+    """JSON lines of edges, formatted from numbers, as edge types need no escapes."""
     for head, relation, tail in source.edge_types:
         for batch in source.edges((head, relation, tail)):
             columns = [batch.column(name).to_pylist() for name in ("source", "target")]
@@ -188,7 +188,7 @@ def _take_inventory(source: Source, graph: Graph) -> Inventory:
 
 
 def _gather(records: list[dict[str, Any]], key: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """An attribute of all nodes; GraphML leaves out empty strings and missing numbers."""
+    """Attribute of all nodes; GraphML leaves out empty strings and missing numbers."""
     if key in _STRINGS:
         return np.array([node.get(key, "") for node in records], dtype=object)
     values = (node.get(key) for node in records)

@@ -151,11 +151,11 @@ evaluator.num_tasks = {source.targets.num_labels}
 
 
 def load_ogb(name: str, meta: dict[str, Any]) -> Any:
-    """The exported folder as OGB's library-agnostic `NodePropPredDataset`.
+    """Loads the exported folder as OGB's library-agnostic `NodePropPredDataset`.
 
     Args:
-        name: Of the data set.
-        meta: What ``meta_dict.pt`` holds.
+        name: Name of the data set.
+        meta: Content of ``meta_dict.pt``.
     """
     found = _import_ogb()
     try:
@@ -178,7 +178,7 @@ def _import_ogb() -> Any:
 
 @contextmanager
 def _no_version_check() -> Iterator[None]:
-    """Hides the package by which OGB, when imported, asks PyPI for its newest version."""
+    """Hides the package by which OGB asks PyPI for its newest version when imported."""
     if "ogb" in sys.modules or "outdated" in sys.modules:
         yield
         return
@@ -212,7 +212,7 @@ def _make_meta(source: Source, folder: str) -> dict[str, str | int]:
 
 
 def _dense_labels(source: Source) -> Array:
-    """1 or 0 per document and label, [D, L], int8; float32 with NaN where labels are left out."""
+    """Dense labels, 1 or 0, [D, L], int8; float32 with NaN where labels are left out."""
     shape = (int(source.data[DOCUMENT].num_nodes), source.targets.num_labels)
     shown = source.shown.numpy()
     labels = np.zeros(shape, dtype=np.int8 if shown.all() else np.float32)
@@ -228,7 +228,7 @@ def _write_edges(path: Path, tensors: dict[EdgeType, Tensor]) -> None:
 
 
 def _write_arrays(path: Path, arrays: Iterable[tuple[str, Array]]) -> None:
-    """`numpy.savez_compressed` with one array in memory at a time."""
+    """Writes arrays as `numpy.savez_compressed` with one in memory at a time."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, values in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -236,6 +236,6 @@ def _write_arrays(path: Path, arrays: Iterable[tuple[str, Array]]) -> None:
 
 
 def _remove_processed(folder: Path) -> None:
-    """OGB pickles what it has read; such a file would be one more thing to trust."""
+    """Removes the pickled cache that OGB makes on reading."""
     for path in (folder / "processed").iterdir():
         path.unlink()

@@ -13,11 +13,11 @@ class ExportOptions(StrictModel):
     """Options of an export.
 
     Args:
-        features: ``x`` of every node: nothing, the node's number, or pre-trained vectors.
-        include_labels: Whose gold labels: of nobody, of the training documents, of all. No
-            gold label of another split is an edge, whatever is chosen.
-        text: Of documents: nothing, as read, or the word sequence with spaces; None is the target's
-            own default.
+        features: Node features ``x``: none, the node's index, or pre-trained vectors.
+        include_labels: Documents whose gold labels are exported: none, train, or all. No gold label
+            of another split is an edge, whatever is chosen.
+        text: Document texts: none, raw, or the word sequence with spaces; None is the target's own
+            default.
     """
 
     features: Features = "none"
@@ -26,7 +26,7 @@ class ExportOptions(StrictModel):
 
 
 def parse_options(**given: Any) -> ExportOptions:
-    """Options from words that a user gave.
+    """Export options from a user's words.
 
     Raises:
         ConfigError: With every one that is no choice.

@@ -1,4 +1,4 @@
-"""The graph as Parquet: one table per node and edge type, and a schema file."""
+"""Parquet: one table per node and edge type, and a schema file."""
 
 import json
 from collections.abc import Iterable
@@ -82,9 +82,9 @@ def write_batches(
     """Writes a table batch by batch.
 
     Args:
-        folder: Of the export.
-        path: Of the table within it.
-        batches: At least one, all of one schema.
+        folder: Folder of the export.
+        path: Relative path of the table.
+        batches: Record batches, at least one, all of one schema.
 
     Returns:
         ``file``, ``rows`` and the types of the ``columns``.
@@ -109,9 +109,9 @@ def add_node_table(inventory: Inventory, node_type: str, path: Path, **more: Any
     """Adds a table of nodes to an inventory.
 
     Args:
-        inventory: To be added to.
-        node_type: Of the table.
-        path: Of the table.
+        inventory: Inventory to add to.
+        node_type: Node type of the table.
+        path: Path of the table.
         **more: Attributes that stand elsewhere, for all rows, [N] or [N, C].
     """
     start = 0

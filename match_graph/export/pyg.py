@@ -1,4 +1,4 @@
-"""The graph for PyTorch Geometric: tensors that load without unpickling, names beside."""
+"""PyTorch Geometric: tensors that load without unpickling, and names as Parquet."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,7 +86,7 @@ data = HeteroData.from_dict(torch.load("{DATA}", weights_only=True))
 
 
 def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """`torch.save` through a file of Python's own, so that a full disk is an OSError."""
+    """Writes with `torch.save` through a Python file, so that a full disk is an OSError."""
     with path.open("wb") as file:
         torch.save(dict(content), file)
 

@@ -21,7 +21,7 @@ EXPORTS: dict[str, type[Target]] = {
 
 
 def find_target(name: str) -> Target:
-    """The target of a name.
+    """Export target of a name.
 
     Raises:
         ConfigError: There is none.

@@ -136,7 +136,7 @@ database, train = dataset.get_db(), task.get_table("train")
 
 
 def _count_documents(number: int) -> str:
-    """How many documents without gold labels, and the verb."""
+    """Number of documents without gold labels, and the verb."""
     return (
         "1 document without gold labels is"
         if number == 1
@@ -171,7 +171,7 @@ def _shown_splits(source: Source) -> tuple[Split, ...]:
 
 
 def _new_numbers(source: Source) -> Array:
-    """The number of every document when the splits stand one after the other, [D], int64."""
+    """Index of every document when the splits stand one after the other, [D], int64."""
     order = np.concatenate([np.flatnonzero(source.split == name) for name in SPLITS])
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.arange(len(order))
@@ -191,7 +191,7 @@ def _document_rows(source: Source) -> Iterator[pa.RecordBatch]:
 
 
 def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
-    """The edges of a type, by the split of their document if they start at one."""
+    """Edges of a type, in the order of their document's split if they start at one."""
     numbers = _new_numbers(source)
     columns = _link_columns(edge_type)
     for split in SPLITS if edge_type[0] == DOCUMENT else (None,):
@@ -209,12 +209,12 @@ def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
 
 
 def _fill(column: pd.Series) -> Array:
-    """A column of numbers without gaps, which pandas shows as floats; others as they are."""
+    """Column of integers without gaps, which pandas shows as floats; others are kept."""
     return (column.fillna(NONE).astype(np.int64) if column.dtype.kind == "f" else column).to_numpy()
 
 
 def _number(batches: Iterable[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
-    """Puts a key that counts the rows before the other columns."""
+    """Adds a row-number key before the other columns."""
     start = 0
     for batch in batches:
         keys = pa.array(np.arange(start, start + batch.num_rows))

@@ -40,14 +40,14 @@ GOLD: EdgeType = (DOCUMENT, "gold", LABEL)
 
 @dataclass(frozen=True)
 class Source:
-    """A built data set as an export may show it; made by `open_source`.
+    """Exported view of a built data set; made by `open_source`.
 
     Args:
-        dataset: Built.
-        options: What is taken along.
-        data: The graph; without gold labels if these are left out.
+        dataset: Built data set.
+        options: Export options.
+        data: Graph; without gold labels if these are left out.
         targets: Gold labels; none for documents whose labels are left out.
-        features: ``x`` per node type; see `make_features`.
+        features: Features ``x`` per node type; see `make_features`.
         advance: Called with the number of nodes or edges that were just handed out.
     """
 
@@ -60,23 +60,23 @@ class Source:
 
     @property
     def fields(self) -> list[str]:
-        """The metadata fields."""
+        """Metadata fields."""
         return [name for name in self.data.node_types if name not in RESERVED_TYPES]
 
     @property
     def has_gold(self) -> bool:
-        """Whether gold labels are taken along at all."""
+        """Whether any gold labels are exported."""
         return self.options.include_labels != "none"
 
     @property
     def num_items(self) -> int:
-        """Nodes, edges and gold labels."""
+        """Number of nodes, edges and gold labels."""
         edges = sum(self.data[edge_type].edge_index.size(1) for edge_type in self.data.edge_types)
         return int(self.data.num_nodes) + edges + len(self.targets.index)
 
     @cached_property
     def shown(self) -> Tensor:
-        """Which documents' gold labels are taken along, [D], bool."""
+        """Mask of documents whose gold labels are exported, [D], bool."""
         train = self.data[DOCUMENT].train_mask
         if self.options.include_labels == "train":
             return train
@@ -84,14 +84,14 @@ class Source:
 
     @cached_property
     def split(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The split of every document, strings, [D]."""
+        """Split of every document, strings, [D]."""
         names = np.full(int(self.data[DOCUMENT].num_nodes), "", dtype=object)
         for name, mask in MASKS.items():
             names[self.data[DOCUMENT][mask].numpy()] = name
         return names
 
     def nodes(self, node_type: str) -> Iterator[pa.RecordBatch]:
-        """The nodes of a type in batches, in the order of the graph.
+        """Nodes of a type in batches, in the order of the graph.
 
         Columns: ``id``; of documents ``split`` and ``text``; ``name`` where the data set has names
         for people; of labels ``depth`` where their source gives it; ``train_count``; ``x``. Each
@@ -117,13 +117,13 @@ class Source:
             yield pa.RecordBatch.from_pydict(columns)
 
     def names(self, node_type: str) -> Iterator[pa.RecordBatch]:
-        """As `nodes`, strings alone: for formats that keep numbers in arrays."""
+        """Ids of nodes in batches, as for `nodes`, for formats that keep numbers in arrays."""
         for batch in self.nodes(node_type):
             held = ("x", "train_count", "split")
             yield batch.drop_columns([name for name in held if name in batch.schema.names])
 
     def edges(self, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
-        """The edges of a type in batches: ``source``, ``target`` (int32) and their attributes."""
+        """Edges of a type in batches: ``source``, ``target`` (int32) and their attributes."""
         if edge_type == GOLD:
             row = row_index(self.targets.ptr).to(torch.int32)
             stores = {"source": row, "target": self.targets.index}
@@ -144,8 +144,8 @@ class Source:
         """Inventory that the export must hold.
 
         Args:
-            labels: Which labels it has, [L], bool; the hierarchy is then left to the caller, and
-                gold labels must be among these. None has all.
+            labels: Mask of the labels that the export has, [L], bool; the hierarchy is then left to
+                the caller, and gold labels must be among these. None has all.
         """
         inventory = Inventory()
         for node_type in self.data.node_types:
@@ -171,7 +171,7 @@ class Source:
 
     @property
     def edge_types(self) -> list[EdgeType]:
-        """Those of the graph and, if gold labels are taken along, `GOLD`."""
+        """Edge types of the graph and, if gold labels are exported, `GOLD`."""
         return [*self.data.edge_types, *([GOLD] if self.has_gold else [])]
 
     def _texts(self, batch: pa.RecordBatch, start: int) -> dict[str, pa.Array]:
@@ -198,12 +198,12 @@ class Source:
         return self.dataset.names(WORD).to_numpy(dtype=object)
 
     def watch(self, advance: Callable[[int], None]) -> "Source":
-        """The same, reporting what it hands out."""
+        """Copy of the source that reports what it hands out."""
         return replace(self, advance=advance)
 
 
 def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
-    """A data set as an export with these options may show it, without features.
+    """Opens a data set for export with these options, without features.
 
     Raises:
         ExportError: Raw texts are asked for, but the data set keeps none.
@@ -225,7 +225,7 @@ def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
 
 
 def _keep_targets(targets: Targets, kept: Tensor) -> Targets:
-    """The gold labels of some documents; the lists of the others are empty."""
+    """Gold labels of some documents; the lists of the others are empty."""
     index = targets.index[kept[row_index(targets.ptr)]]
     return Targets(make_ptr(targets.ptr.diff() * kept), index, targets.num_labels)
 
@@ -237,7 +237,7 @@ def split_columns(batch: pa.RecordBatch) -> tuple[Any, dict[str, Any]]:
 
 
 def read_column(column: Any) -> Any:
-    """A column as numpy array: [N], strings as objects, vectors as [N, C], no number as `NONE`."""
+    """Column as numpy array: [N], strings as objects, vectors as [N, C], no number as `NONE`."""
     if pa.types.is_fixed_size_list(column.type):
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         values = column.flatten().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""The protocol of export targets: write a folder, read it back."""
+"""Protocol of export targets: write a folder, read it back."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from match_graph.export.source import Source
 
 @dataclass(frozen=True)
 class Reading:
-    """An export as the library that it is for reads it back.
+    """Export as read back by the library that it is for.
 
     Args:
-        files: Which files were read, and by what.
-        inventory: What is in them.
-        left_out: What they do not hold, as patterns of `fnmatch` over the keys of the inventory,
-            and why: a sentence for ``EXPORT.md``.
+        files: Names of the files that were read, and by what.
+        inventory: Inventory of the files.
+        left_out: Parts that the files do not hold, as patterns of `fnmatch` over the keys of the
+            inventory, and why: a sentence for ``EXPORT.md``.
     """
 
     files: str
@@ -29,7 +29,7 @@ class Reading:
 
 
 class Target(ABC):
-    """A format that a data set can be exported to.
+    """Export format of a data set.
 
     A subclass says what it can take along and where it needs an extra of the package; `write` fills
     a folder, `read` reads it by the format's own library, and `describe` tells the user how to.
@@ -41,7 +41,7 @@ class Target(ABC):
     texts: ClassVar[tuple[Text, ...]] = ("raw", "words", "none")
 
     def check(self, source: Source) -> None:  # noqa: B027 (most formats take every graph)
-        """Refuses what the format cannot hold, before anything is written.
+        """Refuses a graph that the format cannot hold, before anything is written.
 
         Raises:
             ExportError: The graph does not fit, or an extra of the package is not installed.
@@ -52,9 +52,9 @@ class Target(ABC):
         """Writes the files.
 
         Args:
-            source: What to write.
-            folder: Empty; it is renamed when all is written and verified.
-            out: Its name then.
+            source: Source of the export.
+            folder: Empty folder; it is renamed when all is written and verified.
+            out: Final path of the folder.
         """
 
     def expect(self, source: Source) -> Inventory:
@@ -67,11 +67,11 @@ class Target(ABC):
 
     @abstractmethod
     def describe(self, source: Source) -> str:
-        """Files, how they are loaded, known faults of the format's library: Markdown."""
+        """Markdown on files, how to load them, and known faults of the format's library."""
 
 
 def missing_extra(target: str, library: str) -> ExportError:
-    """The error for a target whose library is not installed."""
+    """Error for a target whose library is not installed."""
     return ExportError(
         f"The target '{target}' needs {library}, which is not installed; "
         f"run `pip install 'match-graph[export]'`."
