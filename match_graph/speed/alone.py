@@ -24,9 +24,9 @@ class Measured:
     """Result of a measurement in a process of its own.
 
     Args:
-        rates: Of ours and of the baseline.
-        peak_mib: Of ours, above what the process had before; see `MemoryPeak`.
-        more: Further numbers.
+        rates: Rates of ours and of the baseline.
+        peak_mib: Peak memory of ours in MiB, above what the process had before; see `MemoryPeak`.
+        more: Further measures by name.
     """
 
     rates: Rates
@@ -59,7 +59,7 @@ def measure_both(
     seconds: float,
     busy: int = 0,
 ) -> Measured:
-    """The peak of memory of ours, then the rates of both by `take_turns`."""
+    """Peak memory of ours, then the rates of both by `take_turns`."""
     with MemoryPeak(CPU).watch() as memory:
         ours()
     rates = take_turns({names[0]: ours, names[1]: baseline}, seconds, CPU, busy)

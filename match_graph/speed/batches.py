@@ -1,4 +1,4 @@
-"""Batches, hierarchy and work that the measurements of the network share."""
+"""Batches, hierarchy and work items shared by the measurements of the network."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
@@ -22,13 +22,13 @@ _READ = 20
 
 
 def open_bench(bench: Bench) -> Run:
-    """A run of the measured settings; nothing is written, so it needs no folder."""
+    """Run with the measured settings; nothing is written, so it needs no folder."""
     fabric = make_fabric(bench.config.train)
     return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
 
 
 def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
-    """Some of a loader's first batches, of all sizes: spread evenly over the order by tokens.
+    """Sample of a loader's batches of all sizes: spread evenly over the order by tokens.
 
     Lengths vary widely between batches of similar length, so that the first few say little of the
     mean of an epoch.
@@ -39,7 +39,7 @@ def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
 
 
 def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:
-    """The same documents in batches of the same size, not sorted by length."""
+    """Batches of the same documents and sizes, not sorted by length."""
     data, settings = bench.dataset[0], bench.config.data
     documents = torch.cat([batch.document for batch in batches])
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
@@ -58,7 +58,7 @@ def count_tokens(batches: Sequence[EgoBatch]) -> float:
 
 
 def repeat(work: Callable[[T], float], items: Iterable[T]) -> Callable[[], float]:
-    """A piece of work for `take_turns`: the next item, from the first again after the last."""
+    """Work item for `take_turns` that cycles through the items."""
     endless = cycle(items) if isinstance(items, Sequence) else _again(items)
     return lambda: work(next(endless))
 
@@ -69,5 +69,5 @@ def _again(items: Iterable[T]) -> Iterator[T]:
 
 
 def backward(loss: Tensor, *inputs: Tensor) -> None:
-    """Gradients of a loss, dropped again."""
+    """Computes the gradients of a loss, and drops them."""
     torch.autograd.grad(loss, inputs)

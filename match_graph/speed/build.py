@@ -23,7 +23,7 @@ _DOCUMENTS = 2000
 def build_by_rows(
     folder: Path, fields: list[str], tokenizer: Tokenizer = "regex"
 ) -> dict[str, tuple[list[str], Tensor]]:
-    """Nodes and edges of a folder in the MATCH format, a row for each token: the baseline.
+    """Baseline: nodes and edges of a folder in the MATCH format, a row for each token.
 
     Returns:
         By type the ids of its nodes in the order of `build_graph`, and its edges [2, E].
@@ -55,7 +55,7 @@ def build_by_rows(
 
 
 def measure_build(bench: Bench) -> Iterator[Speed]:
-    """Some documents of the data set, written as JSON lines; labels without a hierarchy."""
+    """Measures building from JSON lines of some documents; labels without a hierarchy."""
     dataset = bench.dataset
     fields = [
         edge_type[2] for edge_type in dataset[0].edge_types if edge_type[:2] == (DOCUMENT, "has")
@@ -83,7 +83,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
 
 
 def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:
-    """Writes some documents of each split as JSON lines; how many."""
+    """Writes some documents of each split as JSON lines; returns their number."""
     total, share = 0, _DOCUMENTS / bench.dataset[0][DOCUMENT].num_nodes
     for split, file_name in SPLIT_FILES.items():
         documents = bench.dataset.documents(MASKS[split])

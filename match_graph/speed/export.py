@@ -25,7 +25,7 @@ _BASELINE = "torch.save of the graph"
 
 
 class _Built(CorpusDataset):
-    """A data set that another process has built, opened again: its tensors are mapped, not sent."""
+    """Data set built by another process, opened again: its tensors are mapped, not sent."""
 
     def __init__(self, name: str, root: str, tokenizer: Tokenizer, checksum: str) -> None:
         self.tokenizer = tokenizer
@@ -38,7 +38,7 @@ class _Built(CorpusDataset):
 
 
 class _Clock(Reporter):
-    """Notes how long an export writes; what is left is reading back and comparing."""
+    """Timer of an export's writing; the rest is reading back and comparing."""
 
     seconds = 0.0
 
@@ -51,7 +51,7 @@ class _Clock(Reporter):
 
 
 def measure_export(bench: Bench) -> Iterator[Speed]:
-    """Exports the data set to every target, each in a new process, verified as always.
+    """Measures every export target, each in a new process, verified as always.
 
     ``seconds`` are those of one export, ``share_writing`` is the part of them that writes: the rest
     reads back and compares. A target that refuses the data set, for its size or because its library

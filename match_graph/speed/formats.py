@@ -1,4 +1,4 @@
-"""Documents of one data set in the format of every reader."""
+"""Documents of one data set, written in the format of every reader."""
 
 import csv
 import json
@@ -31,13 +31,13 @@ _FIRST_ID = 2_000_000_000  # labels and authors of the release have numbers like
 
 @dataclass(frozen=True)
 class Sample:
-    """Documents as records, with the label hierarchy.
+    """Sample of documents as records, with the label hierarchy.
 
     Args:
-        records: Objects of the MATCH format, each with its ``split``.
-        parents: Those of every label of the data set, ancestors before descendants.
-        depth: Of every label.
-        fields: Those of `COMMON_FIELDS` that the data set has.
+        records: Documents in the MATCH format, each with its ``split``.
+        parents: Parents of every label of the data set, ancestors before descendants.
+        depth: Depth of every label.
+        fields: Metadata fields, those of `COMMON_FIELDS` that the data set has.
     """
 
     records: list[dict[str, Any]]
@@ -46,7 +46,7 @@ class Sample:
     fields: list[str]
 
     def taxonomy(self, separator: str) -> Iterator[str]:
-        """A parent and its children a line."""
+        """Taxonomy lines: a parent and its children each."""
         children: dict[str, list[str]] = {}
         for child, parents in self.parents.items():
             for parent in parents:
@@ -55,7 +55,7 @@ class Sample:
 
 
 def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
-    """At most so many documents, evenly spread over the data set.
+    """Sample of documents, evenly spread over the data set.
 
     Line breaks and control characters of texts become blanks, as some formats cannot hold them.
     """
@@ -81,7 +81,7 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
 
 
 def write_release(sample: Sample, folder: Path) -> None:
-    """As the paper's authors released MAG-CS: words, labels and authors are numbers."""
+    """Writes the release of MAG-CS by the paper's authors: words, labels, authors as numbers."""
     codes: dict[str, dict[str, str]] = {"vocabulary": {}, "label": {}, "author": {}}
 
     def code(kind: str, value: str) -> str:
@@ -108,7 +108,7 @@ def write_release(sample: Sample, folder: Path) -> None:
 
 
 def write_maple_json(sample: Sample, folder: Path) -> None:
-    """MAPLE's JSON release; the year tells the split."""
+    """Writes MAPLE's JSON release; the year tells the split."""
     lines = (
         json.dumps(
             {
@@ -125,7 +125,7 @@ def write_maple_json(sample: Sample, folder: Path) -> None:
 
 
 def write_maple_graph(sample: Sample, folder: Path) -> None:
-    """MAPLE's graph release: papers, and a file of edges for labels and each field."""
+    """Writes MAPLE's graph release: papers, and a file of edges for labels and each field."""
     papers = (f"PAPER_{record['paper']}\t{record['text']}" for record in sample.records)
     _write_lines(folder / "papers.txt", papers)
     ends = {"label": ("label", "LABEL_"), "venue": ("venue", "VENUE_"),
@@ -142,7 +142,7 @@ def write_maple_graph(sample: Sample, folder: Path) -> None:
 
 
 def write_pubmed_xml(sample: Sample, folder: Path) -> None:
-    """XML of the NLM with MeSH trees: the journal's year tells the split."""
+    """Writes XML of the NLM with MeSH trees; the journal's year tells the split."""
     head = '<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>'
     articles = (_make_article(record, YEARS[record["split"]]) for record in sample.records)
     _write_lines(folder / "records.xml", _around(head, articles, "</PubmedArticleSet>"))
@@ -180,7 +180,7 @@ def _make_article(record: Mapping[str, Any], year: str) -> str:
 
 
 def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
-    """A line per edge, its tree number below the first one of the parent; a line per root."""
+    """MeSH tree lines: one per edge, its number below the parent's first one; one per root."""
     first: dict[str, str] = {}
     for code, (label, above) in enumerate(parents.items()):
         for number in [f"{first[parent]}.{code}" for parent in above] or [f"A{code}"]:
@@ -189,7 +189,7 @@ def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def write_openalex(sample: Sample, folder: Path) -> None:
-    """Works with concepts, and concepts with their parents; the date tells the split."""
+    """Writes OpenAlex works with concepts, and concepts with parents; the date tells the split."""
     _write_lines(folder / "works.jsonl", (_make_work(sample, item) for item in sample.records))
     concepts = (
         {
@@ -233,13 +233,13 @@ def _address(value: str) -> str:
 
 
 def write_json_table(sample: Sample, folder: Path) -> None:
-    """JSON lines as anybody may have them, with a column of splits."""
+    """Writes JSON lines of a custom data set, with a column of splits."""
     _write_lines(folder / "table.jsonl", map(json.dumps, sample.records))
     _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
 def write_csv_table(sample: Sample, folder: Path) -> None:
-    """CSV with the same columns."""
+    """Writes CSV of a custom data set with the same columns."""
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         lists = ("label", *sample.fields)

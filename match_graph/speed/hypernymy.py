@@ -25,13 +25,13 @@ _NUM_BATCHES = 10
 def loop_penalties(
     weight: Tensor, logits: Tensor, label_edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Parameter and output penalty edge by edge: the oracle and the baseline.
+    """Parameter and output penalty edge by edge: the test oracle and the baseline.
 
     Args:
         weight: Parameters of each label, [L, C].
         logits: Label scores before the sigmoid, [B, L].
-        label_edge_index: [2, E], int64; row 0 child, row 1 parent.
-        edge_weight: [E]; None for 1.
+        label_edge_index: Label edges, [2, E], int64; row 0 child, row 1 parent.
+        edge_weight: Edge weights, [E]; None for 1.
     """
     parameter, output = weight.new_zeros(()), logits.new_zeros(())
     probability = torch.sigmoid(logits)
@@ -45,7 +45,7 @@ def loop_penalties(
 
 
 def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
-    """Both terms, forward and backward, at the size of a training batch.
+    """Measures both terms, forward and backward, at the size of a training batch.
 
     ``share_of_step`` is their part of a whole training step. The loop runs over some of the edges.
 

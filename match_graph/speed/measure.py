@@ -1,4 +1,4 @@
-"""Rates by turns, beside busy processes on request, and peaks of memory."""
+"""Rates by turns, optionally beside busy processes, and peaks of memory."""
 
 import ctypes
 import os
@@ -40,11 +40,11 @@ class Bench:
     """Data set, settings and device of a measurement.
 
     Args:
-        dataset: Built.
-        config: Resolved settings; those of the stage count.
-        seconds: About how long each stage is measured.
-        device: Where it runs.
-        busy: Processes beside which the stage is measured too; 0 for none.
+        dataset: Built data set.
+        config: Resolved configuration; the settings of the stage count.
+        seconds: Approximate seconds per measured stage.
+        device: Device of the measurement.
+        busy: Number of busy processes beside which the stage is measured too; 0 for none.
     """
 
     dataset: CorpusDataset
@@ -59,15 +59,15 @@ class Speed:
     """One measure of one stage.
 
     Args:
-        stage: Which.
-        size: Of the data, for example documents and edges.
-        device: What it ran on.
-        rate: How many ``unit`` per second.
-        unit: What is counted.
-        baseline: What ours is compared with, and its rate in words.
-        ratio: Our rate over the baseline's.
-        peak_mib: Peak memory beyond what was there before, see `MemoryPeak`.
-        more: Further numbers of the stage.
+        stage: Name of the stage.
+        size: Size of the data, for example documents and edges.
+        device: Device of the measurement.
+        rate: Rate, in ``unit`` per second.
+        unit: Unit that is counted.
+        baseline: Baseline that ours is compared with, and its rate in words.
+        ratio: Ratio of our rate to the baseline's.
+        peak_mib: Peak memory in MiB beyond what was there before, see `MemoryPeak`.
+        more: Further measures of the stage, by name.
     """
 
     stage: str
@@ -81,7 +81,7 @@ class Speed:
     more: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As one flat JSON object."""
+        """Flat JSON object of the measure."""
         content = asdict(self)
         more = content.pop("more")
         return {**content, **more}
@@ -92,11 +92,12 @@ class Rates:
     """Rates from `take_turns`.
 
     Args:
-        per_second: Units per second of each piece of work, the median over its turns.
-        cpu_share: Processor time of this process over the time that its threads could have had, in
-            0..1: far below 1 on a machine that does other work beside, or in stages of one thread.
-        loaded: As ``per_second``, beside busy processes; empty without any.
-        busy: How many those were.
+        per_second: Units per second of each work item, the median over its turns.
+        cpu_share: Share of processor time of this process in the time that its threads could have
+            had, in 0..1: far below 1 on a machine that does other work beside, or in stages of one
+            thread.
+        loaded: Units per second beside busy processes, as ``per_second``; empty without any.
+        busy: Number of those busy processes.
     """
 
     per_second: dict[str, float]
@@ -108,14 +109,14 @@ class Rates:
 def take_turns(
     work: Mapping[str, Callable[[], float]], seconds: float, device: torch.device, busy: int = 0
 ) -> Rates:
-    """Runs pieces of work in turns, so that a machine that slows down slows all of them.
+    """Runs work items in turns, so that a machine that slows down slows all of them.
 
     Args:
-        work: Each does a piece and returns how many units that was; called at least three times,
-            and once before without being timed. The first one is ours.
-        seconds: For all of them together; longer where a single piece is longer.
-        device: Waited for at the end of each turn.
-        busy: Processes beside which ours is measured again at the end of each round of turns.
+        work: Work items; each call does a piece and returns its number of units. Called at least
+            three times, and once before without being timed. The first one is ours.
+        seconds: Seconds for all items together; longer where a single piece is longer.
+        device: Device that is waited for at the end of each turn.
+        busy: Number of busy processes beside which ours is measured again at the end of each round.
     """
     for run in work.values():
         run()
@@ -143,7 +144,7 @@ def take_turns(
 
 
 def _measure_rate(run: Callable[[], float], seconds: float, device: torch.device) -> float:
-    """Units per second of a piece of work that is repeated for so long, at least once."""
+    """Units per second of a work item, repeated for so long, at least once."""
     begin = time.perf_counter()
     count = run()
     while time.perf_counter() - begin < seconds:
@@ -154,7 +155,7 @@ def _measure_rate(run: Callable[[], float], seconds: float, device: torch.device
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[list[int]]:
-    """Processes that compute as long as the block runs, or as this process lives; their ids."""
+    """Starts busy processes for the block, ended with this process at the latest; their ids."""
     with ExitStack() as stack:
         processes = []
         for _ in range(number):
@@ -173,7 +174,7 @@ def busy_processes(number: int) -> Iterator[list[int]]:
 
 
 class MemoryPeak:
-    """The peak of this process's anonymous memory above what it was at the start, in MiB.
+    """Peak anonymous memory of this process above that at the start, in MiB.
 
     A thread reads ``RssAnon`` of ``/proc/self/status`` every 2 ms. Anonymous memory leaves out what
     is mapped from files: the built graph. What was freed before is given back to the system first,
@@ -198,14 +199,14 @@ class MemoryPeak:
 
     @property
     def mib(self) -> float | None:
-        """Peak above the start."""
+        """Peak above the start, in MiB."""
         if self.peak is None or self.start is None:
             return None
         return self.peak - self.start
 
     @contextmanager
     def watch(self) -> Iterator["MemoryPeak"]:
-        """Watches as long as the block runs."""
+        """Watches the memory within the block."""
         done = threading.Event()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -235,20 +236,20 @@ class MemoryPeak:
 
 
 def _give_back() -> None:
-    """Returns freed memory to the system, by glibc's malloc_trim where there is one."""
+    """Returns freed memory to the system, by glibc's malloc_trim if available."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits for a GPU."""
+    """Waits for the work of a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def describe(device: torch.device) -> str:
-    """A device in words."""
+    """Description of a device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu, {torch.get_num_threads()} threads"
@@ -264,17 +265,17 @@ def make_speed(
     peak_mib: float | None,
     **more: float,
 ) -> Speed:
-    """The measure of ours against one baseline.
+    """Measure of ours against one baseline.
 
     Args:
-        bench: Gives data set and device.
-        stage: Which.
-        size: Beside the name of the data set.
-        unit: What is counted.
-        rates: Of both.
-        names: Ours and the baseline in ``rates``; the baseline's is shown.
-        peak_mib: Peak memory.
-        **more: Further numbers.
+        bench: Bench, which gives data set and device.
+        stage: Name of the stage.
+        size: Size of the data, beside the name of the data set.
+        unit: Unit that is counted.
+        rates: Rates of both.
+        names: Keys of ours and the baseline in ``rates``; the baseline's is shown.
+        peak_mib: Peak memory in MiB.
+        **more: Further measures by name.
     """
     ours, baseline = (rates.per_second[name] for name in names)
     loaded = {"busy": rates.busy, "loaded_rate": rates.loaded[names[0]]} if rates.busy else {}

@@ -1,4 +1,4 @@
-"""The baseline of steps and predictions: torch's own encoder over padded documents, in float32."""
+"""Baseline of steps and predictions: torch's own encoder over padded documents, in float32."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ RELEASE_LENGTH = 500
 
 
 class PaddedModel(nn.Module):
-    """The network of MATCH as it is usually written: a dense block, `torch.nn.TransformerEncoder`.
+    """MATCH as it is usually written: dense batches into `torch.nn.TransformerEncoder`.
 
     With the weights of a `MatchModel` it gives the same scores for documents of at most ``length``
     tokens; longer ones are cut. Dropout is torch's, at the same rates.
 
     Args:
-        model: With the encoder and head of MATCH; its weights are copied.
-        length: Tokens of every document without [CLS]; None pads to the batch's longest.
+        model: Model with the encoder and head of MATCH, whose weights are copied.
+        length: Number of tokens of every document without [CLS]; None pads to the batch's longest.
     """
 
     def __init__(self, model: MatchModel, length: int | None = None) -> None:
@@ -68,7 +68,7 @@ class PaddedModel(nn.Module):
         return logits
 
     def _place(self, batch: EgoBatch) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Row and column of the kept tokens, which those are, and the length of all rows."""
+        """Row and column of the kept tokens, their mask, and the length of all rows."""
         row = row_index(batch.ptr)
         column = torch.arange(len(row), device=row.device) - batch.ptr[row]
         length = self.length

@@ -24,7 +24,7 @@ _DOCUMENTS, _FEWER = 2048, 256
 
 
 def measure_predict(bench: Bench) -> Iterator[Speed]:
-    """Both read the same records, look tokens up, score, and name the best five labels.
+    """Measures both on the same records: token lookup, logits, and the best five labels.
 
     Raises:
         ConfigError: The encoder is not MATCH's, whose network the baseline is.

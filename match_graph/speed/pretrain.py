@@ -16,7 +16,7 @@ _CHUNKS = {True: 20, False: 1}  # per piece of work; independent negatives are m
 
 
 def measure_pretrain(bench: Bench) -> Iterator[Speed]:
-    """Positives per second of the trainer's own loop, with shared and independent negatives.
+    """Measures the trainer's own loop, with shared and with independent negatives.
 
     The memory is the peak from before a trainer is made, less its tables.
     """
@@ -49,7 +49,7 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
 def _make_work(
     bench: Bench, shared_negatives: bool
 ) -> tuple[SphericalTrainer, Callable[[], float]]:
-    """A trainer, and a piece of its training."""
+    """Trainer and a work item of its training."""
     update = {"shared_negatives": shared_negatives}
     config = bench.config.pretrain.model_copy(update=update)
     space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)

@@ -36,12 +36,12 @@ _COLUMNS = {"id": "paper", "split": "split"}
 
 @dataclass(frozen=True)
 class Reader:
-    """How a format is read.
+    """Reader of a format, with its baseline.
 
     Args:
-        read: The corpus in a folder, with some fields.
-        parse: The parser alone over the same documents: the baseline.
-        parser: Its name.
+        read: Reads the corpus in a folder, with some fields.
+        parse: Baseline: the parser alone over the same documents.
+        parser: Name of the parser.
     """
 
     read: Callable[[Path, list[str], Tokenizer], Corpus]
@@ -113,7 +113,7 @@ READERS: dict[str, Reader] = {
 
 
 def measure_read(bench: Bench) -> Iterator[Speed]:
-    """Writes documents of the data set once in each format and reads each in a new process.
+    """Measures each reader in a new process, on documents of the data set in its format.
 
     A reader makes a `Corpus`: it checks every value, splits texts into words, numbers what it finds
     and keeps it. The baseline parses the same files and drops what it gets.

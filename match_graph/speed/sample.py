@@ -1,4 +1,4 @@
-"""Documents per second of drawing batches, against a loop over documents."""
+"""Documents per second of sampling batches, against a loop over documents."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,16 +15,16 @@ from match_graph.typing import DOCUMENT, WORD
 
 
 class LoopSampler:
-    """Draws a document's neighbours one document and edge type at a time: the baseline.
+    """Baseline: samples a document's neighbours one document and edge type at a time.
 
     PyG's own loaders need compiled packages that are not on PyPI, so none is compared.
 
     Args:
-        data: A built graph.
-        space: Gives token ids.
-        max_metadata: Per document, evenly over the types, the first ones; as our own sampler
-            takes them without ``random``.
-        max_words: Per document, the first ones.
+        data: Built graph.
+        space: Token space, which gives token ids.
+        max_metadata: Largest number of metadata tokens per document, evenly over the types, the
+            first ones; as our own sampler takes them without ``random``.
+        max_words: Largest number of words per document, the first ones.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LoopSampler:
                 self.edges[edge_type[2]] = sorted_row_ptr(row, data[DOCUMENT].num_nodes), col
 
     def draw(self, documents: Tensor) -> EgoBatch:
-        """The token sets of documents [B]."""
+        """Token sets of documents [B]."""
         ids, fields, positions, lengths = [], [], [], []
         for document in documents.tolist():
             sizes = {
@@ -59,7 +59,7 @@ class LoopSampler:
         return EgoBatch(documents, torch.cat(ids), torch.cat(fields), torch.cat(positions), ptr)
 
     def _share(self, sizes: dict[str, int]) -> dict[str, int]:
-        """How many to take of each type: the smallest first, what they leave goes to the others."""
+        """Budget of each type: the smallest first, what they leave goes to the others."""
         fields = sorted((name for name in sizes if name != WORD), key=sizes.__getitem__)
         left, take = self.max_metadata, {}
         for number, name in enumerate(fields):
@@ -70,7 +70,7 @@ class LoopSampler:
 
 
 def measure_sample(bench: Bench) -> Iterator[Speed]:
-    """Batches as training takes them: drawn at random, with gold labels."""
+    """Measures batches as training takes them: sampled at random, with gold labels."""
     run, settings = open_bench(bench), bench.config.data
     loader = run.loader("train", training=True)
     batches = list(islice(loader, 5))

@@ -1,4 +1,4 @@
-"""How time and memory grow with documents and labels: a corpus four and sixteen times as large."""
+"""Scaling of time and memory with documents and labels: corpora four and sixteen times as large."""
 
 import math
 import tempfile
@@ -20,7 +20,7 @@ _BATCH_SIZE, _BATCHES = 256, 4
 
 
 def measure_scaling(bench: Bench) -> Iterator[Speed]:
-    """Building, and a training step, of corpora like MAG-CS; the given data set is not read.
+    """Measures building and training steps of corpora like MAG-CS; ignores the given data set.
 
     ``seconds`` are those of the whole build, and of a training epoch by the tokens of its steps; on
     CPU of processor time over all threads, so that other work beside does not count. ``slope`` is

@@ -61,12 +61,13 @@ def measure_speed(
     """Measures one stage, or ``all`` of this data set.
 
     Args:
-        stage: A name in `SPEED_STAGES`, or ``all`` but what takes minutes: scaling, read, export.
-        dataset: What it runs on.
-        config: Settings; those of the stage count.
-        seconds: About how long each stage is measured.
-        device: Where it runs.
-        busy: Processes beside which each stage is measured too.
+        stage: Stage: a name in `SPEED_STAGES`, or ``all`` but what takes minutes: scaling, read,
+            export.
+        dataset: Data set to measure on.
+        config: Configuration; the settings of the stage count.
+        seconds: Approximate seconds per measured stage.
+        device: Device of the measurement.
+        busy: Number of busy processes beside which each stage is measured too.
 
     Raises:
         ConfigError: There is no such stage, or it is not measured beside busy processes.

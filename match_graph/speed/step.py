@@ -30,10 +30,10 @@ _NUM_STEPS = 10_000
 
 
 class Trainer:
-    """The steps of the training loop, over given batches again and again.
+    """Training steps of the training loop, cycling over given batches.
 
     Args:
-        bench: What is trained on.
+        bench: Bench to train on.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -45,19 +45,19 @@ class Trainer:
         self.number = _NUM_STEPS // 2
 
     def step(self, batch: EgoBatch) -> int:
-        """One step, at about half of the peak learning rate; how many documents it took."""
+        """Trains one step at about half of the peak learning rate; returns its documents."""
         self.number += 1
         train_step(self.learner, batch, self.hierarchy, self.config, self.number, _NUM_STEPS)
         return batch.num_documents
 
 
 class PaddedTrainer:
-    """Training steps as they are usually written: padded, dense targets, float32, Adam.
+    """Baseline: training steps with padding, dense targets, float32 and Adam.
 
     Args:
-        model: Whose weights are copied.
-        bench: What is trained on.
-        length: As for `PaddedModel`.
+        model: Model whose weights are copied.
+        bench: Bench to train on.
+        length: Number of tokens per document, as for `PaddedModel`.
     """
 
     def __init__(self, model: MatchModel, bench: Bench, length: int | None) -> None:
@@ -67,7 +67,7 @@ class PaddedTrainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=rate, fused=True)
 
     def step(self, cpu_batch: EgoBatch) -> int:
-        """One step; how many documents it took."""
+        """Trains one step; returns its number of documents."""
         batch = cpu_batch.to(self.device)
         assert batch.label_ptr is not None
         assert batch.label_index is not None
@@ -80,14 +80,14 @@ class PaddedTrainer:
 
 
 def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
-    """`sparse_bce` by a dense target [B, L]: the baseline of the loss."""
+    """Baseline of the loss: `sparse_bce` by a dense target [B, L]."""
     target = torch.zeros_like(logits)
     target[row_index(label_ptr), label_index] = 1
     return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(logits)
 
 
 def measure_step(bench: Bench) -> Iterator[Speed]:
-    """Ours in batches of similar length; the baselines in batches as they come.
+    """Measures ours in batches of similar length, the baselines in unsorted batches.
 
     ``share_loading`` is the share of an epoch's time that draws its batches. An encoder that is not
     MATCH's is compared with that, over the same documents and words: ``epochs_of_match`` is how

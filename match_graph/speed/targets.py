@@ -13,7 +13,7 @@ from match_graph.speed.step import dense_bce
 
 
 def measure_targets(bench: Bench) -> Iterator[Speed]:
-    """Documents per second of the loss and its gradient, from the same scores."""
+    """Measures the loss and its gradient on the same logits, in documents per second."""
     loader = open_bench(bench).loader("train", training=True)
     batches = [batch.to(bench.device) for batch in islice(loader, 5)]
     size = (bench.dataset.num_labels, batches[0].num_documents)
