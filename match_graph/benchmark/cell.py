@@ -1,4 +1,4 @@
-"""One cell of a benchmark (row, data set, seed), run in a process of its own."""
+"""Cell of a benchmark (row, data set, seed), run in a process of its own."""
 
 import os
 import sys
@@ -36,13 +36,13 @@ class Work:
     """Work order of a process that runs a cell.
 
     Args:
-        cell: Planned, with settings.
-        out: The benchmark's folder, absolute.
-        root: Of built data; None takes the default.
-        vectors: The run folder to take pre-trained vectors from; None trains them if need be.
-        threads: Of the processor.
-        gpu: The number of the one to use, as ``CUDA_VISIBLE_DEVICES`` counts; None for none.
-        environment: Variables of the process that plans.
+        cell: Planned cell, with its configuration.
+        out: Folder of the benchmark, absolute.
+        root: Root folder of built data; None takes the default.
+        vectors: Run folder to take pre-trained vectors from; None trains them if need be.
+        threads: Number of processor threads.
+        gpu: Index of the GPU, as ``CUDA_VISIBLE_DEVICES`` counts; None for none.
+        environment: Environment variables of the process that plans.
     """
 
     cell: PlannedCell
@@ -55,7 +55,7 @@ class Work:
 
     @property
     def log(self) -> Path:
-        """Log of the process, beside the run folder."""
+        """Path of the process's log, beside the run folder."""
         return self.out / f"{self.cell.folder}.log"
 
 
@@ -63,8 +63,8 @@ def do_work(work: Work, answer: Connection) -> None:
     """Runs a cell, resumed if need be; the main function of its process.
 
     Args:
-        work: What to do.
-        answer: Gets the reason if the cell fails, nothing if it is done.
+        work: Work order of the cell.
+        answer: Connection for the answer: the reason if the cell fails, nothing if it is done.
     """
     prepare_process(work)
     try:
@@ -79,7 +79,7 @@ def do_work(work: Work, answer: Connection) -> None:
 
 @contextmanager
 def _hold(path: Path) -> Iterator[None]:
-    """Waits for a process of a killed benchmark that is still about to end."""
+    """Waits for a process of a killed benchmark that is still ending."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -93,12 +93,12 @@ def _hold(path: Path) -> Iterator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """An error that nobody foresaw, as a clause: its type and message."""
+    """Unexpected error as a clause: its type and message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 def prepare_process(work: Work) -> None:
-    """Environment, devices and log of this process; it ends when the process that plans ends."""
+    """Sets environment, devices and log of this process; it ends when the planning process ends."""
     os.environ.update(work.environment)
     if work.gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = work.gpu
@@ -120,7 +120,7 @@ def _follow(parent: Any) -> None:
 
 
 def run_cell(work: Work) -> None:
-    """The whole line for a cell, into its run folder; what is there already is kept."""
+    """Runs all stages of a cell in its run folder; finished ones are kept."""
     cell = work.cell
     assert cell.config is not None
     run = start_run(
@@ -136,13 +136,13 @@ def run_cell(work: Work) -> None:
 
 
 def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: bool) -> Cell:
-    """A finished cell from its run folder.
+    """Reads a finished cell from its run folder.
 
     Args:
-        planned: With settings.
-        out: The benchmark's folder.
-        experiment: Says which measures must be there.
-        resumed: Whether it was stopped in between, so that its seconds are not all known.
+        planned: Planned cell, with its configuration.
+        out: Folder of the benchmark.
+        experiment: Experiment, which says which measures must be there.
+        resumed: Whether the cell was interrupted, so that its seconds are not all known.
 
     Raises:
         CheckpointError: A file is broken, or a measure of the experiment is missing.
@@ -182,7 +182,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
 
 
 def make_cell(planned: PlannedCell) -> Cell:
-    """A cell that has not been run."""
+    """Cell that has not been run."""
     refused = planned.config is None
     return Cell(
         dataset=planned.dataset,
@@ -206,7 +206,7 @@ def _read_history(folder: Path) -> list[dict[str, float]]:
 
 
 def _count_epochs(folder: Path) -> int:
-    """Rows of the histories: of the run's, and of the upper levels of a label tree."""
+    """Number of epochs: rows of the histories of the run and of upper levels of a label tree."""
     tables = [read_history(place) for place in (folder, *(folder / LEVELS).glob("*"))]
     return sum(len(table) for table in tables if table is not None)
 

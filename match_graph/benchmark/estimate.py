@@ -13,7 +13,7 @@ Kind = tuple[str, str]
 
 @dataclass
 class Estimate:
-    """Seconds of cells, the better known the more are finished.
+    """Time estimate of cells, in seconds; improves with the number of finished cells.
 
     A cell takes as long as finished ones of its row on its data set did. Where there are none: what
     its probe said, corrected by how far probes of finished rows were off; or else the mean of its
@@ -27,13 +27,13 @@ class Estimate:
     _measured: dict[Kind, list[float]] = field(default_factory=dict)
 
     def add(self, cell: Cell) -> None:
-        """A finished cell; one that was stopped in between says nothing."""
+        """Adds a finished cell; an interrupted one is ignored."""
         if cell.status == "done" and not cell.resumed:
             kind = (cell.dataset, cell.row)
             self._measured.setdefault(kind, []).append(sum(cell.seconds.values()))
 
     def seconds_of(self, kind: Kind) -> float | None:
-        """Of one cell; None if nothing is known."""
+        """Estimated seconds of a cell; None if nothing is known."""
         if kind in self._measured:
             return fmean(self._measured[kind])
         if kind in self.probed:
@@ -61,7 +61,7 @@ class Estimate:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds for people: the two largest units."""
+    """Formats seconds in the two largest units."""
     minutes, hours = seconds / 60, seconds / 3600
     if seconds < 90:
         return f"{seconds:.0f} s"

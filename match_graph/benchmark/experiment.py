@@ -43,28 +43,30 @@ _NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
 
 
 class Row(StrictModel):
-    """One row of a table: a model and what it leaves out."""
+    """Row of a table: a model and its ablations."""
 
-    name: str = Field(min_length=1, description="as tables show it")
-    encoder: str = Field("match", description="an encoder or a baseline")
-    preset: str | None = Field(None, description="the encoder's own by name: paper, own")
-    ablation: list[str] = Field([], description="what to leave out; see training.ablations")
-    settings: dict[str, Any] = Field({}, description="dotted keys; they win over the experiment's")
+    name: str = Field(min_length=1, description="name of the row, as tables show it")
+    encoder: str = Field("match", description="encoder or baseline")
+    preset: str | None = Field(None, description="preset of the encoder: paper, own")
+    ablation: list[str] = Field([], description="ablations; see training.ablations")
+    settings: dict[str, Any] = Field(
+        {}, description="settings by dotted key; they win over the experiment's"
+    )
 
     @property
     def folder_name(self) -> str:
-        """The name as a file name."""
+        """Name of the row as a file name."""
         return _NO_FILE_NAME.sub("-", self.name).strip("-.") or "row"
 
 
 class PlannedRow(Row):
-    """A row with nothing left open: ``{field}`` and the grid have become rows of their own."""
+    """Resolved row: ``{field}`` and the grid have become rows of their own."""
 
-    point: dict[str, Any] = Field({}, description="its values of the grid's settings")
+    point: dict[str, Any] = Field({}, description="grid values by name")
 
 
 class Experiment(StrictModel):
-    """One question: which rows on which data sets, measured how, with which numbers expected.
+    """Experiment: rows, data sets, measures, and published figures to compare with.
 
     It names encoders and heads and imports none; `configure` does.
 
@@ -79,22 +81,27 @@ class Experiment(StrictModel):
     """
 
     format: int = EXPERIMENT_FORMAT
-    name: FileName = Field("", description="none: the file's")
+    name: FileName = Field("", description="name of the experiment; none: the file's")
     question: str = Field(min_length=1)
-    datasets: list[str] = Field(min_length=1, description="registered names or folders")
+    datasets: list[str] = Field(min_length=1, description="data sets: registered names or folders")
     runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
-    seed: int = Field(0, ge=0, lt=2**32, description="the first")
-    measures: list[str] = Field(min_length=1, description="in the order of the columns")
+    seed: int = Field(0, ge=0, lt=2**32, description="first seed")
+    measures: list[str] = Field(min_length=1, description="measures, in the order of the columns")
     split: Literal["test", "valid"] = "test"
     budget: Literal["equal", "own"] = "equal"
-    settings: dict[str, Any] = Field({}, description="dotted keys, of all rows")
-    overrides: dict[str, Any] = Field({}, description="dotted keys that win over all others")
-    reference: str | None = Field(None, description="the row that others are tested against")
+    settings: dict[str, Any] = Field({}, description="settings of all rows, by dotted key")
+    overrides: dict[str, Any] = Field(
+        {}, description="settings by dotted key that win over all others"
+    )
+    reference: str | None = Field(None, description="reference row that others are tested against")
     rows: list[Row] = Field(min_length=1)
-    grid: dict[str, list[Any]] = Field({}, description="dotted key -> values; a row per point")
+    grid: dict[str, list[Any]] = Field(
+        {}, description="grid of settings: dotted key -> values; a row per point"
+    )
     figure: Literal["bars", "curves", "grid", "none"] = "none"
     expected: dict[str, dict[str, dict[str, list[float]]]] = Field(
-        {}, description="data set -> row -> measure -> mean and, if known, standard deviation"
+        {},
+        description="published values: data set -> row -> measure -> mean and, if known, deviation",
     )
 
     @field_validator("measures")
@@ -126,7 +133,7 @@ class Experiment(StrictModel):
         return self
 
     def _find_size_fault(self) -> str | None:
-        """Counted, as a grid of 16 settings of 10 values each cannot be written out."""
+        """Checks the size of the grid by counting, before it is written out."""
         rows = len(self.rows) * prod(map(len, self.grid.values()))
         cells = rows * self.runs * len(self.datasets)
         for what, number, most in (("rows", rows, MAX_ROWS), ("runs", cells, MAX_CELLS)):
@@ -174,11 +181,11 @@ class Experiment(StrictModel):
 
     @property
     def seeds(self) -> list[int]:
-        """One per run."""
+        """Seeds, one per run."""
         return [self.seed + number for number in range(self.runs)]
 
     def expand(self, fields: Sequence[str]) -> list[PlannedRow]:
-        """The rows for a data set of these metadata fields, in their order."""
+        """Rows for a data set with these metadata fields, in order."""
         rows: list[PlannedRow] = []
         for row in self.rows:
             each = EACH_FIELD in row.name
@@ -194,7 +201,7 @@ class Experiment(StrictModel):
         return rows
 
     def configure(self, row: PlannedRow, seed: int) -> Config:
-        """The configuration of a row before it is resolved for a data set; imports its code.
+        """Configuration of a row before it is resolved for a data set; imports its code.
 
         Raises:
             ConfigError: With every fault.
@@ -209,12 +216,12 @@ class Experiment(StrictModel):
         return _write_settings([*layers, *_own_layers(row)[-1:], named])
 
     def find_setting_faults(self, code: Collection[str], where: str) -> list[str]:
-        """Sentences about rows whose settings are wrong.
+        """Sentences about rows with invalid settings.
 
         Args:
-            code: Encoders and heads (``module:Class``) that the rows may name and that are imported
-                for it.
-            where: The experiment, for the message.
+            code: Encoders and heads (``module:Class``) that rows may name and that are then
+                imported. for it.
+            where: Name of the experiment, for the message.
 
         Raises:
             ConfigError: A row names other code.
@@ -238,13 +245,13 @@ class Experiment(StrictModel):
         return [f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()]
 
     def sets(self, row: PlannedRow, key: str) -> bool:
-        """Whether the experiment gives a row a value for a setting, beyond an encoder's own."""
+        """Whether the experiment sets a row's setting, beyond an encoder's preset."""
         layers = (self.overrides, row.point, row.settings, self.settings)
         return next((layer[key] is not None for layer in layers if key in layer), False)
 
 
 def find_name_faults(rows: Sequence[Row]) -> list[str]:
-    """Sentences about rows of one name, or of names that would be one folder."""
+    """Sentences about rows with equal names, or with names that give equal folders."""
     faults: list[str] = []
     seen: dict[str, str] = {}
     for row in rows:
@@ -260,7 +267,7 @@ def find_name_faults(rows: Sequence[Row]) -> list[str]:
 
 
 def _own_layers(row: PlannedRow) -> list[dict[str, Any]]:
-    """The settings that are of a row alone, and its encoder."""
+    """Settings of a row alone, and its encoder."""
     return [row.settings, row.point, {"model.encoder": row.encoder}]
 
 
@@ -269,7 +276,7 @@ def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def write_value(value: Any) -> str:
-    """A value as YAML that is read back as the same; JSON's 1e-05 would be read as text."""
+    """Value as YAML that is read back unchanged; JSON's 1e-05 would be read as text."""
     text: str = dump_yaml(value, default_flow_style=True, allow_unicode=True, width=10**9)
     return text.removesuffix("...\n")
 
@@ -282,16 +289,16 @@ def load_experiment(
     settings: Iterable[str] | None = None,
     code: Collection[str] = (),
 ) -> Experiment:
-    """The experiment of a YAML file, changed by what the command line gives.
+    """Loads the experiment of a YAML file, overridden by the command line.
 
     Args:
-        path: The file.
-        datasets: Instead of the file's.
-        runs: Instead of the file's.
-        seed: Instead of the file's.
-        settings: ``key=value``, above all others.
-        code: Encoders and heads (``module:Class``) that the file may name; others are refused, as
-            a file alone imports no code.
+        path: Path of the YAML file.
+        datasets: Data sets instead of the file's.
+        runs: Seeds per row instead of the file's.
+        seed: First seed instead of the file's.
+        settings: Settings as ``key=value``, above all others.
+        code: Encoders and heads (``module:Class``) that the file may name; others are refused, as a
+            file alone imports no code.
 
     Raises:
         ConfigError: With every fault and its path.

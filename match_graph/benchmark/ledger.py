@@ -1,4 +1,4 @@
-"""State of a benchmark's cells: taken over, running, finished, failed."""
+"""Ledger of a benchmark's cells: taken over, running, finished, failed."""
 
 import os
 import platform
@@ -30,12 +30,12 @@ _WHAT_ROWS_ARE = ("settings", "overrides", "budget", "split", "rows", "grid", "m
 
 
 class Ledger:
-    """Keeps every cell of a plan, and those of earlier calls that still stand beside them.
+    """Ledger of every cell of a plan, and of cells that earlier calls have finished.
 
     Args:
-        plan: What is to be done.
-        out: The benchmark's folder, absolute.
-        reporter: Told what is left out.
+        plan: Plan of the benchmark.
+        out: Folder of the benchmark, absolute.
+        reporter: Progress reporter, told what is left out.
 
     Raises:
         CheckpointError: A run folder in ``out`` is of other settings or data than the plan.
@@ -56,7 +56,7 @@ class Ledger:
         return [one for one in self.plan.cells if self.cells[one.key].status == "waiting"]
 
     def _take_over(self) -> None:
-        """Reads what an earlier call left: finished cells, of this plan or of others."""
+        """Reads finished cells of an earlier call, of this plan or of others."""
         for planned in self.plan.cells:
             folder = self.out / planned.folder
             if planned.config is None or not (folder / CONFIG).is_file():
@@ -87,7 +87,7 @@ class Ledger:
             )
 
     def _read_earlier(self) -> None:
-        """Keeps the cells of earlier calls that are not planned now: other data sets, other seeds.
+        """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.
 
         Those of another experiment, of rows that are no more and of changed data are left out.
         """
@@ -124,7 +124,7 @@ class Ledger:
         self._datasets = [*self.plan.datasets, *others]
 
     def read(self, planned: PlannedCell) -> None:
-        """Takes a finished cell from its run folder; one that lacks a measure has failed."""
+        """Reads a finished cell from its run folder; one that lacks a measure has failed."""
         resumed = planned.key in self._resumed
         try:
             cell = read_cell(planned, self.out, self.plan.experiment, resumed)
@@ -134,7 +134,7 @@ class Ledger:
         self.cells[planned.key] = cell
 
     def fail(self, planned: PlannedCell, reason: str) -> None:
-        """Notes why a cell has failed."""
+        """Notes the reason why a cell has failed."""
         changes = {"status": "failed", "reason": reason, "finished": _now()}
         self.cells[planned.key] = self._make_cell(planned).model_copy(update=changes)
 
@@ -157,7 +157,7 @@ class Ledger:
 
 
 def describe_machine() -> Machine:
-    """This machine, without its name."""
+    """Description of this machine, without its name."""
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return Machine(
         platform=platform.platform(terse=True),

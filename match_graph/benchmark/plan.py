@@ -1,4 +1,4 @@
-"""Plan of a benchmark: every cell with its resolved settings, before anything starts."""
+"""Plan of a benchmark: every cell with its resolved configuration, before anything starts."""
 
 import json
 from collections.abc import Iterator
@@ -24,17 +24,17 @@ CELLS = "cells"
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One run that is to be.
+    """Planned run: a row on a data set with a seed.
 
     Args:
-        dataset: The data set's name.
-        source: As it was given.
-        row: Of the table.
-        seed: Of everything random.
-        folder: Of the run, relative to that of the benchmark.
-        config: Resolved; None if it is refused.
-        reason: Why it is refused, a sentence.
-        checksum: Of the data with the row's own options; empty if it is refused.
+        dataset: Name of the data set.
+        source: Data set as it was given.
+        row: Row of the table.
+        seed: Seed of all randomness.
+        folder: Run folder, relative to that of the benchmark.
+        config: Resolved configuration; None if the cell is refused.
+        reason: Reason why the cell is refused, a sentence.
+        checksum: Checksum of the data with the row's own options; empty if the cell is refused.
     """
 
     dataset: str
@@ -53,12 +53,12 @@ class PlannedCell:
 
     @property
     def title(self) -> str:
-        """The same, for people."""
+        """Display title of the cell."""
         return f"{self.dataset}, {self.row.name}, seed {self.seed}"
 
     @property
     def vectors_key(self) -> str | None:
-        """The same for all cells that start from the same pre-trained vectors; None for none."""
+        """Key shared by all cells that start from the same pre-trained vectors; None for none."""
         config = self.config
         if config is None or is_baseline(config.model) or "spherical" not in config.model.init:
             return None
@@ -67,12 +67,12 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark before it starts.
+    """Plan of a benchmark: experiment, data sets and cells.
 
     Args:
-        experiment: Resolved by the command line.
-        datasets: As they were found.
-        cells: In the order of work: all rows with the first seed, then all with the next one.
+        experiment: Experiment, with the command line's changes.
+        datasets: Data sets as they were found.
+        cells: Cells in the order of work: all rows with the first seed, then all with the next one.
     """
 
     experiment: Experiment
@@ -87,9 +87,9 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
     cells that say so.
 
     Args:
-        experiment: What to do.
-        root: Of built data; None takes the default.
-        reporter: For progress.
+        experiment: Experiment to plan.
+        root: Root folder of built data; None takes the default.
+        reporter: Progress reporter.
 
     Raises:
         CorpusError: A data set is broken.
@@ -110,7 +110,7 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
 
 
 class _Planner:
-    """Plans the cells of one data set."""
+    """Planner of the cells of one data set."""
 
     def __init__(
         self, experiment: Experiment, source: str, root: str | Path | None, reporter: Reporter
@@ -148,7 +148,7 @@ class _Planner:
         return record, list(self._make_cells(record, settled))
 
     def _open(self, config: Config) -> CorpusDataset:
-        """The data set with a row's options, which mostly are the same for all."""
+        """Data set with a row's options, which mostly are the same for all."""
         options = config.data.dataset_options()
         key = json.dumps(options, sort_keys=True, default=str)
         if key not in self._opened:
@@ -158,7 +158,7 @@ class _Planner:
         return self._opened[key]
 
     def _settle(self, row: PlannedRow) -> Config | str:
-        """The resolved configuration with the first seed, or why there is none."""
+        """Resolved configuration with the first seed, or the reason why there is none."""
         try:
             config = self.experiment.configure(row, self.experiment.seed)
             if self.experiment.budget == "equal" and not self.experiment.sets(row, EPOCHS):
@@ -172,7 +172,7 @@ class _Planner:
     def _share_budget(
         self, rows: list[PlannedRow], settled: dict[str, Config | str]
     ) -> tuple[int | None, dict[str, Config | str]]:
-        """The epochs of every network that does not set its own."""
+        """Equal budget of epochs, and the configurations with it where a row sets none."""
         if self.experiment.budget == "own":
             return None, settled
         networks = {

@@ -1,4 +1,4 @@
-"""Measured steps of every network before a benchmark, for the time estimate."""
+"""Probes: measured steps of every network before a benchmark, for the time estimate."""
 
 import time
 import traceback
@@ -34,16 +34,16 @@ def probe_cells(
     make_work: Callable[[PlannedCell], Work],
     context: Any,
 ) -> dict[Kind, float]:
-    """Seconds of one cell of every network that no finished cell tells of.
+    """Measures the seconds of one cell of every network that no finished cell covers.
 
     Without evaluation, and with the epochs as planned. Measured in one process per data set, one
     after the other; what cannot be measured is left out, as its cell will say why.
 
     Args:
         pending: Cells that will run.
-        estimate: What is known.
-        make_work: Says how a cell would be run.
-        context: Makes processes.
+        estimate: Estimate so far.
+        make_work: Makes the work order of a cell.
+        context: Multiprocessing context.
     """
     chosen: dict[Kind, PlannedCell] = {}
     for planned in pending:
@@ -100,7 +100,7 @@ def _measure(work: Work, pretrained: dict[str, float]) -> float:
 
 
 def _time_steps(dataset: CorpusDataset, config: Config) -> float:
-    """Seconds of all steps; of a label tree 0, as its levels need what is above."""
+    """Seconds of all steps; 0 for a label tree, whose levels need what is above."""
     if len(level_sizes(dataset.num_labels, config.model)) > 1:
         return 0.0
     device = choose_device(config.train.accelerator)

@@ -1,4 +1,4 @@
-"""``results.json`` of a benchmark: every cell with its measures, and how all of it was made."""
+"""``results.json`` of a benchmark: every cell with its measures and provenance."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -26,33 +26,49 @@ Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class Cell(StrictModel):
-    """One run: a row on a data set with a seed.
+    """Cell of the results: a row on a data set with a seed.
 
     What is measured is empty unless the status is "done".
     """
 
-    dataset: str = Field(description="its name")
+    dataset: str = Field(description="name of the row")
     row: str
     seed: int = Field(ge=0, le=2**33)
     status: Status = "waiting"
-    reason: str = Field("", description="why it was refused or failed, a sentence")
-    folder: InnerPath = Field(description="the run folder, relative to that of the results")
+    reason: str = Field("", description="reason why it was refused or failed, a sentence")
+    folder: InnerPath = Field(description="run folder, relative to that of the results")
     config: dict[str, Any] = Field({}, description="resolved settings; empty if refused")
-    metrics: dict[str, dict[str, Number]] = Field({}, description="split -> measure -> value")
-    history: list[dict[str, Number]] = Field([], description="a row per epoch, of the last level")
-    seconds: dict[str, Number] = Field({}, description="by stage; what was killed is not counted")
-    epochs: int | None = Field(None, description="that were trained, over all levels of a tree")
-    seconds_per_epoch: Number | None = Field(None, description="none if killed, or not by epochs")
-    parameters: int | None = Field(None, description="of a network")
-    peak_mib: dict[str, Number] = Field({}, description="host, and cuda if one is used")
-    device: dict[str, Any] = Field({}, description="processor, threads, and cuda if it is used")
+    metrics: dict[str, dict[str, Number]] = Field(
+        {}, description="measures: split -> measure -> value"
+    )
+    history: list[dict[str, Number]] = Field(
+        [], description="training history: a row per epoch, of the last level"
+    )
+    seconds: dict[str, Number] = Field(
+        {}, description="seconds by stage; what was killed is not counted"
+    )
+    epochs: int | None = Field(
+        None, description="epochs that were trained, over all levels of a tree"
+    )
+    seconds_per_epoch: Number | None = Field(
+        None, description="seconds per epoch; none if killed, or not by epochs"
+    )
+    parameters: int | None = Field(None, description="number of parameters, of a network")
+    peak_mib: dict[str, Number] = Field(
+        {}, description="peak memory: host, and cuda if one is used"
+    )
+    device: dict[str, Any] = Field(
+        {}, description="hardware: processor, threads, and cuda if it is used"
+    )
     git: str | None = None
-    vectors_from: str | None = Field(None, description="the cell that pre-trained its vectors")
+    vectors_from: str | None = Field(
+        None, description="key of the cell that pre-trained its vectors"
+    )
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
 
     def find_missing(self) -> list[str]:
-        """Sentences about what a finished cell must have, and has not."""
+        """Sentences about what a finished cell lacks."""
         if self.status != "done":
             return []
         has = {"peak_mib.host": "host" in self.peak_mib}
@@ -61,44 +77,46 @@ class Cell(StrictModel):
 
 
 class DatasetRecord(StrictModel):
-    """A data set as the benchmark found it, and the rows that it has there."""
+    """Data set as the benchmark found it, and the rows that it has there."""
 
     name: FileName
-    source: str = Field(description="as it was given: a registered name or a folder")
-    checksum: str = Field(description="of the data")
-    documents: dict[str, int] = Field(description="by split")
+    source: str = Field(description="data set as it was given: a registered name or a folder")
+    checksum: str = Field(description="checksum of the data")
+    documents: dict[str, int] = Field(description="number of documents by split")
     num_labels: int
     fields: list[str] = Field(description="metadata fields")
-    epochs: int | None = Field(None, description="the equal budget; none if rows have their own")
-    rows: list[PlannedRow] = Field(description="in the order of tables")
+    epochs: int | None = Field(
+        None, description="epochs of the equal budget; none if rows have their own"
+    )
+    rows: list[PlannedRow] = Field(description="rows in the order of tables")
 
 
 class Machine(StrictModel):
-    """Where and with what it was computed."""
+    """Machine and software of a benchmark."""
 
     platform: str
     processor: str
     cores: int
-    gpus: list[str] = Field([], description="by name")
+    gpus: list[str] = Field([], description="names of the GPUs")
     python: str
     versions: dict[str, str]
     git: str | None = None
 
 
 class Results(StrictModel):
-    """A benchmark as it stands, finished or not."""
+    """Results of a benchmark, finished or not."""
 
     format: int = RESULTS_FORMAT
     experiment: Experiment
     machine: Machine
-    started: str = Field(description="date and time in UTC, ISO 8601")
-    updated: str = Field(description="likewise, when they were last written")
+    started: str = Field(description="start, date and time in UTC, ISO 8601")
+    updated: str = Field(description="last change, date and time in UTC, ISO 8601")
     datasets: list[DatasetRecord]
-    cells: list[Cell] = Field(description="by data set, row and seed, in the order of tables")
+    cells: list[Cell] = Field(description="cells by data set, row and seed, in the order of tables")
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
-        """Every cell is of a row of a data set, once, and a finished one has what tables show."""
+        """Checks that every cell belongs to a row, once, and that finished cells are complete."""
         if doubled := _find_doubled(record.name for record in self.datasets):
             raise ValueError(f"'datasets': the name '{doubled}' must be that of one data set only.")
         rows = {(record.name, row.name) for record in self.datasets for row in record.rows}
@@ -116,11 +134,11 @@ class Results(StrictModel):
         return self
 
     def find_cells(self, dataset: str, row: str) -> list[Cell]:
-        """The cells of a row on a data set, by seed."""
+        """Cells of a row on a data set, by seed."""
         return [cell for cell in self.cells if (cell.dataset, cell.row) == (dataset, row)]
 
     def find_values(self, dataset: str, row: str, measure: str) -> dict[int, float]:
-        """Seed -> measure of the finished cells, on the experiment's split; fractions.
+        """Measure of the finished cells by seed, on the experiment's split; fractions.
 
         Raises:
             CheckpointError: A finished cell lacks the measure.
@@ -130,7 +148,7 @@ class Results(StrictModel):
 
     @property
     def is_finished(self) -> bool:
-        """Whether no cell waits."""
+        """Whether no cell is waiting."""
         return all(cell.status != "waiting" for cell in self.cells)
 
 
@@ -139,7 +157,7 @@ def _find_doubled(names: Iterable[Hashable]) -> Hashable | None:
 
 
 def find_measure(cell: Cell, split: str, measure: str) -> float:
-    """A measure of a finished cell.
+    """Measure of a finished cell.
 
     Raises:
         CheckpointError: It is missing; nothing stands in for it.
@@ -159,7 +177,7 @@ def find_measure(cell: Cell, split: str, measure: str) -> float:
 
 
 def describe_failures(results: Results) -> str | None:
-    """A sentence where runs of the experiment failed, or none could be made; else None.
+    """Sentence on runs of the experiment that failed or could not be made; None without any.
 
     Cells of earlier calls with other data sets or seeds are not looked at.
     """
@@ -179,7 +197,7 @@ def describe_failures(results: Results) -> str | None:
 
 
 def write_results(folder: Path, results: Results) -> Path:
-    """Writes ``results.json`` into the folder of a benchmark, whole or not at all."""
+    """Writes ``results.json`` into the folder of a benchmark, atomically."""
     path = folder / RESULTS
     text = results.model_dump_json(indent=1) + "\n"
     write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
@@ -187,10 +205,10 @@ def write_results(folder: Path, results: Results) -> Path:
 
 
 def read_results(path: Path) -> Results:
-    """The results of a benchmark.
+    """Reads the results of a benchmark.
 
     Args:
-        path: Its folder, or the file.
+        path: Folder of the benchmark, or the file.
 
     Raises:
         CheckpointError: It is missing, broken, or of another format.

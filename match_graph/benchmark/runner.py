@@ -47,12 +47,12 @@ def run_benchmark(
     Call it below ``if __name__ == "__main__"``: processes import the main module.
 
     Args:
-        experiment: What to do.
-        out: The folder; new, or of the same experiment.
-        root: Of built data; None takes the default.
-        parallel: How many cells run at a time, over all GPUs, or over shares of the threads.
-        reporter: For progress; None prints nothing.
-        rows: Names of those to run now; the others wait for a later call. None runs all.
+        experiment: Experiment to run.
+        out: Folder of the benchmark; new, or of the same experiment.
+        root: Root folder of built data; None takes the default.
+        parallel: Number of cells that run at a time, over all GPUs, or over shares of the threads.
+        reporter: Progress reporter; None prints nothing.
+        rows: Names of rows to run now; the others wait for a later call. None runs all.
 
     Raises:
         CheckpointError: A folder in ``out`` is of other settings or data, or another benchmark runs
@@ -91,7 +91,7 @@ def _choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Running:
-    """A process at work."""
+    """Running process of a cell."""
 
     process: BaseProcess
     answer: Connection
@@ -100,14 +100,14 @@ class _Running:
 
 
 class _Benchmark:
-    """A benchmark at work.
+    """Running benchmark.
 
     Args:
-        plan: What to do.
-        out: The folder, absolute.
-        root: Of built data.
-        parallel: Cells at a time.
-        reporter: For progress.
+        plan: Plan of the benchmark.
+        out: Folder of the benchmark, absolute.
+        root: Root folder of built data.
+        parallel: Number of cells at a time.
+        reporter: Progress reporter.
     """
 
     def __init__(self, plan: Plan, out: Path, root: str, parallel: int, reporter: Reporter) -> None:
@@ -179,7 +179,7 @@ class _Benchmark:
     def _choose(
         self, pending: list[PlannedCell], running: dict[int, _Running]
     ) -> PlannedCell | None:
-        """The next cell whose vectors no other one is pre-training at the moment."""
+        """Next cell whose vectors no other one is pre-training at the moment."""
         busy = {
             one.cell.vectors_key
             for one in running.values()
@@ -195,7 +195,7 @@ class _Benchmark:
         )
 
     def _find_vectors(self, planned: PlannedCell) -> Path | None:
-        """The folder of another cell with the vectors that this one starts from."""
+        """Run folder of another cell with the vectors that this one starts from."""
         key = planned.vectors_key
         if key is None:
             return None
@@ -254,7 +254,7 @@ class _Benchmark:
             self.reporter.line(f"{len(left)} of {len(self.ledger.cells)} cells left, {more}")
 
     def _stop(self, running: Iterable[_Running]) -> None:
-        """Lets cells write their records, as they were interrupted too, and ends them."""
+        """Interrupts cells so that they write their records, and ends them."""
         for one in running:
             one.process.join(_PATIENCE)
             one.process.terminate()
@@ -268,7 +268,7 @@ class _Benchmark:
 
 
 def _hear(answer: Connection) -> str:
-    """Last words of a process that ended; empty if there are none."""
+    """Reason that an ended process has sent; empty if there is none."""
     try:
         return str(answer.recv()) if answer.poll() else ""
     except (EOFError, OSError):  # it was ended before, or amid what it said
