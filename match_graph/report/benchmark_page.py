@@ -59,15 +59,17 @@ def make_benchmark_page(
     device: str = "auto",
     reporter: Reporter | None = None,
 ) -> Page:
-    """The page of a benchmark, finished or not.
+    """Page of a benchmark, finished or not.
 
     Args:
-        folder: With ``results.json``.
-        documents: Of case studies; none draws some of test by the first run's seed.
-        num_documents: How many are drawn for each data set; 0 keeps all texts out of the page.
-        root: Of built data; None takes the default.
-        device: As for `load`.
-        reporter: For progress and warnings.
+        folder: Folder with ``results.json``.
+        documents: Ids of the documents of case studies; none draws some of test by the first run's
+            seed.
+        num_documents: Number of documents drawn for each data set; 0 keeps all texts out of the
+            page.
+        root: Root folder of built data; None takes the default.
+        device: Device, as for `load`.
+        reporter: Progress reporter, also of warnings.
 
     Raises:
         CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
@@ -106,7 +108,7 @@ def make_benchmark_page(
 
 
 def choose_main_measures(measures: Sequence[str]) -> list[str]:
-    """Those that are drawn: the first and the last, of P@k and NDCG@k if there are any."""
+    """Main measures for figures: the first and the last, of P@k and NDCG@k if there are any."""
     higher = [one for one in measures if one not in LOWER_IS_BETTER] or measures
     plain = [one for one in higher if one in SCORE_NAMES] or higher
     return list(dict.fromkeys([plain[0], plain[-1]]))
@@ -116,9 +118,9 @@ class DatasetPart:
     """Sections of one data set of a benchmark.
 
     Args:
-        folder: Of the benchmark.
-        results: Finished or not.
-        record: The data set.
+        folder: Folder of the benchmark.
+        results: Results, finished or not.
+        record: Record of the data set.
     """
 
     def __init__(self, folder: Path, results: Results, record: DatasetRecord) -> None:
@@ -131,7 +133,7 @@ class DatasetPart:
         self.studied: list[str] = []
 
     def headlines(self) -> list[Headline]:
-        """The best row by each main measure."""
+        """Best row by each main measure."""
         found = []
         for measure in self.main:
             for row in self.rows:
@@ -252,7 +254,7 @@ class DatasetPart:
         return [cell for cell in cells if cell.status == "done"]
 
     def _average(self, row: str, ending: str) -> dict[str, float]:
-        """Slice -> mean over seeds of what ends so."""
+        """Mean over seeds by slice, of the measures with a given suffix."""
         runs = [cell.metrics[self.split] for cell in self._finished(row)]
         names = [key for key in (runs[0] if runs else {}) if key.endswith(ending)]
         return {
@@ -266,7 +268,7 @@ _NO_CASES = Section("Case studies", "", [])
 
 
 def describe_making(results: Results) -> Section:
-    """Machine, data sets, every cell, and the experiment as it was run."""
+    """Provenance: machine, data sets, every cell, and the experiment as it was run."""
     about = f"Started {results.started}, last changed {results.updated}."
     machine = Table(["", ""], list_record(results.machine.model_dump()))
     datasets = Table(

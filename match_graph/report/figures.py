@@ -27,9 +27,10 @@ def draw_training_curves(
     standard deviation as a band.
 
     Args:
-        path: The PNG file.
-        histories: By variant, one table per seed with ``epoch``, ``loss_recent`` and ``measures``.
-        measures: Columns for the right side.
+        path: Path of the PNG file.
+        histories: Histories by variant, one table per seed with ``epoch``, ``loss_recent`` and
+            ``measures``.
+        measures: Columns of validation measures, for the right side.
 
     Raises:
         MatchGraphError: matplotlib is not installed.
@@ -52,9 +53,9 @@ def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") 
     """Quality of pre-trained vectors against seconds, a curve per mode, a panel per node type.
 
     Args:
-        path: The PNG file.
-        table: From `measure_time_to_quality`.
-        measure: Its column.
+        path: Path of the PNG file.
+        table: Table from `measure_time_to_quality`.
+        measure: Measure to draw, a column of the table.
 
     Raises:
         MatchGraphError: matplotlib is not installed.
@@ -79,8 +80,8 @@ def draw_bars(path: Path, table: pd.DataFrame) -> None:
     axis starts below the lowest bar, as differences are small.
 
     Args:
-        path: The PNG file.
-        table: ``row``, ``measure``, ``mean`` and ``std``, in the order of bars.
+        path: Path of the PNG file.
+        table: Table with ``row``, ``measure``, ``mean`` and ``std``, in the order of bars.
 
     Raises:
         MatchGraphError: matplotlib is not installed.
@@ -106,9 +107,9 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
     """A heat map per measure over two settings, the values written in it.
 
     Args:
-        path: The PNG file.
-        table: A column per setting, ``measure`` and ``mean``.
-        keys: The settings: of the rows of a map, of its columns.
+        path: Path of the PNG file.
+        table: Table with a column per setting, ``measure`` and ``mean``.
+        keys: Names of the two settings: down the rows of a map, and across its columns.
 
     Raises:
         MatchGraphError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""The statistics of a built graph as Markdown and pictures: ``build --report``."""
+"""Statistics of a built graph as Markdown and figures: ``build --report``."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,12 +33,12 @@ _SHARES = {"without", "with a value", "values unseen in training", "only unseen 
 def write_report(
     dataset: CorpusDataset, folder: str | Path, reporter: Reporter | None = None
 ) -> list[Path]:
-    """Writes ``REPORT.md`` and, where matplotlib is installed, the pictures that it shows.
+    """Writes ``REPORT.md`` and, where matplotlib is installed, its figures.
 
     Args:
-        dataset: Built.
-        folder: Made if need be; files of the same names are replaced.
-        reporter: Says what is missing; None prints nothing.
+        dataset: Built data set.
+        folder: Target folder, made if need be; files of the same names are replaced.
+        reporter: Reporter, told what is missing; None prints nothing.
 
     Returns:
         What was written, the Markdown first.
@@ -134,7 +134,7 @@ def _format(value: Any, is_share: bool) -> str:
 def _draw_all(
     dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], folder: Path
 ) -> list[Path]:
-    """The pictures, none without matplotlib."""
+    """Figures of the report; none without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

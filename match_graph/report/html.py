@@ -27,16 +27,18 @@ def write_report_page(
     """Writes the page of a run, or of a benchmark.
 
     Args:
-        folder: Of the run, or with the ``results.json`` of a benchmark.
-        out: The file; None takes ``report.html`` in the folder.
-        against: Runs that a run's case studies compare it with; those of a benchmark compare rows.
-        documents: Ids of their documents.
-        num_documents: How many are drawn where none is named; 0 keeps all texts out of the page.
-        root: Of built data; None takes the default.
-        device: As for `load`.
-        reporter: For progress and warnings.
-        encoder: Of the run, as for `load`.
-        head: Likewise.
+        folder: Run folder, or folder with the ``results.json`` of a benchmark.
+        out: Path of the HTML file; None takes ``report.html`` in the folder.
+        against: Run folders that a run's case studies compare it with; those of a benchmark compare
+            rows.
+        documents: Ids of the documents of case studies.
+        num_documents: Number of documents drawn where none is named; 0 keeps all texts out of the
+            page.
+        root: Root folder of built data; None takes the default.
+        device: Device, as for `load`.
+        reporter: Progress reporter, also of warnings.
+        encoder: Encoder of the run, as for `load`.
+        head: Head of the run, as for `load`.
 
     Returns:
         The file.

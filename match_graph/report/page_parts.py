@@ -37,16 +37,16 @@ def study_cases(
     head: str | None = None,
     names: Sequence[str] = (),
 ) -> Section:
-    """Case studies of some documents, or of some drawn ones, in variants of a model.
+    """Case studies of given or randomly drawn documents, in variants of a model.
 
     Args:
-        runs: Trained, on the same data.
-        documents: Ids.
-        num_documents: To be drawn where none is named.
-        device: As for `load`.
-        encoder: Of the first run, as for `load`.
-        head: Likewise.
-        names: Of the variants; none takes those of the folders.
+        runs: Trained runs on the same data.
+        documents: Ids of the documents.
+        num_documents: Number of documents drawn where none is named.
+        device: Device, as for `load`.
+        encoder: Encoder of the first run, as for `load`.
+        head: Head of the first run, as for `load`.
+        names: Names of the variants; none takes those of the folders.
     """
     if not documents and num_documents:
         documents = [record["paper"] for record in draw_records(runs[0], num_documents)]
@@ -72,12 +72,12 @@ def study_cases(
 
 
 def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame | None:
-    """The bins of some lines of a reliability diagram; None where a run has none.
+    """Bins of some lines of a reliability diagram; None where a run has none.
 
     Args:
-        folder: Of the run.
-        split: Of the documents.
-        names: "ranked" or "all" -> the line's name.
+        folder: Run folder.
+        split: Split of the documents.
+        names: Names of the lines by kind, "ranked" or "all".
 
     Returns:
         Its rows that hold a pair, with a column ``name``.
@@ -94,7 +94,7 @@ def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFr
 
 
 def draw_reliability(bins: pd.DataFrame) -> LineChart:
-    """The diagram of what `select_bins` gave, a line for each name in their order."""
+    """Reliability diagram of `select_bins`, a line for each name in their order."""
     series = [
         Series(str(name), rows["probability"].tolist(), rows["gold"].tolist())
         for name, rows in bins.groupby("name", sort=False)
@@ -109,7 +109,7 @@ def draw_reliability(bins: pd.DataFrame) -> LineChart:
 
 
 def list_record(record: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
-    """A record as rows of two columns, nested names joined by blanks."""
+    """Record as rows of two columns, nested names joined by blanks."""
     rows = []
     for key, value in record.items():
         name = f"{prefix} {key}".strip().replace("_", " ")

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
-    """A line for each row: measures, number of runs, parameters, time and memory."""
+    """Table rows: measures, number of runs, parameters, time and memory."""
     lines, best = [], set()
     for number, row in enumerate(rows):
         values = [row.measured.get(measure) for measure in measures]
@@ -49,7 +49,7 @@ def tabulate_best(
     name: str,
     lower_is_better: bool = False,
 ) -> Table:
-    """Fractions, the best of each column marked; "-" for what is missing."""
+    """Table of fractions, the best of each column marked; "-" for what is missing."""
     best = set()
     choose = min if lower_is_better else max
     for place, column in enumerate(columns, start=1):
@@ -66,7 +66,7 @@ def tabulate_best(
 def tabulate_grid(
     points: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]
 ) -> Iterator[Table]:
-    """For each measure the first setting down and the second across."""
+    """Table per measure with the first setting down and the second across."""
     if points.empty:
         return
     down, across = keys
@@ -80,7 +80,7 @@ def tabulate_grid(
 
 
 def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> list[Series]:
-    """A column's mean over runs by epoch, with a band where there are several runs."""
+    """Mean of a column over runs by epoch, with a band where there are several runs."""
     series = []
     for row, tables in histories.items():
         if not all(name in table for table in tables):
@@ -93,12 +93,12 @@ def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str
 
 
 def cut(lines: Sequence[T]) -> list[Sequence[T]]:
-    """Lines by figure, each with as many as there are styles for."""
+    """Splits lines into figures, each with as many as there are styles."""
     return [lines[start : start + NUM_STYLES] for start in range(0, len(lines), NUM_STYLES)]
 
 
 def format_value(value: Value, digits: int = 3) -> str:
-    """The mean with its deviation and stars."""
+    """Formats a mean with its deviation and stars."""
     spread = "" if value.std is None else f" ± {fraction(value.std, digits)}"
     return f"{fraction(value.mean, digits)}{spread}{value.stars}"
 

@@ -1,4 +1,4 @@
-"""The figure of an experiment with its data as CSV: bars, curves over epochs, or a grid."""
+"""Figure of an experiment with its data as CSV: bars, curves over epochs, or a grid."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,14 +23,14 @@ def write_figure(
     rows: Sequence[RowSummary],
     reporter: Reporter | None = None,
 ) -> list[Path]:
-    """Writes ``DATASET-FIGURE.csv`` and ``.png``; nothing if there is no figure, or no data yet.
+    """Writes ``DATASET-FIGURE.csv`` and ``.png``; nothing without a figure or data.
 
     Args:
-        folder: Where to.
-        results: Finished or not.
-        record: The data set.
-        rows: Its summary.
-        reporter: Told why there is no picture where matplotlib is missing.
+        folder: Target folder.
+        results: Results, finished or not.
+        record: Record of the data set.
+        rows: Row summaries of the data set.
+        reporter: Reporter, told why there is no picture where matplotlib is missing.
     """
     kind, measures = results.experiment.figure, results.experiment.measures
     draw: Callable[[Path], None]
@@ -61,7 +61,7 @@ def write_figure(
 
 
 def collect_bars(rows: Sequence[RowSummary]) -> pd.DataFrame:
-    """A line per row and measure: ``row``, ``measure``, ``mean``, ``std`` (empty for one run)."""
+    """Data of bars, a line per value: ``row``, ``measure``, ``mean``, ``std`` (NaN for one run)."""
     lines = [
         {"row": row.name, "measure": measure, "mean": value.mean, "std": value.std}
         for row in rows
@@ -71,7 +71,7 @@ def collect_bars(rows: Sequence[RowSummary]) -> pd.DataFrame:
 
 
 def collect_histories(results: Results, record: DatasetRecord) -> dict[str, list[pd.DataFrame]]:
-    """Row -> a table per finished run, a line per epoch; rows without epochs are left out."""
+    """Histories per row, a table per finished run, a line per epoch; rows without are left out."""
     found: dict[str, list[pd.DataFrame]] = {}
     for row in record.rows:
         cells = results.find_cells(record.name, row.name)
@@ -84,7 +84,7 @@ def collect_histories(results: Results, record: DatasetRecord) -> dict[str, list
 
 
 def collect_grid(planned: Sequence[PlannedRow], rows: Sequence[RowSummary]) -> pd.DataFrame:
-    """A line per finished point and measure: ``row``, the settings, ``measure``, ``mean``."""
+    """Data of a grid, per point and measure: ``row``, the settings, ``measure``, ``mean``."""
     lines = [
         {"row": row.name, **plan.point, "measure": measure, "mean": value.mean}
         for plan, row in zip(planned, rows, strict=True)
@@ -100,7 +100,7 @@ def _has_column(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> b
 def _join_histories(
     histories: Mapping[str, Sequence[pd.DataFrame]], measures: Sequence[str]
 ) -> pd.DataFrame:
-    """A line per row, seed and epoch."""
+    """Joined histories, a line per row, seed and epoch."""
     tables = [table.assign(row=name) for name, runs in histories.items() for table in runs]
     columns = ["row", "seed", "epoch", "loss_recent", *measures]
     return pd.concat(tables)[columns] if tables else pd.DataFrame()

@@ -49,10 +49,10 @@ _CURVES = (
 
 
 class RunFolder:
-    """Page from a run folder alone: no data set is opened.
+    """Page of a run from its folder alone: no data set is opened.
 
     Args:
-        folder: Of an evaluated run.
+        folder: Folder of an evaluated run.
 
     Raises:
         CheckpointError: It is no run folder, or the run was not evaluated.
@@ -70,11 +70,11 @@ class RunFolder:
 
     @property
     def split(self) -> str:
-        """Of which the page speaks first: test, or valid where there is no test document."""
+        """Main split of the page: test, or valid where there is no test document."""
         return "test" if "test" in self.metrics else "valid"
 
     def headlines(self) -> list[Headline]:
-        """The measures that matter most."""
+        """Headline measures."""
         values = self.metrics[self.split]
         shown = ("P@1", "P@5", "NDCG@3", "NDCG@5", "F1_micro")
         found = [
@@ -91,7 +91,7 @@ class RunFolder:
         ]
 
     def measures(self, prior: Mapping[str, float] | None) -> Section:
-        """The splits side by side, and the ranking by training frequency below them."""
+        """Measures of all splits, and of the ranking by training frequency."""
         rows = dict(self.metrics)
         if prior is not None:
             rows[f"{self.split}, label prior"] = dict(prior)
@@ -159,7 +159,7 @@ class RunFolder:
         return Section("Calibration", about, [draw_reliability(bins)])
 
     def provenance(self) -> Section:
-        """How it was made."""
+        """Provenance of the run."""
         return Section("How it was made", "", [
             Table(["", ""], list_record(self.record)),
             Code(CONFIG, (self.folder / CONFIG).read_text(encoding="utf-8")),
@@ -177,20 +177,20 @@ def make_run_page(
     encoder: str | None = None,
     head: str | None = None,
 ) -> Page:
-    """The page of an evaluated run.
+    """Page of an evaluated run.
 
     Where its data set cannot be opened, the page says so and lacks what needs it.
 
     Args:
-        folder: Of the run.
-        against: Runs of the same data that case studies compare it with.
-        documents: Their documents; none draws some of test by the run's seed.
-        num_documents: How many are drawn; 0 keeps all texts out of the page.
-        root: Of built data; None takes the default.
-        device: As for `load`.
-        reporter: For progress and warnings.
-        encoder: As for `load`; otherwise a run of an encoder of one's own has no case studies.
-        head: Likewise.
+        folder: Run folder.
+        against: Run folders of the same data that case studies compare it with.
+        documents: Ids of the documents of case studies; none draws some of test by the run's seed.
+        num_documents: Number of documents drawn; 0 keeps all texts out of the page.
+        root: Root folder of built data; None takes the default.
+        device: Device, as for `load`.
+        reporter: Progress reporter, also of warnings.
+        encoder: Encoder, as for `load`; without it, a run of a custom encoder has no case studies.
+        head: Head, as for `load`.
 
     Raises:
         CheckpointError: The folder is no evaluated run, or runs were made from different data.

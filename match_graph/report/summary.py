@@ -18,16 +18,16 @@ _RESAMPLES = 999
 
 @dataclass(frozen=True)
 class Value:
-    """A measure of a row over its finished runs.
+    """Value of a table: a measure of a row over its finished runs.
 
     Args:
-        mean: Over seeds; a fraction.
+        mean: Mean over seeds, a fraction.
         std: Standard deviation over seeds, with n - 1; None for one run.
         is_best: Whether no row has a better mean.
-        test: The reference over this row, paired by seed; None where there is no reference.
-        documents: The same over documents, where one seed is all there is; None otherwise.
-        expected: Mean and, if known, standard deviation that another source reports.
-        lower_is_better: Whether less of the measure is better.
+        test: Test of the reference against this row, paired by seed; None without a reference.
+        documents: Test over documents, where one seed is all there is; None otherwise.
+        expected: Expected mean and, if known, standard deviation, as another source reports them.
+        lower_is_better: Whether lower values are better.
     """
 
     mean: float
@@ -40,7 +40,7 @@ class Value:
 
     @property
     def stars(self) -> str:
-        """As in the paper ``*`` or ``**`` if significantly worse, ``+`` or ``++`` if better."""
+        """Significance as in the paper: ``*`` or ``**`` if worse, ``+`` or ``++`` if better."""
         if self.test is None or not self.test.stars:
             return ""
         is_worse = (self.test.difference > 0) != self.lower_is_better
@@ -48,24 +48,25 @@ class Value:
 
     @property
     def difference(self) -> float | None:
-        """The mean minus what is expected."""
+        """Difference of the mean to the expected one."""
         return self.mean - self.expected[0] if self.expected else None
 
 
 @dataclass(frozen=True)
 class RowSummary:
-    """A row of a table.
+    """Summary of a table row.
 
     Args:
-        name: As given.
-        measured: By measure; empty if no run is finished.
-        runs: How many are finished.
-        parameters: Of a network; None where none is known.
-        train_seconds: Of training or fitting, without pre-training; the mean over runs, None
-            where none is known, as of runs that were stopped in between.
-        seconds_per_epoch: Likewise.
-        peak_mib: The highest of all runs, of the GPU if one is used; None where none is known.
-        notes: Sentences: why it was left out, which runs failed, why there is no test.
+        name: Name of the row.
+        measured: Values by measure; empty if no run is finished.
+        runs: Number of finished runs.
+        parameters: Number of parameters of a network; None where none is known.
+        train_seconds: Seconds of training or fitting, without pre-training; the mean over runs,
+            None where none is known, as of interrupted runs.
+        seconds_per_epoch: Seconds per epoch, the mean over runs; None where none is known.
+        peak_mib: Peak memory in MiB of all runs, of the GPU if one is used; None where none is
+            known.
+        notes: Notes, as sentences: why it was left out, which runs failed, why there is no test.
     """
 
     name: str
@@ -79,12 +80,13 @@ class RowSummary:
 
 
 def summarize(results: Results, dataset: str, folder: Path | None = None) -> list[RowSummary]:
-    """The rows of a data set's table, in order.
+    """Row summaries of a data set's table, in order.
 
     Args:
-        results: Finished or not.
-        dataset: Its name.
-        folder: Of the benchmark, to compare single runs over documents; None leaves that out.
+        results: Results, finished or not.
+        dataset: Name of the data set.
+        folder: Folder of the benchmark, to compare single runs over documents; None leaves that
+            out.
 
     Raises:
         CheckpointError: A finished cell lacks a measure, or the data set is not in the results.
@@ -100,7 +102,7 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 
 
 class _Summarizer:
-    """Makes one row."""
+    """Builder of row summaries."""
 
     def __init__(self, results: Results, dataset: str, row: str, folder: Path | None) -> None:
         self.results, self.dataset, self.row, self.folder = results, dataset, row, folder
@@ -164,7 +166,7 @@ class _Summarizer:
         )
 
     def _test_documents(self, measure: str) -> Comparison | None:
-        """Over the documents of the one seed that both rows have."""
+        """Tests over the documents of the one seed that both rows have."""
         if self.folder is None or self.reference is None or measure not in SCORE_NAMES:
             return None
         theirs = {
@@ -218,7 +220,7 @@ class _Summarizer:
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:
-    """The notes of all rows, each once, with the names of the rows that it is of in front."""
+    """Notes of all rows, each once, preceded by the names of its rows."""
     names: dict[str, list[str]] = {}
     for row in rows:
         for note in row.notes:

@@ -1,4 +1,4 @@
-"""Tables of a benchmark as Markdown, CSV and LaTeX: rows x measures, the best bold, with stars."""
+"""Tables of a benchmark as Markdown, CSV and LaTeX, with the best values bold and stars."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class _Style:
-    """How a format writes text."""
+    """Text style of a format."""
 
     escape: Callable[[str], str]
     bold: Callable[[str], str]
@@ -39,12 +39,12 @@ class _Style:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is, in a cell of a table too."""
+    """Escapes text for Markdown, also in table cells."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX shows as it is."""
+    """Escapes text for LaTeX."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
@@ -55,15 +55,15 @@ LATEX = _Style(
 
 
 def write_tables(folder: Path, results: Results, reporter: Reporter | None = None) -> list[Path]:
-    """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the figure that is asked for.
+    """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the experiment's figure.
 
     Fractions are printed with 4 digits, as in the paper. In CSV a name that a spreadsheet would
     compute, such as "=1+1", has an apostrophe before it. Without matplotlib there are tables only.
 
     Args:
-        folder: Of the benchmark.
-        results: Finished or not.
-        reporter: Told why there is no figure.
+        folder: Folder of the benchmark.
+        results: Results, finished or not.
+        reporter: Reporter, told why there is no figure.
 
     Returns:
         What was written.
@@ -94,7 +94,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame:
-    """A line per row with unrounded numbers; empty where there is none.
+    """CSV with a line per row and unrounded numbers; empty where there is none.
 
     Columns of each measure: itself (the mean), ``_std``, ``_stars``, ``_p`` (over runs),
     ``_p_documents`` (over documents), ``_expected`` and ``_difference``.
@@ -131,7 +131,7 @@ def _list_values(measure: str, value: Value | None) -> dict[str, object]:
 
 
 def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: str | None) -> str:
-    """A table in the style of booktabs, its legend as a comment above."""
+    """LaTeX table in the style of booktabs, its legend as a comment above."""
     frame = _make_frame(rows, measures, LATEX)
     columns = "l" + "r" * (frame.shape[1] - 1)
     table: str = frame.to_latex(index=False, escape=False, column_format=columns)
@@ -141,7 +141,7 @@ def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: s
 
 
 def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> str:
-    """The table with what it was made from above, its legend and its notes below."""
+    """Markdown table with provenance above, legend and notes below."""
     experiment = results.experiment
     parts = [
         f"## {escape_markdown(experiment.name)} on {escape_markdown(record.name)}",
@@ -213,7 +213,7 @@ def _format_value(value: Value | None, style: _Style) -> str:
 
 
 def _make_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame | None:
-    """The expected numbers with the difference in brackets; None where there are none."""
+    """Table of expected numbers with the difference in brackets; None where there are none."""
     lines = []
     for row in rows:
         values = [row.measured.get(measure) for measure in measures]

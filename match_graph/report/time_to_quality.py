@@ -30,11 +30,11 @@ MEASURES = ("mrr", "mrr_filtered")
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to train that is compared.
+    """Training mode to compare.
 
     Args:
-        name: As tables and figures show it.
-        changes: Of the settings of pre-training.
+        name: Name of the mode, as tables and figures show it.
+        changes: Changes to the settings of pre-training.
     """
 
     name: str
@@ -58,18 +58,18 @@ def measure_time_to_quality(
     modes: Sequence[Mode] = MODES,
     report: Callable[[str], None] = lambda line: None,
 ) -> pd.DataFrame:
-    """Held-out ranks after trainings of several lengths.
+    """Measures held-out ranks after trainings of several lengths.
 
     Every point is a training of its own whose learning rate falls to 0 within its budget: so each
     is what a user gets who stops there. Only sampling and steps are timed.
 
     Args:
-        dataset: Built.
-        config: Settings; ``pretrain`` and ``seed`` count.
-        budgets: Seconds of each training.
-        device: Where it runs.
-        modes: What is compared; they take turns, budget by budget.
-        report: Called with one line per point.
+        dataset: Built data set.
+        config: Configuration; ``pretrain`` and ``seed`` count.
+        budgets: Training budgets in seconds.
+        device: Device of the training.
+        modes: Modes to compare; they take turns, budget by budget.
+        report: Callback, called with one line per point.
 
     Returns:
         A row per mode, budget and node type, and one for the mean over types: ``mode``, ``seconds``
@@ -124,16 +124,16 @@ def write_time_to_quality(
     device: torch.device,
     report: Callable[[str], None],
 ) -> None:
-    """Writes ``time_to_quality-DATASET`` as CSV and PNG, for budgets that double up to ``seconds``.
+    """Writes ``time_to_quality-DATASET`` as CSV and PNG; budgets double up to ``seconds``.
 
     Args:
-        folder: Made if need be.
-        stage: Must be ``pretrain``: no other stage has a quality of its own.
-        dataset: Built.
-        config: Settings.
-        seconds: The longest training of each mode.
-        device: Where it runs.
-        report: Called with one line per point.
+        folder: Target folder, made if need be.
+        stage: Stage, which must be ``pretrain``: no other has a quality of its own.
+        dataset: Built data set.
+        config: Configuration; ``pretrain`` and ``seed`` count.
+        seconds: Longest training of each mode, in seconds.
+        device: Device of the training.
+        report: Callback, called with one line per point.
 
     Raises:
         ConfigError: Another stage.

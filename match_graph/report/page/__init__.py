@@ -1,4 +1,4 @@
-"""Pages of results as self-contained HTML."""
+"""Result pages as self-contained HTML."""
 
 from match_graph.report.page.blocks import Block, Case, Code, Headline, Note, Page, Section
 from match_graph.report.page.charts import Bar, BarChart, LineChart, Series

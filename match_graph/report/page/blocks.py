@@ -12,12 +12,12 @@ from match_graph.report.page.tables import Table
 
 @dataclass(frozen=True)
 class Headline:
-    """A number in large print.
+    """Headline number, in large print.
 
     Args:
-        name: What it is.
-        value: As shown.
-        about: A few words, such as the same of a comparison.
+        name: Name of the number.
+        value: Value as shown.
+        about: Comment in a few words, such as the value of a comparison.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Note:
-    """Paragraphs that a reader should not miss, such as why something is not there."""
+    """Note: paragraphs that stand out, such as why something is missing."""
 
     kind: ClassVar[str] = "note"
     lines: Sequence[str]
@@ -35,11 +35,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """A file as it stands, folded.
+    """Content of a file, folded.
 
     Args:
-        summary: Its name.
-        text: Its content.
+        summary: Heading, the file's name.
+        text: Content of the file.
     """
 
     kind: ClassVar[str] = "code"
@@ -49,11 +49,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Case:
-    """A case study with the labels around its document as each variant sees them.
+    """Case study with the labels around its document, as scored by each variant.
 
     Args:
-        study: The document and the variants.
-        rows: A figure for each variant.
+        study: Case study: the document and the variants.
+        rows: Label figure of each variant.
     """
 
     kind: ClassVar[str] = "case"
@@ -66,12 +66,12 @@ Block: TypeAlias = Table | LineChart | BarChart | Note | Code | Case
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
+    """Section of a page.
 
     Args:
-        title: Its heading.
-        about: What is shown; may be empty.
-        blocks: In order; neighbouring figures stand side by side where there is room.
+        title: Heading of the section.
+        about: Description of what is shown; may be empty.
+        blocks: Content in order; neighbouring figures stand side by side where there is room.
     """
 
     title: str
@@ -81,13 +81,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page.
+    """Page of results.
 
     Args:
-        title: Its heading.
-        about: Below it.
-        headlines: The numbers that matter most.
-        sections: In order; those without a block are left out.
+        title: Heading of the page.
+        about: Subheading.
+        headlines: Headline numbers, those that matter most.
+        sections: Sections in order; those without a block are left out.
     """
 
     title: str

@@ -22,7 +22,7 @@ _LARGEST = 1e30
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark of an axis: what it says and where it lies."""
+    """Axis tick: its label and its position."""
 
     text: str
     place: float
@@ -30,12 +30,12 @@ class Tick:
 
 @dataclass(frozen=True)
 class Series:
-    """Points joined by a line.
+    """Data series: points joined by a line.
 
     Args:
-        name: For the legend.
-        x: Ascending.
-        y: As many.
+        name: Name in the legend.
+        x: Horizontal values, ascending.
+        y: Vertical values, as many.
         spread: Half the height of a band around each point; empty for none.
     """
 
@@ -51,14 +51,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Line:
-    """A series on the canvas; points and band are what SVG's ``points`` takes.
+    """Series on the canvas; points and band in the syntax of SVG's ``points``.
 
     Args:
-        name: Of the series.
-        style: Its number.
-        points: Of the line.
-        dots: x, y and what each says.
-        band: The outline, empty for none.
+        name: Name of the series.
+        style: Index of the line style.
+        points: Points of the line.
+        dots: Dots: x, y and tooltip of each.
+        band: Outline of the band, empty for none.
     """
 
     name: str
@@ -70,15 +70,15 @@ class Line:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Series over one axis.
+    """Line chart: series over one axis.
 
     Args:
-        title: Above the figure.
-        x_label: Of the axis.
-        y_label: Likewise.
-        series: One at least, each of a point at least.
-        is_square: Both axes go from 0 to 1, with a diagonal, as of a reliability diagram.
-        table: The data, where there is more to them than the points; None takes these.
+        title: Title above the figure.
+        x_label: Label of the horizontal axis.
+        y_label: Label of the vertical axis.
+        series: Data series, at least one, each of at least one point.
+        is_square: Whether both axes go from 0 to 1, with a diagonal, as in a reliability diagram.
+        table: Table of the data, where there is more to them than the points; None takes these.
     """
 
     kind: ClassVar[str] = "lines"
@@ -94,24 +94,24 @@ class LineChart:
 
     @cached_property
     def x_ticks(self) -> list[Tick]:
-        """The marks of the horizontal axis."""
+        """Ticks of the horizontal axis."""
         low, high = self._x_range
         values = find_ticks(low, high, whole=not self.is_square)
         return [Tick(f"{value:g}", self._x(value)) for value in values if low <= value <= high]
 
     @cached_property
     def y_ticks(self) -> list[Tick]:
-        """The marks of the vertical axis."""
+        """Ticks of the vertical axis."""
         return [Tick(f"{value:g}", self._y(value)) for value in self._y_values]
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The series on the canvas."""
+        """Series on the canvas."""
         return [self._draw(one, number % NUM_STYLES) for number, one in enumerate(self.series)]
 
     @property
     def data(self) -> Table:
-        """All points, a row for each place on the horizontal axis; or ``table``."""
+        """Data table: a row for each place on the horizontal axis; or ``table``."""
         if self.table is not None:
             return self.table
         found = [dict(zip(one.x, one.y, strict=True)) for one in self.series]
@@ -165,12 +165,12 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar.
+    """Bar of a chart.
 
     Args:
-        name: Before it.
-        value: Its length, at least 0.
-        text: Behind it.
+        name: Label before the bar.
+        value: Length of the bar, at least 0.
+        text: Text behind the bar.
         spread: Half the length of a whisker around its end; 0 for none.
     """
 
@@ -186,7 +186,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class DrawnBar:
-    """A bar on the canvas: its row, its end, its whisker, and its name as far as it fits."""
+    """Bar on the canvas: its row, end, whisker, and its name as far as it fits."""
 
     bar: Bar
     y: float
@@ -197,12 +197,12 @@ class DrawnBar:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Bars from 0, one below the other.
+    """Bar chart: horizontal bars from 0, one below the other.
 
     Args:
-        title: Above the figure.
-        unit: Of the lengths, for the table of the data.
-        bars: One at least.
+        title: Title above the figure.
+        unit: Unit of the lengths, for the data table.
+        bars: Bars, at least one.
     """
 
     kind: ClassVar[str] = "bars"
@@ -214,12 +214,12 @@ class BarChart:
 
     @property
     def height(self) -> int:
-        """Of the canvas."""
+        """Height of the canvas."""
         return _ROW * len(self.bars) + 4
 
     @cached_property
     def drawn(self) -> list[DrawnBar]:
-        """The bars on the canvas."""
+        """Bars on the canvas."""
         longest = max((bar.value + bar.spread for bar in self.bars), default=0.0) or 1.0
         text = max((len(bar.text) for bar in self.bars), default=0)
         scale = (WIDTH - 10 - _LETTER * text - _BARS) / longest
@@ -236,7 +236,7 @@ class BarChart:
 
     @property
     def data(self) -> Table:
-        """All bars."""
+        """Data table of all bars."""
         rows = [[bar.name, f"{bar.value:.6g}"] for bar in self.bars]
         if not any(bar.spread for bar in self.bars):
             return Table(["", self.unit], rows)
@@ -249,7 +249,7 @@ def _clip(value: float) -> float:
 
 
 def find_ticks(low: float, high: float, whole: bool = False) -> list[float]:
-    """Round values from at most ``low`` to at least ``high``, about five."""
+    """Round tick values from at most ``low`` to at least ``high``, about five."""
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(nbins=5, integer=whole, steps=[1, 2, 2.5, 5, 10])
@@ -257,16 +257,16 @@ def find_ticks(low: float, high: float, whole: bool = False) -> list[float]:
 
 
 def widen(low: float, high: float) -> tuple[float, float]:
-    """The same range, or one around what is a single value but for rounding."""
+    """Range widened where it is a single value but for rounding."""
     least = 1e-9 * max(1.0, abs(low), abs(high))
     return (low, high) if high - low > least else (low - 0.5, high + 0.5)
 
 
 def join_points(places: Sequence[tuple[float, float]]) -> str:
-    """Places as SVG writes them."""
+    """Points in SVG syntax."""
     return " ".join(f"{x:g},{y:g}" for x, y in places)
 
 
 def shorten(text: str, number: int) -> str:
-    """At most so many letters, with an ellipsis where some are left out."""
+    """Shortens text to a number of letters, with an ellipsis."""
     return text if len(text) <= number else f"{text[: number - 1]}…"

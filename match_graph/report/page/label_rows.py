@@ -17,15 +17,15 @@ _LETTER = 6.4
 
 @dataclass(frozen=True)
 class Row:
-    """A label on the canvas.
+    """Label on the canvas.
 
     Args:
-        label: What it is.
-        text: Its id and name as far as they fit.
-        x: Of its dot.
-        y: Likewise.
-        probability: By the variant.
-        rank: Among its best labels, from 1; 0 for none of these.
+        label: Label of the case study.
+        text: Id and name of the label as far as they fit.
+        x: Horizontal position of its dot.
+        y: Vertical position of its dot.
+        probability: Probability by the variant, in 0..1.
+        rank: Rank among the variant's predicted labels, from 1; 0 if it is none of these.
     """
 
     label: CaseLabel
@@ -38,12 +38,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Edge:
-    """A child and a parent: the path between their dots.
+    """Edge from child to parent, as a path between their dots.
 
     Args:
-        path: What SVG's ``d`` takes.
+        path: Path in the syntax of SVG's ``d``.
         is_violated: Whether the child is more probable than the parent.
-        text: Both with their probabilities.
+        text: Text of both labels with their probabilities.
     """
 
     path: str
@@ -53,11 +53,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class LabelRows:
-    """The hierarchy around a document with the probabilities of one variant.
+    """Hierarchy around a document with the probabilities of one variant.
 
     Args:
-        labels: Those of the case study, parents before children.
-        variant: Whose probabilities these are.
+        labels: Labels of the case study, parents before children.
+        variant: Variant whose probabilities are shown.
     """
 
     kind: ClassVar[str] = "labels"
@@ -67,17 +67,17 @@ class LabelRows:
 
     @property
     def title(self) -> str:
-        """The shown labels."""
+        """Title that names the shown labels."""
         return "Labels around the document"
 
     @property
     def height(self) -> int:
-        """Of the canvas."""
+        """Height of the canvas."""
         return _ROW * len(self.labels) + 6
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The labels from top to bottom."""
+        """Labels from top to bottom."""
         rank = {one.label: place for place, one in enumerate(self.variant.predictions, start=1)}
         rows = []
         for number, (label, level) in enumerate(arrange(self.labels)):
@@ -91,7 +91,7 @@ class LabelRows:
 
     @cached_property
     def edges(self) -> list[Edge]:
-        """From every child to each of its parents."""
+        """Edges from every child to each of its parents."""
         place = {row.label.label: row for row in self.rows}
         return [
             _draw_edge(child, place[parent])
@@ -101,12 +101,12 @@ class LabelRows:
 
     @property
     def num_violated(self) -> int:
-        """Edges whose child is more probable than the parent."""
+        """Number of edges whose child is more probable than the parent."""
         return sum(edge.is_violated for edge in self.edges)
 
     @property
     def data(self) -> Table:
-        """All labels with their parents."""
+        """Data table of all labels with their parents."""
         rows = [
             [
                 row.label.label,
@@ -121,10 +121,10 @@ class LabelRows:
 
 
 def arrange(labels: Sequence[CaseLabel]) -> list[tuple[CaseLabel, int]]:
-    """Labels in an order in which each follows all of its parents, the last of them closely.
+    """Order of labels in which each follows all of its parents, the last of them closely.
 
     Args:
-        labels: With all of their parents; siblings stay in their order.
+        labels: Labels with all of their parents; siblings stay in their order.
 
     Returns:
         Each label with its level: one more than that of the parent that it follows.

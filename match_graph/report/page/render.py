@@ -12,7 +12,7 @@ _TEMPLATE, _STYLE = "page.html.jinja", "page.css"
 
 
 def render_page(page: Page) -> str:
-    """The page as HTML; the same page gives the same text.
+    """HTML of a page; the same page gives the same text.
 
     Raises:
         MatchGraphError: jinja2 or matplotlib, which finds round marks for axes, is not installed.
@@ -26,7 +26,7 @@ def render_page(page: Page) -> str:
 
 
 def write_page(page: Page, path: Path) -> None:
-    """Writes `render_page` beside and renames it."""
+    """Writes `render_page` to a file atomically."""
     text = render_page(page)
     write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
@@ -46,7 +46,7 @@ def _make_environment() -> Any:
 
 
 def _trust(style: str) -> Any:
-    """The package's own style sheet, not to be escaped."""
+    """Marks the package's own style sheet as safe, so that it is not escaped."""
     from markupsafe import Markup
 
     return Markup(style)  # noqa: S704

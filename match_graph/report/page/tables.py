@@ -7,13 +7,13 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; the first column names them.
+    """Table of text; the first column names the rows.
 
     Args:
-        columns: Their headings.
-        rows: As many cells each.
-        best: (row, column) of the cells that are printed in bold.
-        caption: Above it; may be empty.
+        columns: Headings of the columns.
+        rows: Rows with a cell per column.
+        best: Cells in bold, as (row, column).
+        caption: Caption above the table; may be empty.
     """
 
     kind: ClassVar[str] = "table"
@@ -24,14 +24,14 @@ class Table:
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
-    """A measure as metrics.json and tables have it; "-" for None."""
+    """Formats a fraction as metrics.json and tables have it; "-" for None."""
     if value is None:
         return "-"
     return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def seconds(value: float) -> str:
-    """A duration."""
+    """Formats a duration."""
     if value < 60:
         return f"{value:.1f} s"
     minutes = round(value / 60)
