@@ -1,4 +1,4 @@
-"""One sub-command per stage: parse, call, print."""
+"""Command line: one sub-command per stage, which parses, calls and prints."""
 
 from match_graph.cli import line, tools  # they register their commands
 from match_graph.cli.app import app, main

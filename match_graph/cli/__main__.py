@@ -1,4 +1,4 @@
-"""`python -m match_graph.cli`: the console script."""
+"""Console script as `python -m match_graph.cli`."""
 
 from match_graph.cli import main
 

@@ -1,4 +1,4 @@
-"""The Typer application and the options that its commands share."""
+"""Typer application and shared options."""
 
 import json
 import os
@@ -33,17 +33,23 @@ SetOption = Annotated[
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option("--preset", metavar="NAME", help="The encoder's own below yours: paper, own."),
+    typer.Option(
+        "--preset", metavar="NAME", help="The encoder's preset: paper or own; your settings win."
+    ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="The run folder.")]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Of everything random.")
+    int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all randomness.")
 ]
-EncoderOption = Annotated[str | None, typer.Option("--encoder", help="A name or module:Class.")]
+EncoderOption = Annotated[
+    str | None, typer.Option("--encoder", help="An encoder's name or module:Class.")
+]
 ConfirmEncoder = Annotated[
     str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
 ]
-ConfirmHead = Annotated[str | None, typer.Option("--head", help="Likewise for its head.")]
+ConfirmHead = Annotated[
+    str | None, typer.Option("--head", help="To confirm the own module:Class of its head.")
+]
 WordVectorsOption = Annotated[
     Path | None,
     typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
@@ -56,17 +62,20 @@ AblationOption = Annotated[
         help="Leave out: no-metadata, no-FIELD, no-hierarchy, no-pretrain; repeatable.",
     ),
 ]
-RootOption = Annotated[Path | None, typer.Option("--root", help="Where built data go.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")]
+RootOption = Annotated[Path | None, typer.Option("--root", help="Root folder of built data.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Delete an existing run.")]
 DevicesOption = Annotated[
-    int | None, typer.Option("--devices", min=1, max=4096, help="Of each machine, a process each.")
+    int | None,
+    typer.Option("--devices", min=1, max=4096, help="Devices per machine, a process each."),
 ]
-NodesOption = Annotated[int | None, typer.Option("--num-nodes", min=1, max=2**16, help="Machines.")]
+NodesOption = Annotated[
+    int | None, typer.Option("--num-nodes", min=1, max=2**16, help="Number of machines.")
+]
 StrategyOption = Annotated[
-    str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a model in parts.")
+    str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a sharded model.")
 ]
 DeterministicOption = Annotated[
-    bool, typer.Option("--deterministic", help="The same to the bit on CUDA too, but slower.")
+    bool, typer.Option("--deterministic", help="Bit-identical results on CUDA too, but slower.")
 ]
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Check the SHA-256 of every file, also of large ones.")
@@ -75,7 +84,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
 def echo(value: object) -> None:
-    """One line on standard output; what steers a terminal is shown by its number."""
+    """Prints a line on standard output, control characters escaped."""
     typer.echo(escape_controls(str(value)))
 
 
@@ -101,7 +110,7 @@ def start(
     quiet: bool,
     ablation: list[str] | None,
 ) -> Run:
-    """A run folder with settings from file, options and command line."""
+    """Starts a run with settings from file, options and command line."""
     named = [] if seed is None else [f"seed={seed}"]
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
@@ -111,7 +120,7 @@ def start(
 
 
 def with_word_vectors(settings: list[str] | None, path: Path | None) -> list[str]:
-    """The settings that a file of word vectors stands for, besides those given."""
+    """Given settings and those that a file of word vectors stands for."""
     if path is None:
         return [*(settings or [])]
     quoted = json.dumps(str(path), ensure_ascii=False)  # a YAML string, whatever the name
@@ -126,7 +135,7 @@ def training_settings(
     strategy: str | None,
     deterministic: bool,
 ) -> list[str]:
-    """The settings that the flags of a training stand for, besides those given."""
+    """Settings that the flags of a training stand for, besides those given."""
     settings = with_word_vectors(settings, word_vectors)
     settings += [f"train.{name}={value}" for name, value in share(devices, num_nodes, strategy)]
     return [*settings, "train.deterministic=true"] if deterministic else settings
@@ -135,19 +144,19 @@ def training_settings(
 def share(
     devices: int | None, num_nodes: int | None, strategy: str | None
 ) -> list[tuple[str, Any]]:
-    """The settings of many devices that were given."""
+    """Given settings of devices and machines."""
     given = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
     return [(name, value) for name, value in given.items() if value is not None]
 
 
 def drop_output() -> None:
-    """Sends what standard output still holds nowhere: a full disk would refuse it again at exit."""
+    """Discards buffered standard output: a full disk would refuse it again at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
-    """The console script: errors of match-graph are one sentence and exit code 1."""
+    """Console script: errors of match-graph are one sentence and exit code 1."""
     try:
         try:
             app()

@@ -1,4 +1,4 @@
-"""Commands from raw files to predictions: run, build, pretrain, train, evaluate, predict."""
+"""Pipeline commands: run, build, pretrain, train, evaluate, predict."""
 
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +71,7 @@ def run_line(
     strategy: StrategyOption = None,
     deterministic: DeterministicOption = False,
 ) -> None:
-    """The whole line: build, pre-train, train, evaluate."""
+    """Run all stages: build, pre-train, train, evaluate."""
     settings = training_settings(
         settings, word_vectors, devices, num_nodes, strategy, deterministic
     )

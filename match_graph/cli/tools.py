@@ -1,4 +1,4 @@
-"""Commands beside the line: datasets, encoders, speed, benchmark, export, report."""
+"""Further commands: datasets, encoders, speed, benchmark, export, report."""
 
 import json
 from dataclasses import asdict
@@ -46,15 +46,16 @@ def speed(
         ),
     ] = "debtags",
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="As DATASET elsewhere, instead of --size.")
+        str | None,
+        typer.Option("--dataset", help="A data set by name or folder, instead of --size."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, max=86_400, help="Per stage.")
+        float, typer.Option("--seconds", min=0.1, max=86_400, help="Seconds per stage.")
     ] = 30.0,
     busy: Annotated[
         int,
         typer.Option(
-            "--busy", min=0, max=1024, help="Beside so many busy processes too, in turns."
+            "--busy", min=0, max=1024, help="Measure beside so many busy processes too, in turns."
         ),
     ] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
@@ -98,7 +99,7 @@ def run_experiment(
     ],
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", help="As DATASET elsewhere, for the file's; repeatable."),
+        typer.Option("--dataset", help="A data set instead of the file's; repeatable."),
     ] = None,
     row: Annotated[
         list[str] | None,
@@ -108,21 +109,21 @@ def run_experiment(
         int | None, typer.Option("--runs", min=1, max=10_000, help="Seeds per row.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="The first seed.")
+        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="First seed.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder; by default runs/EXPERIMENT.")
+        Path | None,
+        typer.Option("--out", help="The benchmark's folder; by default runs/EXPERIMENT."),
     ] = None,
     settings: SetOption = None,
     root: RootOption = None,
     encoder: Annotated[
         list[str] | None,
-        typer.Option(
-            "--encoder", help="A module:Class that the experiment may import; repeatable."
-        ),
+        typer.Option("--encoder", help="An encoder's module:Class to be imported; repeatable."),
     ] = None,
     head: Annotated[
-        list[str] | None, typer.Option("--head", help="Likewise of a head; repeatable.")
+        list[str] | None,
+        typer.Option("--head", help="A head's module:Class to be imported; repeatable."),
     ] = None,
     parallel: Annotated[
         int,
@@ -197,7 +198,7 @@ def export(
         str, typer.Option(help="Gold labels of which documents: none, train or all.")
     ] = "train",
     text: Annotated[
-        str | None, typer.Option(help="none, raw or words; by default the target's.")
+        str | None, typer.Option(help="Texts: none, raw or words; by default the target's.")
     ] = None,
     run_folder: Annotated[
         Path | None, typer.Option("--run", help="The run whose vectors are x; else trained.")
@@ -226,7 +227,7 @@ def report(
         Path, typer.Argument(metavar="RUN|BENCHMARK", help="An evaluated run, or a benchmark.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file; report.html in the folder.")
+        Path | None, typer.Option("--out", help="The HTML file; report.html in the folder.")
     ] = None,
     against: Annotated[
         list[Path] | None,
@@ -234,12 +235,15 @@ def report(
     ] = None,
     document: Annotated[
         list[str] | None,
-        typer.Option("--document", metavar="ID", help="For a case study; repeatable."),
+        typer.Option("--document", metavar="ID", help="A document of case studies; repeatable."),
     ] = None,
     num_documents: Annotated[
         int,
         typer.Option(
-            "--num-documents", min=0, max=1000, help="Drawn without --document; 0: no texts."
+            "--num-documents",
+            min=0,
+            max=1000,
+            help="Documents drawn without --document; 0: no texts.",
         ),
     ] = 3,
     root: RootOption = None,

@@ -1,4 +1,4 @@
-"""Helpers for tests, ours and users': the contract of encoders, tiny data sets as files."""
+"""Test helpers, ours and users': the contract of encoders, tiny data sets as files."""
 
 from match_graph.testing.assert_encoder import assert_encoder
 from match_graph.testing.release import write_release_folder

@@ -1,4 +1,4 @@
-"""One call that checks an encoder, ours or a user's, against the contract of encoders."""
+"""Check of an encoder, ours or a user's, against the contract of encoders."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,12 +46,12 @@ def assert_encoder(
     ``reset_parameters``, and have all that it computes with in ``state_dict``.
 
     Args:
-        encoder_cls: The class.
-        config: Its `Config` or the keys of one; None for the defaults.
-        channels: Width of the embedding.
+        encoder_cls: Encoder class.
+        config: Configuration: its `Config` or the keys of one; None for the defaults.
+        channels: Number of channels of the embedding.
         independent: Whether states must not depend on the other documents of the batch; false for
             encoders that pass messages between documents.
-        tolerance: Largest difference of states that should be equal but for rounding.
+        tolerance: Tolerance: largest difference of states that should be equal but for rounding.
 
     Raises:
         AssertionError: One sentence on the first check that fails.
@@ -79,7 +79,7 @@ def assert_encoder(
 
 
 class _Bench:
-    """The class under test with an embedding, and batches for it."""
+    """Encoder class under test with an embedding, and batches for it."""
 
     def __init__(
         self, encoder_cls: type[Encoder], config: StrictModel, channels: int, tolerance: float
@@ -92,14 +92,14 @@ class _Bench:
         self.encoder = self.make(seed=1)
 
     def make(self, seed: int) -> Encoder:
-        """An encoder in evaluation mode, its parameters drawn by the seed."""
+        """Encoder in evaluation mode, with parameters initialized by the seed."""
         torch.manual_seed(seed)
         return self.encoder_cls(self.embedding, self.config).eval()
 
     def batch(
         self, documents: Sequence[int], max_metadata: int = 64, max_words: int = 500
     ) -> EgoBatch:
-        """The batch of some documents of the toy corpus, with what the encoder needs."""
+        """Batch of some documents of the toy corpus, with what the encoder needs."""
         needs = self.encoder_cls.needs
         neighborhood = self.encoder_cls.neighborhood(self.config)
         graphs = None
@@ -128,11 +128,11 @@ class _Bench:
         return batch
 
     def everything(self) -> EgoBatch:
-        """All documents of the toy corpus; one of them has no word."""
+        """Batch of all documents of the toy corpus; one of them has no word."""
         return self.batch(range(len(self.toy.texts)))
 
     def run(self, encoder: Encoder, batch: EgoBatch, what: str = "a batch") -> EncoderOutput:
-        """The encoder's output, with the checks of its form."""
+        """Output of the encoder, with its form checked."""
         try:
             output = encoder(batch)
         except Exception as error:
@@ -146,7 +146,7 @@ class _Bench:
         return output
 
     def states(self, encoder: Encoder, batch: EgoBatch, what: str = "a batch") -> list[Tensor]:
-        """Per document its states, [number of states, C]."""
+        """States of each document, [number of states, C]."""
         output = self.run(encoder, batch, what)
         if self.encoder_cls.gives == "document":
             states, lengths = output.document, [1] * batch.num_documents
@@ -166,7 +166,7 @@ class _Bench:
         return list(states.split(lengths))
 
     def same(self, found: list[Tensor], expected: list[Tensor], promise: str) -> None:
-        """Checks that documents have the same states but for rounding."""
+        """Checks that documents have the same states up to rounding."""
         for document, (one, other) in enumerate(zip(found, expected, strict=True)):
             if one.shape != other.shape:
                 raise AssertionError(

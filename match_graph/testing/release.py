@@ -1,4 +1,4 @@
-"""A small folder as the paper's authors released it: ids instead of words and names."""
+"""Small folder as the paper's authors released it: ids instead of words and names."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,16 +16,17 @@ def write_release_folder(
     documents: Mapping[Split, Sequence[Mapping[str, Any]]] | None = None,
     taxonomy: Sequence[str] = TOY_TAXONOMY,
 ) -> Path:
-    """Writes documents as the folders ``MAG`` and ``MeSH`` have them.
+    """Writes documents in the format of the folders ``MAG`` and ``MeSH``.
 
     Words are numbers of ``vocabulary.txt``; labels and authors are ids that ``id2label.txt`` and
     ``id2author.txt`` name. What the release holds besides (all splits in one file, embeddings) is
     left out.
 
     Args:
-        folder: ``MAG`` or ``MeSH`` in the folder ``raw`` of a root.
-        documents: JSON objects by split, texts split at white space; None takes `toy_documents`.
-        taxonomy: Lines "parent child child ..." by name.
+        folder: Folder ``MAG`` or ``MeSH`` in the folder ``raw`` of a root.
+        documents: JSON documents by split, their texts split at white space; None takes
+            `toy_documents`.
+        taxonomy: Taxonomy lines "parent child child ..." by name.
 
     Returns:
         The folder.

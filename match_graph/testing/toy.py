@@ -1,4 +1,4 @@
-"""A tiny data set in the MATCH format that is dirty on purpose, as files and as a `Corpus`."""
+"""Tiny data set in the MATCH format, dirty on purpose, as files and as a `Corpus`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -144,12 +144,12 @@ def write_match_folder(
     """Writes a folder in the MATCH format, making it if need be.
 
     Args:
-        folder: Where to write ``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt`` and
-            ``meta_dict.json``; other files in it are left alone.
-        documents: JSON objects by split; splits that are not given are written empty. None takes
-            `toy_documents`.
-        taxonomy: Lines "parent child child ...".
-        fields: The metadata fields for ``meta_dict.json``.
+        folder: Folder to write ``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt`` and
+            ``meta_dict.json`` to; other files in it are left alone.
+        documents: Documents by split, as JSON objects; splits that are not given are written empty.
+            None takes `toy_documents`.
+        taxonomy: Taxonomy lines "parent child child ...".
+        fields: Metadata fields for ``meta_dict.json``.
 
     Returns:
         The folder.
@@ -168,6 +168,6 @@ def write_match_folder(
 
 
 def toy_corpus() -> Corpus:
-    """The corpus of `toy_documents` with `TOY_TAXONOMY`; no file is left behind."""
+    """Corpus of `toy_documents` with `TOY_TAXONOMY`; no file is left behind."""
     with TemporaryDirectory() as parent:
         return read_match_folder(write_match_folder(Path(parent) / "toy"))
