@@ -1,4 +1,4 @@
-"""What tests of reports share with those of benchmarks: a benchmark that has been run."""
+"""Fixtures that tests of reports share with those of benchmarks and exports."""
 
 from benchmark.conftest import (
     benchmark_folder,
@@ -6,5 +6,6 @@ from benchmark.conftest import (
     make_experiment,
     toy_folder,
 )
+from export.conftest import toy_dataset
 
-__all__ = ["benchmark_folder", "benchmark_results", "make_experiment", "toy_folder"]
+__all__ = ["benchmark_folder", "benchmark_results", "make_experiment", "toy_dataset", "toy_folder"]
