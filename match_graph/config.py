@@ -366,7 +366,7 @@ def check_code(
 
 
 def _name_code(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoder and the head that settings name."""
+    """Names of the encoder and the head in the settings."""
     model = content.get("model")
     return {kind: model.get(kind) for kind in CODE} if isinstance(model, dict) else {}
 
@@ -392,7 +392,7 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
 def _put_below(
     content: dict[str, Any], preset: Callable[[str], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The preset of the encoder that the content names, overwritten by the content."""
+    """Merges the content over the preset of the encoder that it names."""
     model = content.get("model", {})
     encoder = ModelConfig().encoder
     if isinstance(model, dict):

@@ -77,7 +77,7 @@ def _shorten(fault: str) -> str:
 
 
 def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
-    """A sentence for each fault that pydantic found, with its path and its value.
+    """Sentences on the faults that pydantic found, each with path and value.
 
     A ValueError of a validator of the whole model is one fault a line.
     """
@@ -129,7 +129,7 @@ def _list_keys(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def shorten(value: object) -> str:
-    """A value as Python writes it, at most 200 characters."""
+    """Representation of a value, at most 200 characters."""
     try:
         text = repr(value)
     except (ValueError, RecursionError) as error:  # an integer of 5,000 digits, endless nesting

@@ -13,7 +13,7 @@ from match_graph.runs import Run
 
 
 def print_quality(quality: Mapping[str, Any]) -> None:
-    """Ranks of held-out pairs and nearest neighbours, as `Pretraining.evaluate` gives them."""
+    """Prints ranks of held-out pairs and nearest neighbours, from `Pretraining.evaluate`."""
     console = SafeConsole()
     columns = ("mrr", "mrr_filtered", "satisfied", "pairs", "candidates")
     table = Table("held-out pairs", *(name.replace("_", " ") for name in columns))
@@ -28,7 +28,7 @@ def print_quality(quality: Mapping[str, Any]) -> None:
 
 
 def print_metrics(run: Run) -> None:
-    """The measures of a run beside the label prior, and how far to trust its probabilities."""
+    """Prints a run's measures beside the label prior, F1 at thresholds and calibration error."""
     metrics = run.read_metrics()
     table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
     for split, values in metrics.items():
@@ -48,7 +48,7 @@ def print_metrics(run: Run) -> None:
 
 
 def print_examples(run: Run) -> None:
-    """A few test documents with their gold and predicted labels."""
+    """Prints a few test documents with their gold and predicted labels."""
     console = SafeConsole(highlight=False)
     for example in show_examples(run):
         gold = set(example.gold)
@@ -65,7 +65,7 @@ def print_examples(run: Run) -> None:
 
 
 def print_paths(run: Run) -> None:
-    """Files of the run folder, and what to run next."""
+    """Prints the files of the run folder, and what to run next."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     console.print("Written:")
     for path, content in list_files(run.folder).items():
@@ -76,7 +76,7 @@ def print_paths(run: Run) -> None:
 
 
 def print_case_study(study: CaseStudy) -> None:
-    """A document with what each variant predicts for it, and what carried that."""
+    """Prints a document with each variant's predictions and their evidence."""
     console = SafeConsole(highlight=False, soft_wrap=True)
     console.rule(Text(f"{study.document} ({study.split} of {study.dataset})"), align="left")
     console.print(Text(study.text))
