@@ -117,7 +117,7 @@ def test_every_file_imports_earlier_stages_only() -> None:
         ),
         ("cli.py", "from match_graph.export import write", True),
         ("testing/a.py", "from match_graph.cli import app", True),
-        ("__init__.py", "from match_graph.training import load", True),
+        ("__init__.py", "from match_graph.predict import load", True),
         ("config.py", "from match_graph.errors import ConfigError", True),
         ("datasets/a.py", "from match_graph.nn import LabelDAG", False),
         ("datasets/a.py", "from match_graph import nn", False),

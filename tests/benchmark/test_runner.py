@@ -256,7 +256,7 @@ def test_a_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
         [*command, "--root", str(tmp_path / "root"), "--quiet"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},  # as the tests: sums depend on the threads
     )
-    wait_for(out / CELL / "history.csv")
+    wait_for(out / CELL / "checkpoint/state.pt")
     process.kill()
     process.wait()
     assert not (out / CELL / "metrics.json").exists()
@@ -272,7 +272,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs behind & ignore it
 
     def interrupt() -> None:
-        wait_for(out / CELL / "history.csv")
+        wait_for(out / CELL / "checkpoint/state.pt")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -393,7 +393,7 @@ def test_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None
 
 #: What a prediction does not read.
 _OTHERS = (
-    "metrics", "history", "record", "calibration", "scores", "vectors", "checkpoint",
+    "metrics", "history", "record", "reliability", "per_document", "vectors", "checkpoint",
     "tokens/document", "tokens/label__is_a",
 )  # fmt: skip
 

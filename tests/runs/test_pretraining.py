@@ -27,7 +27,7 @@ CODE = """
 import sys
 from pathlib import Path
 from match_graph.config import load_config
-from match_graph.training import pretraining, start_run
+from match_graph.runs import pretraining, start_run
 import torch
 torch.set_num_threads(1)
 pretraining.SAVE_SECONDS = 0.02
