@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -49,12 +50,20 @@ def test_examples_are_gallery_pages() -> None:
     assert re.match(r"(.+)\n=+\n\n\S", header)
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A temporary folder in which sockets of processes can lie: their paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="mg") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(
     path: Path,
     tmp_path: Path,
     match_graph_home: Path,
+    short_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -63,9 +72,9 @@ def test_example_runs(
     Warnings of this process are errors by the settings of pytest; those of processes that a script
     starts would be on standard error.
     """
-    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place = tmp_path / "place"
     place.mkdir()
-    temporary.mkdir()
+    temporary = short_folder
     monkeypatch.chdir(place)
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -78,7 +87,7 @@ def test_example_runs(
     printed = capfd.readouterr()
     assert printed.out.strip()
     assert "Warning" not in printed.err, printed.err
-    assert list_files(tmp_path, match_graph_home) == []
+    assert list_files(tmp_path, match_graph_home, short_folder) == []
     assert list_files(FOLDER) == before
 
 
