@@ -46,7 +46,7 @@ def list_names() -> dict[str, list[str]]:
 
 
 def key(name: str, value: Any) -> Any:
-    """What tells one object from another: constants of equal value may have two names."""
+    """Identity of an exported object: constants of equal value are told apart by name."""
     return value if inspect.isclass(value) or inspect.isfunction(value) else (name, id(value))
 
 
@@ -107,7 +107,7 @@ def write_page(package: str, names: list[str]) -> str:
 
 
 def describe(full: str) -> str:
-    """What a name is, in one line: of its docstring, or of the comment above a constant."""
+    """One-line description: first line of the docstring, or the comment above a constant."""
     owner, _, name = full.rpartition(".")
     value = getattr(importlib.import_module(owner), name)
     if inspect.isclass(value) or inspect.isfunction(value):

@@ -33,6 +33,7 @@ from match_graph.io.json_lines import describe, read_id, read_metadata, read_tex
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import make_model
+from match_graph.openmp import limit_threads
 from match_graph.runs.calibration import CalibratedModel, read_calibration
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, find_neighborhood, read_known_graph
@@ -237,11 +238,11 @@ class Classifier:
             initializer=torch.set_num_threads,
             initargs=(1 if on_cpu else number,),
         )
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(number)  # for matrix products, which other threads have set too
+        with limit_threads(number):  # restores that of matrix products, which the pool sets for all
+            try:
+                yield pool
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def _collect(
         self, records: Sequence[Record], jobs: Sequence[tuple[Tensor, Future[_Chosen]]]
