@@ -50,7 +50,7 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["match_graph", "match_graph.*"]),
     package_data={
-        "match_graph": ["py.typed"],
+        "match_graph": ["py.typed", "__init__.pyi"],
         "match_graph.report.page": ["page.html.jinja", "page.css"],
     },
     install_requires=[
@@ -72,6 +72,7 @@ setup(
         "filelock>=3.13",
         "platformdirs>=4",
         "defusedxml>=0.7.1",
+        "lazy-loader>=0.4",
     ],
     extras_require={
         "scatter": ["torch-scatter>=2.1"],

@@ -1,8 +1,12 @@
 """What is public is exported, reachable by one import, and documented."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,19 +38,29 @@ def test_every_public_name_of_a_package_is_reachable_and_documented(package: str
             assert inspect.getdoc(value), f"{package}.{name} has no docstring"
 
 
-def test_the_top_level_exports_what_it_imports() -> None:
-    """match_graph.__all__ is every public name that is there, and each is of a sub-package."""
+def test_match_graph_exports_what_its_stub_declares() -> None:
+    """Names of the stub are there, each of a sub-package; the stages are modules."""
+    stub = Path(match_graph.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    declared = ast.parse(stub).body
+    [listed] = [ast.literal_eval(node.value) for node in declared if isinstance(node, ast.Assign)]
+    assert match_graph.__all__ == sorted(listed)
     public = {
-        name
-        for name, value in vars(match_graph).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        name for name in match_graph.__all__ if not inspect.ismodule(getattr(match_graph, name))
     }
-    assert public == set(match_graph.__all__)
-    for name in match_graph.__all__:
+    assert {*match_graph.__all__} - public >= {*PACKAGES} - {"cli"}
+    for name in public:
         value = getattr(match_graph, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert value.__module__.startswith("match_graph."), name
             assert inspect.getdoc(value), name
+
+
+@pytest.mark.parametrize("module", ["match_graph", "match_graph.cli"])
+def test_match_graph_is_imported_without_torch(module: str) -> None:
+    """Help and typing errors answer at once: a stage is imported by its first use."""
+    code = f"import sys, {module}; print(*{{'torch', 'pandas', 'sklearn'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
 
 
 def test_what_is_registered_and_every_error_is_exported() -> None:

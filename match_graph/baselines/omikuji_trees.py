@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from pydantic import Field
-from sklearn.datasets import dump_svmlight_file
 from torch import Tensor
 
 from match_graph.baselines.base import Advance, Baseline
@@ -146,6 +145,8 @@ def write_documents(path: Path, rows: Rows, gold: Rows) -> None:
         rows: Features, [D, num_features].
         gold: Labels, [D, L].
     """
+    from sklearn.datasets import dump_svmlight_file
+
     with path.open("wb") as file:
         file.write(f"{rows.shape[0]} {rows.shape[1]} {gold.shape[1]}\n".encode())
         dump_svmlight_file(rows, gold, file, zero_based=True, multilabel=True)

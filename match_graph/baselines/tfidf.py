@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor
 
 from match_graph.graph import EgoBatch, TokenSpace
@@ -33,6 +32,8 @@ class TfidfFeatures:
     """
 
     def __init__(self, space: TokenSpace, sublinear: bool) -> None:
+        from sklearn.feature_extraction.text import TfidfTransformer
+
         self.space = space
         self.transformer = TfidfTransformer(sublinear_tf=sublinear)
 

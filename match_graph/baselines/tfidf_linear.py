@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from match_graph.baselines.base import Advance, Baseline
@@ -104,6 +102,9 @@ class TfidfLinear(Baseline):
         return sparse.csr_matrix(weight), float(model.intercept_[0])
 
     def _make_classifier(self) -> Any:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.svm import LinearSVC
+
         cost = self.config.cost
         if self.config.loss == "log":
             return LogisticRegression(C=cost, solver="liblinear", max_iter=1000)

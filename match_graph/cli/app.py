@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,9 @@ from match_graph import __version__
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import escape_controls
-from match_graph.runs import Run, start_run
-from match_graph.runs.settings import check_used, load_preset_config
+
+if TYPE_CHECKING:
+    from match_graph.runs import Run
 
 app = typer.Typer(
     name="match-graph",
@@ -109,8 +110,11 @@ def start(
     overwrite: bool,
     quiet: bool,
     ablation: list[str] | None,
-) -> Run:
+) -> "Run":
     """Starts a run with settings from file, options and command line."""
+    from match_graph.runs import start_run
+    from match_graph.runs.settings import check_used, load_preset_config
+
     named = [] if seed is None else [f"seed={seed}"]
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]

@@ -32,24 +32,9 @@ from match_graph.cli.app import (
     start,
     training_settings,
 )
-from match_graph.cli.show import (
-    print_case_study,
-    print_examples,
-    print_metrics,
-    print_paths,
-    print_quality,
-)
 from match_graph.config import load_config
-from match_graph.datasets import open_dataset
-from match_graph.graph import compare_counts, describe_graph
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
-from match_graph.predict import load
-from match_graph.predict.classifier import DEFAULT_TOP_K
-from match_graph.predict.streams import STREAM, predict_lines
-from match_graph.predict.variants import study_document
-from match_graph.runs import open_run
-from match_graph.runs.folder import verify_run_folder
 
 
 @app.command("run")
@@ -72,6 +57,8 @@ def run_line(
     deterministic: DeterministicOption = False,
 ) -> None:
     """Run all stages: build, pre-train, train, evaluate."""
+    from match_graph.cli.show import print_examples, print_metrics, print_paths
+
     settings = training_settings(
         settings, word_vectors, devices, num_nodes, strategy, deterministic
     )
@@ -104,6 +91,9 @@ def build(
     ] = False,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
+    from match_graph.datasets import open_dataset
+    from match_graph.graph import compare_counts, describe_graph
+
     options = load_config(config, settings).data.dataset_options()
     reporter = Reporter(quiet)
     built = open_dataset(dataset, root=root, track=reporter.track, **options)
@@ -147,6 +137,8 @@ def pretrain(
     ] = False,
 ) -> None:
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
+    from match_graph.cli.show import print_quality
+
     run = start(
         dataset, config, settings, preset, out, seed, None, root, overwrite, quiet, ablation
     )
@@ -205,6 +197,9 @@ def evaluate(
     verify: VerifyOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
+    from match_graph.cli.show import print_metrics
+    from match_graph.runs import open_run
+
     sharing = dict(share(devices, num_nodes, strategy))
     run = open_run(folder, root, Reporter(quiet), encoder, head, sharing, verify)
     run.evaluate()
@@ -217,10 +212,10 @@ def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
     source: Annotated[
         str, typer.Option("--input", help="One JSON object a line; - is standard input.")
-    ] = STREAM,
+    ] = "-",
     target: Annotated[
         str, typer.Option("--output", help="One JSON object a line; - is standard output.")
-    ] = STREAM,
+    ] = "-",
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -252,6 +247,11 @@ def predict(
     verify: VerifyOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
+    from match_graph.cli.show import print_case_study
+    from match_graph.predict import load, predict_lines, study_document
+    from match_graph.predict.classifier import DEFAULT_TOP_K
+    from match_graph.runs.folder import verify_run_folder
+
     _check_explain(explain, document, bool(against) or json_lines)
     if verify:
         verify_run_folder(folder)

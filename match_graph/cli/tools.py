@@ -21,11 +21,9 @@ from match_graph.cli.app import (
     echo,
 )
 from match_graph.config import load_config
-from match_graph.datasets import list_datasets, open_dataset
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
-from match_graph.training.catalogue import SIZE, list_models
 
 
 @app.command()
@@ -72,6 +70,7 @@ def speed(
     root: RootOption = None,
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
+    from match_graph.datasets import open_dataset
     from match_graph.report import write_time_to_quality
     from match_graph.speed import SPEED_SIZES, measure_speed
     from match_graph.training.device import choose_device
@@ -153,6 +152,8 @@ def show_datasets(
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """List the registered data sets with licence, size and state."""
+    from match_graph.datasets import list_datasets
+
     rows = list_datasets(root)
     if json_lines:
         for row in rows:
@@ -170,6 +171,8 @@ def encoders(
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """List encoders, heads and baselines: what they need and give, their size, their paper."""
+    from match_graph.training.catalogue import SIZE, list_models
+
     entries = list_models()
     if json_lines:
         for entry in entries:
@@ -212,6 +215,7 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Export the graph to another library's format, verified by reading it back."""
+    from match_graph.datasets import open_dataset
     from match_graph.export import export_dataset, parse_options
 
     resolved = load_config(config, settings)

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Control characters but tab and line feed (C0, DEL, C1); marks that turn the direction of text
 #: (Unicode 16, 9.2 "Bidirectional formatting"); line separators; halves of pairs, which no
@@ -42,7 +44,7 @@ class SafeConsole(Console):
                 yield Segment(escape_controls(segment.text), segment.style)
 
 
-def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
+def escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
     """Escapes spreadsheet formulas in a table by an apostrophe before them."""
 
     def escape(value: Any) -> Any:

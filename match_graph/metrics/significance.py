@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from match_graph.errors import GraphError
@@ -58,6 +57,8 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
     Raises:
         GraphError: The seeds differ, there is none, or a measure is not finite.
     """
+    from scipy.stats import ttest_rel
+
     if set(first) != set(second) or not first:
         raise GraphError(
             f"Runs must be paired by seed, found the seeds {sorted(first)} and {sorted(second)}; "
@@ -68,7 +69,7 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
     number, difference, reason = _describe(pair, "run")
     if reason:
         return Comparison(difference, number, None, reason)
-    return Comparison(difference, number, float(stats.ttest_rel(*pair).pvalue))
+    return Comparison(difference, number, float(ttest_rel(*pair).pvalue))
 
 
 def compare_documents(
@@ -94,6 +95,8 @@ def compare_documents(
     Raises:
         GraphError: The shapes differ or are not [D], D is 0, or a score is not finite.
     """
+    from scipy.stats import bootstrap
+
     if first.dim() != 1 or first.shape != second.shape or not first.numel():
         raise GraphError(
             f"Scores must be [D] of the same documents, found {list(first.shape)} and "
@@ -103,7 +106,7 @@ def compare_documents(
     number, difference, reason = _describe(pair, "document")
     if reason:
         return Comparison(difference, number, None, reason)
-    result = stats.bootstrap(
+    result = bootstrap(
         (pair[0] - pair[1],),  # resampling pairs is resampling their differences
         np.mean,
         n_resamples=num_resamples,
