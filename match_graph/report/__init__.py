@@ -1,5 +1,6 @@
 """Results for people: tables, figures and pages of runs, benchmarks and built graphs."""
 
+from match_graph.report.benchmark_tables import write_tables
 from match_graph.report.figures import (
     draw_bars,
     draw_grid,
@@ -9,7 +10,6 @@ from match_graph.report.figures import (
 from match_graph.report.graph_statistics import write_report
 from match_graph.report.html import write_report_page
 from match_graph.report.summary import RowSummary, Value, summarize
-from match_graph.report.tables import write_tables
 from match_graph.report.time_to_quality import measure_time_to_quality, write_time_to_quality
 
 __all__ = [

@@ -11,6 +11,13 @@ from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.files import HISTORY
 from match_graph.io.yaml import dump_yaml
+from match_graph.report.benchmark_tables import (
+    format_value,
+    tabulate_best,
+    tabulate_expected,
+    tabulate_grid,
+    tabulate_rows,
+)
 from match_graph.report.page import (
     Bar,
     BarChart,
@@ -21,28 +28,19 @@ from match_graph.report.page import (
     Note,
     Page,
     Section,
-    Table,
-    fraction,
-    seconds,
 )
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
+    average_histories,
+    cut,
     draw_reliability,
     list_record,
     select_bins,
     study_cases,
 )
-from match_graph.report.page_tables import (
-    average_histories,
-    cut,
-    format_value,
-    tabulate_best,
-    tabulate_expected,
-    tabulate_grid,
-    tabulate_rows,
-)
 from match_graph.report.plots import collect_grid, collect_histories
 from match_graph.report.summary import LOWER_IS_BETTER, collect_notes, summarize
+from match_graph.report.tables import Table, fraction, number, seconds
 from match_graph.runs import open_run
 from match_graph.runs.per_document import SCORE_NAMES
 from match_graph.typing import DOCUMENT
@@ -173,7 +171,7 @@ class DatasetPart:
         charts = []
         for measure in [*self.main, *({"violation_rate"} & {*self.measures})]:
             bars = [
-                Bar(row.name, value.mean, format_value(value), value.std or 0.0)
+                Bar(row.name, value.mean, format_value(value, 3) + value.stars, value.std or 0.0)
                 for row in self.rows
                 if (value := row.measured.get(measure)) is not None
             ]
@@ -276,7 +274,7 @@ def describe_making(results: Results) -> Section:
         [
             [
                 one.name, f"{sum(one.documents.values()):,}", f"{one.num_labels:,}",
-                ", ".join(one.fields), "-" if one.epochs is None else str(one.epochs),
+                ", ".join(one.fields), number(one.epochs, ""),
                 one.checksum[:12],
             ]
             for one in results.datasets
@@ -288,7 +286,7 @@ def describe_making(results: Results) -> Section:
             [
                 cell.row, cell.dataset, str(cell.seed), cell.status,
                 seconds(sum(cell.seconds.values())) if cell.seconds else "-",
-                "-" if cell.epochs is None else str(cell.epochs),
+                number(cell.epochs, ""),
                 ", ".join(f"{value:,.0f}" for value in cell.peak_mib.values()) or "-",
                 cell.reason or "-",
             ]

@@ -19,6 +19,7 @@ from match_graph.graph.profile import (
 )
 from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
+from match_graph.report.tables import Table, write_text
 from match_graph.typing import DOCUMENT, SPLITS
 
 REPORT = "REPORT.md"
@@ -56,7 +57,7 @@ def write_report(
     if not pictures and reporter is not None:
         reporter.warn(NO_PICTURES)
     text = _make_markdown(dataset, tables, [path.name for path in pictures])
-    write_beside(folder / REPORT, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(folder / REPORT, text)
     return [folder / REPORT, *pictures]
 
 
@@ -98,7 +99,7 @@ def _make_markdown(
     parts = [
         f"# {dataset.name}",
         f"SHA-256 of inputs and options: `{dataset.checksum[:16]}...`",
-        _make_table(values.to_frame("")),
+        _tabulate(values.to_frame("")).to_markdown(),
     ]
     if not pictures:
         parts.append(NO_PICTURES)
@@ -107,20 +108,21 @@ def _make_markdown(
         parts += [f"## {name}", about]
         if picture in pictures:
             parts.append(f"![{name}]({picture})")
-        parts.append(_make_table(table))
+        parts.append(_tabulate(table).to_markdown())
     return "\n\n".join(parts) + "\n"
 
 
-def _make_table(frame: pd.DataFrame) -> str:
-    levels = frame.index.nlevels
-    heads = [str(name or "") for name in (*frame.index.names, *frame.columns)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * levels + "|---:" * len(frame.columns) + "|"]
-    for index, row in zip(frame.index, frame.astype(object).to_numpy(), strict=True):
-        names = [str(name).replace("|", "\\|") for name in np.atleast_1d(np.array(index))]
-        pairs = zip(row, frame.columns, strict=True)
-        names += [_format(value, column in _SHARES) for value, column in pairs]
-        lines.append(f"| {' | '.join(names)} |")
-    return "\n".join(lines)
+def _tabulate(frame: pd.DataFrame) -> Table:
+    """Table of a frame, the levels of its index as one column of names or several."""
+    columns = frame.columns
+    rows = [
+        [*map(str, index), *map(_format, row, columns.isin(_SHARES).tolist())]
+        for index, row in zip(
+            frame.index.to_frame().to_numpy(), frame.astype(object).to_numpy(), strict=True
+        )
+    ]
+    heads = [str(name or "") for name in (*frame.index.names, *columns)]
+    return Table(heads, rows, num_names=frame.index.nlevels)
 
 
 def _format(value: Any, is_share: bool) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -15,11 +15,13 @@ from match_graph.report.page import (
     LineChart,
     Section,
     Series,
-    Table,
-    seconds,
 )
+from match_graph.report.page.charts import NUM_STYLES
+from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
 from match_graph.runs.readers import read_bins
+
+T = TypeVar("T")
 
 #: How labels are parted, as `metrics.slices` does.
 ABOUT_SLICES = (
@@ -106,6 +108,24 @@ def draw_reliability(bins: pd.DataFrame) -> LineChart:
     ]
     table = Table(columns, rows)
     return LineChart("Reliability", "probability", "share of gold labels", series, True, table)
+
+
+def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> list[Series]:
+    """Mean of a column over runs by epoch, with a band where there are several runs."""
+    series = []
+    for row, tables in histories.items():
+        if not all(name in table for table in tables):
+            continue
+        groups = pd.concat(tables).dropna(subset=[name]).groupby("epoch")[name]
+        mean, spread = groups.mean(), groups.std().fillna(0.0)
+        band = spread.tolist() if len(tables) > 1 else ()
+        series += [Series(row, mean.index.tolist(), mean.tolist(), band)] if len(mean) else []
+    return series
+
+
+def cut(lines: Sequence[T]) -> list[Sequence[T]]:
+    """Splits lines into figures, each with as many as there are styles."""
+    return [lines[start : start + NUM_STYLES] for start in range(0, len(lines), NUM_STYLES)]
 
 
 def list_record(record: Mapping[str, Any], prefix: str = "") -> list[list[str]]:

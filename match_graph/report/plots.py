@@ -9,11 +9,10 @@ import pandas as pd
 from match_graph.benchmark.experiment import PlannedRow
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.errors import MatchGraphError
-from match_graph.io.escape import escape_formulas
-from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
 from match_graph.report.figures import draw_bars, draw_grid, draw_training_curves
 from match_graph.report.summary import RowSummary
+from match_graph.report.tables import write_csv
 
 
 def write_figure(
@@ -50,7 +49,7 @@ def write_figure(
     if table.empty:
         return []
     path = folder / f"{record.name}-{kind}.csv"
-    write_beside(path, lambda beside: escape_formulas(table).to_csv(beside, index=False))
+    write_csv(path, table)
     try:
         draw(path.with_suffix(".png"))
     except MatchGraphError as error:

@@ -24,8 +24,6 @@ from match_graph.report.page import (
     Page,
     Section,
     Series,
-    Table,
-    fraction,
 )
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
@@ -34,6 +32,7 @@ from match_graph.report.page_parts import (
     select_bins,
     study_cases,
 )
+from match_graph.report.tables import Table, fraction
 from match_graph.runs import open_run
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_history, read_metrics, read_record

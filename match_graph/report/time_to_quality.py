@@ -12,10 +12,9 @@ import torch
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
-from match_graph.io.escape import escape_formulas
-from match_graph.io.files import write_beside
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
 from match_graph.report.figures import draw_time_to_quality
+from match_graph.report.tables import write_csv
 from match_graph.speed.measure import synchronize
 
 #: Share of the pairs that are held out, as in `training.pretraining`.
@@ -147,7 +146,5 @@ def write_time_to_quality(
     budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
     table = measure_time_to_quality(dataset, config, budgets, device, report=report)
     stem = folder / f"time_to_quality-{dataset.name}"
-    write_beside(
-        stem.with_suffix(".csv"), lambda beside: escape_formulas(table).to_csv(beside, index=False)
-    )
+    write_csv(stem.with_suffix(".csv"), table)
     draw_time_to_quality(stem.with_suffix(".png"), table)

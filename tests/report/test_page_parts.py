@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from match_graph.io.files import RELIABILITY
+from match_graph.report.page import Series
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
+    average_histories,
+    cut,
     draw_reliability,
     list_record,
     select_bins,
@@ -49,3 +53,21 @@ def test_records_become_rows() -> None:
     assert list_record(record) == [
         ["seed", "0"], ["git", "-"], ["seconds train", "2 min"], ["device threads", "1"],
     ]  # fmt: skip
+
+
+def test_histories_are_averaged_by_epoch() -> None:
+    """Over the runs that reached it; without a band where there is one run."""
+    first = pd.DataFrame({"epoch": [1, 2], "loss": [1.0, 0.5]})
+    second = pd.DataFrame({"epoch": [1], "loss": [2.0]})
+    [several, single] = average_histories({"a": [first, second], "b": [first]}, "loss")
+    assert (several.x, several.y) == ([1, 2], [1.5, 0.5])
+    assert several.spread == pytest.approx([0.5**0.5, 0.0])
+    assert single.spread == []
+    assert average_histories({"a": [first]}, "other") == []
+
+
+def test_a_figure_has_no_more_lines_than_styles() -> None:
+    """Seven lines are two figures."""
+    lines = [Series(str(number), [1], [1]) for number in range(7)]
+    assert [len(part) for part in cut(lines)] == [6, 1]
+    assert cut([]) == []

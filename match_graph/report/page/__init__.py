@@ -4,7 +4,6 @@ from match_graph.report.page.blocks import Block, Case, Code, Headline, Note, Pa
 from match_graph.report.page.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page.label_rows import LabelRows
 from match_graph.report.page.render import render_page, write_page
-from match_graph.report.page.tables import Table, fraction, seconds
 
 __all__ = [
     "Bar",
@@ -19,9 +18,6 @@ __all__ = [
     "Page",
     "Section",
     "Series",
-    "Table",
-    "fraction",
     "render_page",
-    "seconds",
     "write_page",
 ]

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 from match_graph.predict.case_study import CaseStudy
 from match_graph.report.page.charts import BarChart, LineChart
 from match_graph.report.page.label_rows import LabelRows
-from match_graph.report.page.tables import Table
+from match_graph.report.tables import Table
 
 
 @dataclass(frozen=True)

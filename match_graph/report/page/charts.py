@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from match_graph.report.page.tables import Table
+from match_graph.report.tables import Table
 
 #: Units of a canvas, of which a phone shows about one a pixel; and the margins of a chart.
 WIDTH, HEIGHT = 340, 220

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from match_graph.predict.case_study import CaseLabel, Variant
 from match_graph.report.page.charts import WIDTH, shorten
-from match_graph.report.page.tables import Table
+from match_graph.report.tables import Table
 
 #: Height of a row, width of a level, where rows begin, and where probabilities do.
 _ROW, _LEVEL, _LEFT, _SHARES = 22, 16, 22, 270

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from match_graph.errors import MatchGraphError
-from match_graph.io.files import write_beside
 from match_graph.report.page.blocks import Page
+from match_graph.report.tables import write_text
 
 _TEMPLATE, _STYLE = "page.html.jinja", "page.css"
 
@@ -27,8 +27,7 @@ def render_page(page: Page) -> str:
 
 def write_page(page: Page, path: Path) -> None:
     """Writes `render_page` to a file atomically."""
-    text = render_page(page)
-    write_beside(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_text(path, render_page(page))
 
 
 def _make_environment() -> Any:

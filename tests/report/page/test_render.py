@@ -19,16 +19,22 @@ from match_graph.report.page import (
     Page,
     Section,
     Series,
-    Table,
     render_page,
     write_page,
 )
+from match_graph.report.tables import Table
 
 
 @pytest.fixture(scope="module")
 def page(case_study: CaseStudy, hostile: str) -> Page:
     """A block of every kind, with hostile text wherever text goes."""
-    table = Table([hostile, "x"], [[hostile, "1"], ["b", hostile]], frozenset({(0, 1)}), hostile)
+    table = Table(
+        [hostile, "x"],
+        [[hostile, "1"], ["b", hostile]],
+        frozenset({(0, 1)}),
+        {(0, 1): hostile},
+        hostile,
+    )
     lines = LineChart(hostile, hostile, hostile, [
         Series(hostile, [1, 2], [0.1, 0.2], [0.05, 0.05]), Series("b", [1, 2], [0.3, 0.2]),
     ])  # fmt: skip

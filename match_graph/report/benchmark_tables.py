@@ -1,0 +1,229 @@
+"""Tables of a benchmark as Markdown, CSV and LaTeX, with the best values bold and stars."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from match_graph.benchmark.results import DatasetRecord, Results
+from match_graph.io.progress import Reporter
+from match_graph.report.plots import write_figure
+from match_graph.report.summary import (
+    LOWER_IS_BETTER,
+    RowSummary,
+    Value,
+    collect_notes,
+    summarize,
+)
+from match_graph.report.tables import (
+    Table,
+    escape_markdown,
+    fraction,
+    number,
+    write_csv,
+    write_text,
+)
+
+TABLES = "tables"
+
+
+def write_tables(folder: Path, results: Results, reporter: Reporter | None = None) -> list[Path]:
+    """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the experiment's figure.
+
+    Fractions are printed with 4 digits, as in the paper. In CSV a name that a spreadsheet would
+    compute, such as "=1+1", has an apostrophe before it. Without matplotlib there are tables only.
+
+    Args:
+        folder: Folder of the benchmark.
+        results: Results, finished or not.
+        reporter: Reporter, told why there is no figure.
+
+    Returns:
+        What was written.
+
+    Raises:
+        CheckpointError: A finished cell lacks a measure.
+    """
+    written = []
+    for record in results.datasets:
+        rows = summarize(results, record.name, folder)
+        measures = results.experiment.measures
+        paths = [folder / TABLES / f"{record.name}{ending}" for ending in (".md", ".csv", ".tex")]
+        write_text(paths[0], make_markdown(results, record, rows))
+        write_csv(paths[1], make_csv(rows, measures))
+        write_text(paths[2], make_latex(rows, measures, results.experiment.reference))
+        written += [*paths, *write_figure(folder / TABLES, results, record, rows, reporter)]
+    return written
+
+
+def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> str:
+    """Markdown table with provenance above, legend and notes below."""
+    experiment = results.experiment
+    parts = [
+        f"## {escape_markdown(experiment.name)} on {escape_markdown(record.name)}",
+        escape_markdown(experiment.question),
+        escape_markdown(_describe_setting(results, record)),
+        tabulate_rows(rows, experiment.measures).to_markdown(),
+        "  \n".join(map(escape_markdown, _make_legend(rows, experiment.reference))),
+    ]
+    if (expected := tabulate_expected(rows, experiment.measures)) is not None:
+        parts += ["Numbers of the paper, and ours minus them:", expected.to_markdown()]
+    parts.append("\n".join(f"- {escape_markdown(note)}" for note in collect_notes(rows)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: str | None) -> str:
+    """LaTeX table, its legend and notes as comments above."""
+    lines = [*_make_legend(rows, reference), *collect_notes(rows)]
+    comments = [f"% {' '.join(line.split())}\n" for line in lines]
+    return "".join(comments) + tabulate_rows(rows, measures).to_latex()
+
+
+def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame:
+    """CSV with a line per row and unrounded numbers; empty where there is none.
+
+    Columns of each measure: itself (the mean), ``_std``, ``_stars``, ``_p`` (over runs),
+    ``_p_documents`` (over documents), ``_expected`` and ``_difference``.
+    """
+    lines = []
+    for row in rows:
+        line: dict[str, object] = {"row": row.name, "runs": row.runs}
+        for measure in measures:
+            line |= _list_values(measure, row.measured.get(measure))
+        line |= {
+            "parameters": row.parameters,
+            "train_seconds": row.train_seconds,
+            "seconds_per_epoch": row.seconds_per_epoch,
+            "peak_mib": row.peak_mib,
+            "notes": " ".join(row.notes),
+        }
+        lines.append(line)
+    return pd.DataFrame(lines, dtype=object)
+
+
+def _list_values(measure: str, value: Value | None) -> dict[str, object]:
+    if value is None:
+        return {measure: None}
+    test, documents = value.test, value.documents
+    return {
+        measure: value.mean,
+        f"{measure}_std": value.std,
+        f"{measure}_stars": value.stars,
+        f"{measure}_p": None if test is None else test.p_value,
+        f"{measure}_p_documents": None if documents is None else documents.p_value,
+        f"{measure}_expected": value.expected[0] if value.expected else None,
+        f"{measure}_difference": value.difference,
+    }
+
+
+def _describe_setting(results: Results, record: DatasetRecord) -> str:
+    experiment, machine = results.experiment, results.machine
+    sizes = ", ".join(f"{number:,} {split}" for split, number in record.documents.items())
+    budget = "" if record.epochs is None else f" Epochs of every network: {record.epochs}."
+    processor = ", ".join([f"{machine.cores} cores ({machine.processor})", *machine.gpus])
+    cells = [cell for cell in results.cells if cell.dataset == record.name]
+    seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
+    finished = sum(cell.status == "done" for cell in cells)
+    return (
+        f"{sizes} documents, {record.num_labels:,} labels; measured on {experiment.split}. "
+        f"Seeds {', '.join(map(str, seeds))}; {finished} runs are finished.{budget} "
+        f"{results.updated}, {processor}, torch {machine.versions.get('torch', '?')}, "
+        f"commit {machine.git or 'unknown'}, data {record.checksum[:12]}."
+    )
+
+
+def _make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
+    lines = ["Mean ± standard deviation over runs; documents without labels count as 0."]
+    if reference is not None and any(row.measured for row in rows):
+        lines.append(
+            f"Two-tailed t-test against {reference}, paired by seed. *: significantly worse "
+            f"(p < 0.05), **: (p < 0.01); + and ++: significantly better."
+        )
+    return lines
+
+
+def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
+    """Table rows: measures with the best and stars, number of runs, parameters, time, memory."""
+    places = {
+        (line, column): value
+        for line, row in enumerate(rows)
+        for column, measure in enumerate(measures, start=1)
+        if (value := row.measured.get(measure)) is not None
+    }
+    lines = [
+        [
+            row.name,
+            *(format_value(row.measured.get(measure)) for measure in measures),
+            str(row.runs),
+            number(row.parameters),
+            number(row.train_seconds, ",.4g"),
+            number(row.seconds_per_epoch, ",.3g"),
+            number(row.peak_mib, ",.0f"),
+        ]
+        for row in rows
+    ]
+    return Table(
+        ["", *measures, "runs", "parameters", "train s", "s / epoch", "peak MiB"],
+        lines,
+        best=frozenset(place for place, value in places.items() if value.is_best),
+        stars={place: value.stars for place, value in places.items() if value.stars},
+    )
+
+
+def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table | None:
+    """Published figures and the difference to them; None without any."""
+    lines = []
+    for row in rows:
+        values = [row.measured.get(measure) for measure in measures]
+        if any(value is not None and value.expected for value in values):
+            lines.append([row.name, *map(_format_expected, values)])
+    caption = "What the paper reports, and in brackets the difference of ours"
+    return Table(["", *measures], lines, caption=caption) if lines else None
+
+
+def tabulate_best(
+    found: Mapping[str, Mapping[str, float]],
+    columns: Sequence[str],
+    name: str,
+    lower_is_better: bool = False,
+) -> Table:
+    """Table of fractions, the best of each column marked; "-" for what is missing."""
+    frame = pd.DataFrame([*found.values()], columns=[*columns], dtype=float)
+    best = frame.min() if lower_is_better else frame.max()
+    row, column = (frame == best).to_numpy().nonzero()
+    lines = [
+        [name, *(fraction(values.get(column)) for column in columns)]
+        for name, values in found.items()
+    ]
+    places = zip(row.tolist(), (column + 1).tolist(), strict=True)
+    return Table([name, *columns], lines, frozenset(places))
+
+
+def tabulate_grid(
+    points: pd.DataFrame, keys: Sequence[str], measures: Sequence[str]
+) -> Iterator[Table]:
+    """Table per measure with the first setting down and the second across."""
+    if points.empty:
+        return
+    down, across = keys
+    for measure in measures:
+        of_measure = points[points["measure"] == measure]
+        found: dict[str, dict[str, float]] = {}
+        for first, second, mean in of_measure[[down, across, "mean"]].itertuples(index=False):
+            found.setdefault(f"{down}={first}", {})[f"{across}={second}"] = mean
+        columns = list(dict.fromkeys(name for values in found.values() for name in values))
+        yield tabulate_best(found, columns, measure, measure in LOWER_IS_BETTER)
+
+
+def format_value(value: Value | None, digits: int = 4) -> str:
+    """Formats a mean with its deviation; "-" for None."""
+    if value is None:
+        return "-"
+    spread = "" if value.std is None else f" ± {fraction(value.std, digits)}"
+    return f"{fraction(value.mean, digits)}{spread}"
+
+
+def _format_expected(value: Value | None) -> str:
+    if value is None or value.difference is None:
+        return "-"
+    return f"{fraction(value.expected[0])} ({value.difference:+.4f})"
