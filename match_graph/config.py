@@ -26,6 +26,8 @@ _NO_OPTIONS = frozenset(
 MAX_CHANNELS = 2**16
 #: Settings that name code, a class of the package's or ``module:Class``, by their section "model".
 CODE = ("encoder", "head")
+#: Settings of ``train`` in which a resumed run may differ from what it was.
+SHARING = ("devices", "num_nodes", "strategy")
 
 
 class StrictModel(BaseModel):
@@ -276,6 +278,11 @@ class Config(StrictModel):
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    def change(self, section: Literal["data", "pretrain", "model", "train"], **values: Any) -> Self:
+        """Copy with other settings of a section, which are not validated."""
+        changed = getattr(self, section).model_copy(update=values)
+        return self.model_copy(update={section: changed})
 
 
 M = TypeVar("M", bound=StrictModel)

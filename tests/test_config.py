@@ -14,7 +14,7 @@ from match_graph.config import Config, TrainConfig, load_config
 from match_graph.datasets import DATASETS
 from match_graph.errors import ConfigError
 from match_graph.nn import ENCODERS, HEADS
-from match_graph.runs.settings import load_preset_config
+from match_graph.runs.configure import load_preset_config
 
 
 def message(path: Path | None = None, settings: list[str] | None = None) -> str:

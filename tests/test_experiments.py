@@ -7,13 +7,14 @@ import torch
 
 from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
+from match_graph.config import Config
 from match_graph.datasets import Synthetic
 from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
-from match_graph.runs.settings import load_preset_config
+from match_graph.runs.configure import load_preset_config
 from match_graph.testing import write_match_folder, write_release_folder
-from match_graph.training.fitting import find_encoder
+from match_graph.training.models import find_model
 from match_graph.typing import LABEL, MASKS
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
@@ -82,7 +83,8 @@ def test_every_registered_model_is_among_the_encoders() -> None:
     ablations = {name for row in experiment.rows for name in row.ablation}
     assert ablations == {"no-metadata", "no-{field}", "no-hierarchy", "no-pretrain"}
     for row in experiment.rows:
-        reads = getattr(find_encoder(row.encoder).Config(), "metadata", True)
+        model = find_model(Config().change("model", encoder=row.encoder))
+        reads = getattr(model.settings, "metadata", True)
         assert (row.settings.get("model.init") == "spherical_text") == (not reads), row.name
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, TokenSpace
@@ -13,7 +13,7 @@ from match_graph.graph import EgoBatch, TokenSpace
 Advance: TypeAlias = Callable[[int], None]
 
 
-class Baseline:
+class Baseline(nn.Module):
     """Token sets -> label scores, without gradients.
 
     It stands in the place of embedding, encoder and head: ``model.encoder`` names it, and it sees
@@ -35,6 +35,7 @@ class Baseline:
     def __init__(
         self, space: TokenSpace, num_labels: int, config: StrictModel, seed: int = 0
     ) -> None:
+        super().__init__()
         self.space, self.num_labels, self.seed = space, num_labels, seed
         self.config = config
 
@@ -46,6 +47,10 @@ class Baseline:
             advance: Callback for progress, called as labels are done.
         """
         raise NotImplementedError
+
+    def forward(self, batch: EgoBatch) -> Tensor:
+        """`predict`, as a model is called."""
+        return self.predict(batch)
 
     def predict(self, batch: EgoBatch) -> Tensor:
         """Log-odds of every label, [B, L], float32; sigmoid makes probabilities of them."""

@@ -21,8 +21,8 @@ from match_graph.config import (
 from match_graph.errors import ConfigError, list_faults
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, read_yaml
-from match_graph.runs.settings import check_used, load_preset_config
-from match_graph.training.fitting import is_baseline
+from match_graph.runs.configure import load_preset_config
+from match_graph.training.models import find_model
 
 EXPERIMENT_FORMAT = 1
 #: Rows of a table at most, those of a grid among them; and runs of a benchmark.
@@ -48,7 +48,7 @@ class Row(StrictModel):
     name: str = Field(min_length=1, description="name of the row, as tables show it")
     encoder: str = Field("match", description="encoder or baseline")
     preset: str | None = Field(None, description="preset of the encoder: paper, own")
-    ablation: list[str] = Field([], description="ablations; see training.ablations")
+    ablation: list[str] = Field([], description="ablations; see runs.configure")
     settings: dict[str, Any] = Field(
         {}, description="settings by dotted key; they win over the experiment's"
     )
@@ -207,7 +207,7 @@ class Experiment(StrictModel):
             ConfigError: With every fault.
         """
         config = load_preset_config(None, self._list_settings(row, seed), row.preset)
-        is_baseline(config.model)  # finds the encoder, or says that there is none
+        find_model(config)  # or says that there is none
         return config
 
     def _list_settings(self, row: PlannedRow, seed: int) -> list[str]:
@@ -238,8 +238,8 @@ class Experiment(StrictModel):
         check_code(names, code, where, "--{kind} ")
         for row in rows:
             try:
-                if row.name not in faults and is_baseline(self.configure(row, 0).model):
-                    check_used(load_config(None, _write_settings(_own_layers(row))))
+                if row.name not in faults and not find_model(self.configure(row, 0)).is_neural:
+                    find_model(load_config(None, _write_settings(_own_layers(row)))).check_used()
             except ConfigError as error:
                 faults[row.name] = str(error)
         return [f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()]

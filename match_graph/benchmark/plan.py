@@ -13,9 +13,9 @@ from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import metadata_fields
 from match_graph.io.names import check_file_name
 from match_graph.io.progress import Reporter
+from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.pretraining import describe_pretraining
-from match_graph.runs.start import locate_config, settle_config
-from match_graph.training.fitting import is_baseline
+from match_graph.training.models import find_model
 from match_graph.typing import MASKS
 
 EPOCHS = "train.epochs"
@@ -60,7 +60,7 @@ class PlannedCell:
     def vectors_key(self) -> str | None:
         """Key shared by all cells that start from the same pre-trained vectors; None for none."""
         config = self.config
-        if config is None or is_baseline(config.model) or "spherical" not in config.model.init:
+        if config is None or not find_model(config).is_pretrained:
             return None
         return json.dumps(describe_pretraining(config), sort_keys=True)
 
@@ -162,7 +162,7 @@ class _Planner:
         try:
             config = self.experiment.configure(row, self.experiment.seed)
             if self.experiment.budget == "equal" and not self.experiment.sets(row, EPOCHS):
-                config = _with_epochs(config, None)
+                config = config.change("train", epochs=None)
             _check_processes(config)
             config = locate_config(self.source, config)
             return settle_config(config, self._open(config))
@@ -178,13 +178,15 @@ class _Planner:
         networks = {
             row.name: config
             for row in rows
-            if isinstance(config := settled[row.name], Config) and not is_baseline(config.model)
+            if isinstance(config := settled[row.name], Config) and find_model(config).is_neural
         }
         given = {**self.experiment.settings, **self.experiment.overrides}.get(EPOCHS)
         left = [row.name for row in rows if not self.experiment.sets(row, EPOCHS)]
         open_ones = {name: config for name, config in networks.items() if name in left}
         budget = given or max((one.train.epochs or 1 for one in open_ones.values()), default=None)
-        changed = {name: _with_epochs(config, budget) for name, config in open_ones.items()}
+        changed = {
+            name: config.change("train", epochs=budget) for name, config in open_ones.items()
+        }
         return budget, {**settled, **changed}
 
     def _make_cells(
@@ -209,11 +211,6 @@ def _check_name(dataset: str) -> None:
         raise ConfigError(
             f"The name of a data set {error} of cells, found {dataset!r}; rename its folder."
         ) from None
-
-
-def _with_epochs(config: Config, epochs: int | None) -> Config:
-    train = config.train.model_copy(update={"epochs": epochs})
-    return config.model_copy(update={"train": train})
 
 
 def _check_processes(config: Config) -> None:

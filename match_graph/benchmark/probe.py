@@ -20,7 +20,7 @@ from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import synchronize
 from match_graph.speed.step import Trainer
 from match_graph.training.device import choose_device
-from match_graph.training.fitting import is_baseline
+from match_graph.training.models import find_model
 
 #: Measured after one that is not; fewer where they take long.
 _STEPS, _SECONDS = 3, 2.0
@@ -68,7 +68,7 @@ def probe_cells(
 
 def _has_steps(planned: PlannedCell) -> bool:
     config = planned.config
-    return config is not None and not is_baseline(config.model)
+    return config is not None and find_model(config).is_neural
 
 
 def _probe(works: Sequence[Work], answer: Connection) -> None:

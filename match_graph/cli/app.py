@@ -113,13 +113,14 @@ def start(
 ) -> "Run":
     """Starts a run with settings from file, options and command line."""
     from match_graph.runs import start_run
-    from match_graph.runs.settings import check_used, load_preset_config
+    from match_graph.runs.configure import load_preset_config
+    from match_graph.training.models import find_model
 
     named = [] if seed is None else [f"seed={seed}"]
     named += [f"ablation={json.dumps(ablation, ensure_ascii=False)}"] if ablation else []
     named += [] if encoder is None else [f"model.encoder={encoder}"]
     resolved = load_preset_config(config, [*(settings or []), *named], preset)
-    check_used(resolved)
+    find_model(resolved).check_used()
     return start_run(dataset, resolved, out, root, overwrite, Reporter(quiet))
 
 

@@ -171,7 +171,7 @@ def encoders(
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """List encoders, heads and baselines: what they need and give, their size, their paper."""
-    from match_graph.training.catalogue import SIZE, list_models
+    from match_graph.training.models import SIZE, list_models
 
     entries = list_models()
     if json_lines:

@@ -16,7 +16,7 @@ from match_graph.graph.csr import sorted_row_ptr
 from match_graph.io.files import VECTORS, read_tensors
 from match_graph.io.progress import Reporter
 from match_graph.pretrain import SphericalTrainer
-from match_graph.runs.defaults import resolve_config
+from match_graph.runs.configure import resolve_config
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device

@@ -28,20 +28,17 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.graph.csr import check_not_nan
-from match_graph.io.files import load_weights
 from match_graph.io.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
-from match_graph.nn.label_tree import make_model
 from match_graph.openmp import limit_threads
 from match_graph.runs.calibration import CalibratedModel, read_calibration
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
-from match_graph.runs.known_graph import KnownGraph, find_neighborhood, read_known_graph
+from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.thresholds import read_thresholds
 from match_graph.runs.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
 from match_graph.training.device import choose_device, make_fabric
-from match_graph.training.encoder_files import with_encoder_files
-from match_graph.training.fitting import find_encoder, is_baseline, load_baseline
+from match_graph.training.models import find_model
 
 #: Labels per document unless the caller says otherwise.
 DEFAULT_TOP_K = 5
@@ -80,9 +77,9 @@ class Classifier:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
         self.thresholds, self.calibration, self.known = thresholds, calibration, known
         self.label_rank = None if label_dag is None else label_dag.rank
-        self._needs_graph = "graph" in find_encoder(config.model.encoder).needs
+        found = find_model(config)
+        self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
         self._graphs: EgoGraphs | None = None
-        neighborhood = find_neighborhood(config.model)
         if known is not None and neighborhood is not None:
             self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
         self.network = model if isinstance(model, MatchModel) else None
@@ -351,27 +348,14 @@ def load(
     label_dag = None
     if config.model.coherent:
         label_dag = read_label_dag(folder, len(vocabulary.labels))
-    model = _load_model(folder, config, vocabulary, label_dag)
+    found = find_model(config)
+    model = found.load(folder, vocabulary.space, len(vocabulary.labels), label_dag)
     alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
     alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     calibration = read_calibration(folder, len(vocabulary.labels))
     known = None
-    if find_neighborhood(config.model) is not None:
+    if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary)
     return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, calibration, known)
-
-
-def _load_model(
-    folder: Path, config: Config, vocabulary: Vocabulary, label_dag: LabelDAG | None
-) -> nn.Module:
-    """The trained model or the fitted baseline of a run folder."""
-    space, num_labels = vocabulary.space, len(vocabulary.labels)
-    if is_baseline(config.model):
-        return load_baseline(space, num_labels, config, folder)
-    with torch.random.fork_rng(devices=[]):  # the weights are read; leave the caller's draws alone
-        settings = with_encoder_files(config.model, folder)
-        model = make_model(space, num_labels, settings, label_dag)
-    load_weights(model, folder, config.dataset)
-    return model

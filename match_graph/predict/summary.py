@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from match_graph.baselines import BASELINES
 from match_graph.datasets.records import make_records
 from match_graph.predict.classifier import load
 from match_graph.runs.run import Run
@@ -95,13 +94,13 @@ def next_commands(run: Run) -> list[str]:
     return [
         f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
         f"match-graph build {name}",
-        f"match-graph run {name} --encoder {_another(run.config.model.encoder)}",
+        f"match-graph run {name} --encoder {_another(run)}",
     ]
 
 
-def _another(encoder: str) -> str:
-    """Model to compare an encoder with: the linear baseline, or a network."""
-    return "match" if encoder in BASELINES else "tfidf_linear"
+def _another(run: Run) -> str:
+    """Model to compare a run's with: the linear baseline, or a network."""
+    return "tfidf_linear" if run.model.is_neural else "match"
 
 
 def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:

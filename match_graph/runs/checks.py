@@ -1,52 +1,50 @@
-"""Checks before a run folder is made."""
+"""Checks before a run folder is made: contract, memory, device."""
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import torch
+from torch import nn
 
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.graph import EgoLoader, EgoSampler, LabelDAG, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
-from match_graph.runs.memory import check_memory
+from match_graph.runs.run import Run
 from match_graph.training.device import choose_device
-from match_graph.training.fitting import is_baseline, make_baseline
 from match_graph.typing import MASKS
 
-if TYPE_CHECKING:
-    from match_graph.runs.run import Run
+#: Of each weight: itself, its gradient, and Adam's two moments.
+_COPIES = 4
+#: The limits of a container, of both versions of control groups.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def check_model(run: "Run") -> None:
+def check_model(run: Run) -> None:
     """Builds the model of a run over no tokens and one label, to find faults early.
 
     An encoder of a user's own (``package.module:Class``) also encodes two documents, as documents
     of the graph and as new ones.
 
     Raises:
-        ConfigError: As `make_model` and baselines, the encoder gives what it should not, or the
-            model does not fit into memory.
+        ConfigError: As `Model.build`, the encoder gives what it should not, or the model does not
+            fit into memory.
     """
-    none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
-    if is_baseline(run.config.model):
-        make_baseline(none_kept, 1, run.config)
-        if run.config.model.coherent:
-            raise ConfigError(
-                f"A coherent output stands behind a network's head, but "
-                f"'{run.config.model.encoder}' is a baseline; set model.coherent to false."
-            )
-    else:
+    if run.model.is_neural:
         check_memory(run)
-        no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
-        model = make_levels(none_kept, (1,) * len(run.sizes), run.config.model, no_edge)
-        if ":" in run.config.model.encoder and "graph" not in run.needs:
-            _check_encoding(run, model, none_kept)
+    none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
+    no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
+    model = run.model.build(none_kept, (1,) * len(run.sizes), no_edge)
+    if isinstance(model, MatchModel) and ":" in run.config.model.encoder:
+        _check_encoding(run, model, none_kept)
     choose_device(run.config.train.accelerator)
     _ = run.graphs  # its settings must fit the graph
 
 
-def _check_encoding(run: "Run", model: MatchModel, space: TokenSpace) -> None:
+def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
+    if "graph" in run.needs:
+        return
     data = run.dataset[0]
     loader = EgoLoader(
         data,
@@ -58,3 +56,66 @@ def _check_encoding(run: "Run", model: MatchModel, space: TokenSpace) -> None:
     )
     for batch in loader:
         check_encoding(model.encoder.eval(), batch, run.config.model.encoder)
+
+
+def check_memory(run: Run) -> None:
+    """Refuses settings whose weights, gradients and moments do not fit into memory.
+
+    What a batch takes comes on top of that, so that what passes here may still be too large.
+
+    Raises:
+        ConfigError: They need more than the machine has.
+    """
+    device = choose_device(run.config.train.accelerator)
+    host, memory = find_memory(torch.device("cpu")), find_memory(device)
+    channels, data = run.config.pretrain.channels, run.dataset[0]
+    rows = sum(int(data[node_type].num_nodes or 0) for node_type in data.node_types)
+    vectors = 4 * channels * rows if run.config.model.init.startswith("spherical") else 0
+    if vectors > host:
+        raise ConfigError(
+            f"The vectors of pre-training must fit into memory, but {rows:,} of {channels:,} "
+            f"channels take {_gib(vectors)} of {_gib(host)}; set pretrain.channels and "
+            f"model.channels lower."
+        )
+    shards = run.fabric.world_size if run.config.train.strategy == "fsdp" else 1
+    weights = count_weights(run)
+    needed = _COPIES * 4 * weights // shards
+    if needed > memory:
+        raise ConfigError(
+            f"A model must fit into memory, but {weights:,} weights take {_gib(needed)} of "
+            f"{_gib(memory)} with their gradients and moments; set fewer layers or channels, or "
+            f"model.wide=false."
+        )
+
+
+def count_weights(run: Run) -> int:
+    """Number of parameters of a run's model, without making it; 0 where it cannot be counted.
+
+    Encoders that read their weights from files, and those of users that compute with them where
+    they are made, cannot be counted.
+    """
+    if "text" in run.needs:
+        return 0
+    settings = run.config.model.model_copy(update={"coherent": False})  # it has no weights
+    try:
+        with torch.device("meta"):  # the hierarchy stays out: what it caches would have no values
+            model: nn.Module = make_levels(run.space, run.sizes, settings)
+    except MatchGraphError:
+        raise
+    except Exception:  # whatever the code of others does not do on the meta device
+        return 0
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def find_memory(device: torch.device) -> int:
+    """Bytes of memory of a device, or of this machine within its container's limit."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    there = [path for path in map(Path, _LIMITS) if path.is_file()]
+    texts = [path.read_text(encoding="ascii").strip() for path in there]
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *(int(text) for text in texts if text.isdecimal())])
+
+
+def _gib(number: int) -> str:
+    return f"{number / 2**30:,.1f} GiB"

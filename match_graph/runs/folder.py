@@ -9,7 +9,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from match_graph.config import Config, parse_settings, read_settings
+from match_graph.config import SHARING, Config, parse_settings, read_settings
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import (
@@ -23,9 +23,6 @@ from match_graph.io.files import (
 )
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from match_graph.io.yaml import dump_yaml
-
-#: Settings of ``train`` in which a resumed run may differ from what it was.
-SHARING = ("devices", "num_nodes", "strategy")
 
 
 def open_run_folder(folder: Path) -> Config:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.config import Config, ModelConfig, parse_settings
+from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
@@ -23,9 +23,8 @@ from match_graph.io.files import (
     write_beside,
     write_tensors,
 )
-from match_graph.nn import Encoder
 from match_graph.runs.vocabulary import Record, Vocabulary, read_names
-from match_graph.training.fitting import find_encoder
+from match_graph.training.models import find_model
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -96,19 +95,6 @@ class KnownGraph:
         )
 
 
-def find_neighborhood(config: ModelConfig) -> NeighborhoodConfig | None:
-    """Neighbourhood that the encoder of a run asks for; None without one, or for a baseline.
-
-    Raises:
-        ConfigError: There is no such encoder, or its settings are wrong.
-    """
-    cls = find_encoder(config.encoder)
-    if not issubclass(cls, Encoder):
-        return None
-    summary = "model.encoder_config must be valid"
-    return cls.neighborhood(parse_settings(cls.Config, config.encoder_config, summary))
-
-
 def make_graphs(config: Config, data: HeteroData, space: TokenSpace) -> EgoGraphs | None:
     """Sampler of the neighbourhoods that the encoder of a run asks for; None without any.
 
@@ -118,7 +104,7 @@ def make_graphs(config: Config, data: HeteroData, space: TokenSpace) -> EgoGraph
     Raises:
         ConfigError: The encoder's settings are wrong, or do not fit the graph.
     """
-    neighborhood = find_neighborhood(config.model)
+    neighborhood = find_model(config).neighborhood
     if neighborhood is None:
         return None
     reachable = None if config.data.transductive else data[DOCUMENT][MASKS["train"]]

@@ -13,6 +13,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from match_graph.baselines import Baseline
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError
@@ -35,14 +36,12 @@ from match_graph.io.files import (
     STATE,
     has_folder,
     has_state,
-    load_weights,
     remove_files,
     write_json,
 )
 from match_graph.io.progress import Reporter
 from match_graph.metrics import PlattScaling, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
-from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.runs.calibration import (
     CalibratedModel,
     Validation,
@@ -60,19 +59,17 @@ from match_graph.runs.pretraining import Pretraining
 from match_graph.runs.readers import read_metrics
 from match_graph.runs.record import RunRecord
 from match_graph.runs.thresholds import THRESHOLDS, write_thresholds
-from match_graph.training.catalogue import count_parameters
 from match_graph.training.checkpoint import close_training
-from match_graph.training.encoder_files import with_encoder_files, write_encoder_files
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
-from match_graph.training.fitting import (
-    find_encoder,
-    fit_baseline,
-    is_baseline,
-    load_baseline,
-    make_baseline,
-)
 from match_graph.training.heartbeat import shared
 from match_graph.training.loop import Hierarchy, train_model
+from match_graph.training.models import (
+    Model,
+    NeuralModel,
+    count_parameters,
+    find_model,
+    fit_baseline,
+)
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
@@ -123,7 +120,7 @@ class Run:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Nodes on each level of the label tree, the labels last; one level for a flat model."""
-        return level_sizes(self.dataset.num_labels, self.config.model)
+        return self.model.level_sizes(self.dataset.num_labels)
 
     @cached_property
     def label_dag(self) -> LabelDAG:
@@ -175,7 +172,12 @@ class Run:
     @cached_property
     def needs(self) -> frozenset[str]:
         """Inputs that the encoder needs."""
-        return find_encoder(self.config.model.encoder).needs
+        return self.model.needs
+
+    @cached_property
+    def model(self) -> Model:
+        """What ``model.encoder`` names, with its settings."""
+        return find_model(self.config)
 
     @cached_property
     def graphs(self) -> EgoGraphs | None:
@@ -199,8 +201,9 @@ class Run:
 
     def make_model(self) -> MatchModel:
         """Model of the configuration, with parameters initialized by the run's seed."""
-        torch.manual_seed(self.config.seed)
-        return make_levels(self.space, self.sizes, self.config.model, self.label_dag)
+        model = self.model.build(self.space, self.sizes, self.label_dag)
+        assert isinstance(model, MatchModel)
+        return model
 
     def load_model(self) -> nn.Module:
         """Loads the trained model or the fitted baseline, not calibrated; see `scale`.
@@ -208,14 +211,7 @@ class Run:
         Raises:
             CheckpointError: There is none, or it is of another configuration.
         """
-        if is_baseline(self.config.model):
-            num_labels = self.dataset.num_labels
-            return load_baseline(self.space, num_labels, self.config, self.folder)
-        torch.manual_seed(self.config.seed)
-        settings = with_encoder_files(self.config.model, self.folder)
-        model = make_levels(self.space, self.sizes, settings, self.label_dag)
-        load_weights(model, self.folder, self.config.dataset)
-        return model
+        return self.model.load(self.folder, self.space, self.dataset.num_labels, self.label_dag)
 
     @cached_property
     def pretraining(self) -> Pretraining:
@@ -268,10 +264,10 @@ class Run:
         scaled on validation, if `is_calibrated`: ``calibration.safetensors``.
         """
         with self._alone():
-            if is_baseline(self.config.model):
-                lead(self.fabric, self._fit_baseline)
-            else:
+            if self.model.is_neural:
                 self._train_levels()
+            else:
+                lead(self.fabric, self._fit_baseline)
             if self.is_calibrated:
                 with self.record.timed("calibrate"):
                     self._calibrate(self._set_up_model())
@@ -290,7 +286,7 @@ class Run:
 
     def _train_levels(self) -> None:
         config = self.config
-        if config.model.init.startswith("spherical"):
+        if self.model.is_pretrained:
             lead(self.fabric, self._pretrain_once)
         levels = plan_levels(self.sizes, self.dataset, self.folder, config.seed)
         for number, level in enumerate(levels, start=1):
@@ -336,12 +332,13 @@ class Run:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
             names = (METRICS, CALIBRATION, THRESHOLDS, RELIABILITY, PER_DOCUMENT, REPORT)
             remove_files(*(self.folder / name for name in names))
-        write_encoder_files(encoder, self.folder)
+        NeuralModel.write_files(encoder, self.folder)
 
     def _fit_baseline(self) -> None:
         if has_folder(self.folder / FITTED):
             return
-        baseline = make_baseline(self.space, self.dataset.num_labels, self.config)
+        baseline = self.model.build(self.space, self.sizes)
+        assert isinstance(baseline, Baseline)
         with self.record.timed("train"):
             fit_baseline(baseline, self.loader("train", shared=False), self.folder, self.reporter)
         self.reporter.line(
@@ -356,8 +353,7 @@ class Run:
 
     def _set_up_model(self) -> nn.Module:
         """Trained model on its device."""
-        model = self.load_model()
-        return model if is_baseline(self.config.model) else self.fabric.setup_module(model)
+        return self.model.set_up(self.load_model(), self.fabric)
 
     def _calibrate(self, model: nn.Module) -> PlattScaling:
         """Fits the calibration on the validation documents of training."""

@@ -7,18 +7,15 @@ from typing import Any
 
 from lightning.fabric import Fabric
 
-from match_graph.config import Config, TrainConfig, parse_settings
-from match_graph.datasets import DATASETS, CorpusDataset, open_dataset, resolve_paths
+from match_graph.config import SHARING, Config, TrainConfig, parse_settings
+from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.io.files import CONFIG, RECORD, has_file
 from match_graph.io.progress import Reporter
-from match_graph.io.source import resolve_path
-from match_graph.runs.ablations import resolve_ablations
 from match_graph.runs.checks import check_model
-from match_graph.runs.defaults import resolve_config
+from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.folder import (
-    SHARING,
     check_own_code,
     claim_run_folder,
     in_use,
@@ -30,9 +27,9 @@ from match_graph.runs.readers import read_record
 from match_graph.runs.run import Run
 from match_graph.runs.vocabulary import write_vocabulary
 from match_graph.training.device import make_fabric
-from match_graph.training.fitting import find_encoder
 from match_graph.training.heartbeat import shared
 from match_graph.training.launch import count_processes
+from match_graph.training.models import find_model
 from match_graph.training.processes import lead
 from match_graph.typing import DOCUMENT, MASKS
 
@@ -78,34 +75,9 @@ def start_run(
     return run
 
 
-def locate_config(dataset_name: str, config: Config) -> Config:
-    """Configuration with its data set, and with absolute paths."""
-    options = resolve_paths(dataset_name, config.data.options)
-    data = config.data.model_copy(update={"options": options})
-    where = dataset_name if dataset_name in DATASETS else str(resolve_path(dataset_name))
-    return config.model_copy(update={"data": data, "dataset": where})
-
-
-def settle_config(config: Config, dataset: CorpusDataset) -> Config:
-    """Complete settings of a run on a data set, as its file will hold them.
-
-    Args:
-        config: Configuration; what depends on the corpus is filled in.
-        dataset: Data set opened with it; loses the fields that the run drops.
-
-    Raises:
-        ConfigError: An ablation makes no sense here, or a name or setting is unknown.
-    """
-    dataset.transform = None
-    config = resolve_ablations(config, dataset[0])
-    dataset.transform = DropFields(config.data.drop_fields)
-    return resolve_config(config, dataset)
-
-
 def _launch(config: Config, train: TrainConfig) -> Fabric:
     """Launches the processes; parameters may be unused in a step of graph and custom encoders."""
-    name = config.model.encoder
-    return make_fabric(train, find_unused=":" in name or "graph" in find_encoder(name).needs)
+    return make_fabric(train, find_model(config).may_leave_unused)
 
 
 def _open_together(

@@ -16,7 +16,7 @@ from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.training.device import make_fabric
-from match_graph.training.fitting import find_encoder
+from match_graph.training.models import find_model
 from match_graph.typing import MASKS
 
 #: Documents of a piece of ours, and of the baseline, which is much slower.
@@ -29,7 +29,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     Raises:
         ConfigError: The encoder is not MATCH's, whose network the baseline is.
     """
-    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+    if find_model(bench.config).cls is not MatchEncoder:
         raise ConfigError(
             f"The speed of prediction is measured against the network of MATCH over padded "
             f"documents, found model.encoder={bench.config.model.encoder}; leave it out."

@@ -8,7 +8,7 @@ import torch
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
-from match_graph.runs.defaults import resolve_config
+from match_graph.runs.configure import resolve_config
 from match_graph.speed.build import measure_build
 from match_graph.speed.export import measure_export
 from match_graph.speed.hypernymy import measure_hypernymy

@@ -20,8 +20,8 @@ from match_graph.speed.batches import (
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.training.device import make_fabric
-from match_graph.training.fitting import find_encoder
 from match_graph.training.loop import make_learner, train_step
+from match_graph.training.models import find_model
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
@@ -93,7 +93,7 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
     MATCH's is compared with that, over the same documents and words: ``epochs_of_match`` is how
     many epochs of MATCH fit into one of it.
     """
-    if find_encoder(bench.config.model.encoder) is not MatchEncoder:
+    if find_model(bench.config).cls is not MatchEncoder:
         yield from _measure_beside_match(bench)
         return
     loader = _open_loader(bench)

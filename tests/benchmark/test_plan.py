@@ -7,7 +7,7 @@ import pytest
 from match_graph.benchmark.plan import make_plan
 from match_graph.errors import ConfigError
 from match_graph.io import Reporter
-from match_graph.runs.defaults import derive_epochs
+from match_graph.runs.configure import derive_epochs
 
 
 @pytest.fixture

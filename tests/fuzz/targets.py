@@ -17,7 +17,7 @@ from match_graph.cli import main
 from match_graph.datasets import Synthetic
 from match_graph.io import Reporter
 from match_graph.runs import start_run
-from match_graph.runs.settings import load_preset_config
+from match_graph.runs.configure import load_preset_config
 from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import toy_documents, write_match_folder
 

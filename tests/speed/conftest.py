@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from match_graph.datasets import Synthetic
-from match_graph.runs.defaults import resolve_config
+from match_graph.runs.configure import resolve_config
 from match_graph.speed import Bench
 
 

@@ -10,8 +10,7 @@ from match_graph.config import Config
 from match_graph.datasets import Synthetic
 from match_graph.nn import ENCODERS, HEADS, MatchEncoder
 from match_graph.nn.model import choose_head
-from match_graph.runs.defaults import resolve_config
-from match_graph.runs.settings import load_preset_config
+from match_graph.runs.configure import load_preset_config, resolve_config
 
 PRESETS = [
     (encoder, name)

@@ -14,7 +14,7 @@ from match_graph.config import Config, StrictModel
 from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, DropFields, build_graph, metadata_fields
 from match_graph.runs import open_run
-from match_graph.runs.ablations import resolve_ablations
+from match_graph.runs.configure import resolve_ablations
 from match_graph.runs.start import default_folder
 from match_graph.testing import toy_corpus
 

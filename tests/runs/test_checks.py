@@ -10,15 +10,15 @@ from match_graph import Run, start_run
 from match_graph.config import load_config
 from match_graph.errors import ConfigError
 from match_graph.nn import ENCODERS
-from match_graph.runs import memory
-from match_graph.runs.memory import check_memory, count_weights, find_memory
-from match_graph.runs.settings import complete_settings
+from match_graph.runs import checks
+from match_graph.runs.checks import check_memory, count_weights, find_memory
+from match_graph.training.models import find_model
 
 
 def with_settings(run: Run, *settings: str) -> Any:
     """What the check reads of a run with other settings of its model."""
     config = load_config(None, ["model.wide=true", *settings])
-    config = config.model_copy(update={"model": complete_settings(config.model)})
+    config = config.model_copy(update={"model": find_model(config).complete()})
     return SimpleNamespace(
         config=config, space=run.space, sizes=run.sizes, label_dag=run.label_dag,
         dataset=run.dataset, needs=ENCODERS[config.model.encoder].needs, fabric=run.fabric,
@@ -29,7 +29,7 @@ def with_settings(run: Run, *settings: str) -> Any:
 def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> None:
     """Of every encoder, with the embedding, the wide term and the head."""
     run = with_settings(trained_run, f"model.encoder={encoder}")
-    model = memory.make_levels(run.space, run.sizes, run.config.model, run.label_dag)
+    model = checks.make_levels(run.space, run.sizes, run.config.model, run.label_dag)
     assert count_weights(run) == sum(one.numel() for one in model.parameters()) > 0
 
 
@@ -42,7 +42,7 @@ def test_check_memory_refuses_before_anything_is_made(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of terabytes, vectors of more than there is; the run itself passes."""
-    monkeypatch.setattr(memory, "find_memory", lambda device: 64 * 2**30)
+    monkeypatch.setattr(checks, "find_memory", lambda device: 64 * 2**30)
     check_memory(trained_run)
     huge = [
         "model.channels=65536",
@@ -57,7 +57,7 @@ def test_check_memory_refuses_before_anything_is_made(
         "of 64.0 GiB with their gradients and moments; set fewer layers or channels, or "
         "model.wide=false."
     )
-    monkeypatch.setattr(memory, "find_memory", lambda device: 2**10)
+    monkeypatch.setattr(checks, "find_memory", lambda device: 2**10)
     with pytest.raises(ConfigError, match="The vectors of pre-training must fit into memory"):
         check_memory(trained_run)
 
@@ -77,5 +77,5 @@ def test_find_memory_is_at_most_the_limit_of_the_container(tmp_path, monkeypatch
     assert whole > 2**28
     (tmp_path / "memory.max").write_text("1048576\n")
     (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
+    monkeypatch.setattr(checks, "_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
     assert find_memory(torch.device("cpu")) == 2**20

@@ -1,0 +1,230 @@
+"""Resolution of a run's configuration: preset, paths, ablations, sizes of the corpus.
+
+============  ====================================================  ================================
+ablation      what is left out                                      what the initialisation does
+============  ====================================================  ================================
+no-metadata   every metadata field: its tokens, nodes and edges     pre-trains on texts and labels
+              (``data.drop_fields``)                                alone
+no-FIELD      one field, likewise; with ``reference`` also the      pre-trains without the pairs of
+              edges from documents to cited documents               the field
+no-hierarchy  both hypernymy terms (``train.lambda_parameter``,     pre-trains as before, without
+              ``train.lambda_output``)                              (label, parent) pairs
+no-pretrain   pre-training (``model.init=random``)                  rows uniform on the unit sphere,
+                                                                    the prediction layer at random,
+                                                                    a language model's weights too
+============  ====================================================  ================================
+
+The number of pairs of pre-training stays: what a field leaves goes to the other kinds. The
+hierarchy stays in the data, so that violations of it are measured also where nothing keeps them
+low. A field that is named like another ablation ("metadata") is taken out by ``data.drop_fields``.
+"""
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torch_geometric.data import HeteroData
+
+from match_graph.config import Config, load_config
+from match_graph.datasets import DATASETS, CorpusDataset, resolve_paths
+from match_graph.errors import ConfigError
+from match_graph.graph import DropFields, metadata_fields
+from match_graph.io.source import resolve_path
+from match_graph.training.device import choose_precision
+from match_graph.training.models import find_model
+from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
+
+NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"
+#: Weights of a wide term at most: 256 MiB, and as much again for their average.
+MAX_WIDE = 2**26
+
+
+def load_preset_config(
+    path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
+) -> Config:
+    """Configuration of a file, changed by settings, above a preset of the encoder.
+
+    Args:
+        path: Path of a YAML file; None for the defaults.
+        settings: Dotted keys with YAML values, such as ``train.epochs=3``.
+        preset: Preset, such as "paper"; None takes none.
+
+    Raises:
+        ConfigError: With every fault and its path, or the encoder has no such preset.
+    """
+    if preset is None:
+        return load_config(path, settings)
+    return load_config(
+        path,
+        settings,
+        lambda encoder: find_model(Config().change("model", encoder=encoder)).find_preset(preset),
+    )
+
+
+def locate_config(dataset_name: str, config: Config) -> Config:
+    """Configuration with its data set, and with absolute paths."""
+    options = resolve_paths(dataset_name, config.data.options)
+    where = dataset_name if dataset_name in DATASETS else str(resolve_path(dataset_name))
+    return config.change("data", options=options).model_copy(update={"dataset": where})
+
+
+def settle_config(config: Config, dataset: CorpusDataset) -> Config:
+    """Complete settings of a run on a data set, as its file will hold them.
+
+    Args:
+        config: Configuration; what depends on the corpus is filled in.
+        dataset: Data set opened with it; loses the fields that the run drops.
+
+    Raises:
+        ConfigError: An ablation makes no sense here, or a name or setting is unknown.
+    """
+    dataset.transform = None
+    config = resolve_ablations(config, dataset[0])
+    dataset.transform = DropFields(config.data.drop_fields)
+    return resolve_config(config, dataset)
+
+
+def resolve_ablations(config: Config, data: HeteroData) -> Config:
+    """Resolves a configuration's ablations into settings; resolving twice changes nothing.
+
+    Args:
+        config: Configuration; ``ablation`` names what to leave out, ``data.drop_fields`` may name
+            fields too.
+        data: Built graph with all of its fields.
+
+    Raises:
+        ConfigError: An ablation or a field is not known, or makes no sense for the encoder or the
+            data.
+    """
+    fields = metadata_fields(data)
+    if missing := [name for name in config.data.drop_fields if name not in fields]:
+        raise ConfigError(
+            f"data.drop_fields must name metadata fields of the data set, found {missing}; "
+            f"choose from {fields}."
+        )
+    for name in config.ablation:
+        if name == NO_HIERARCHY:
+            config = _leave_out_hierarchy(config, data)
+        elif name == NO_PRETRAIN:
+            config = _leave_out_pretraining(config)
+        elif name in (NO_METADATA, *(f"no-{field}" for field in fields)):
+            left_out = fields if name == NO_METADATA else [name.removeprefix("no-")]
+            config = _leave_out_fields(config, name, left_out, fields)
+        else:
+            choices = [NO_METADATA, NO_HIERARCHY, NO_PRETRAIN, *(f"no-{one}" for one in fields)]
+            raise ConfigError(
+                f"An ablation must leave out what the data set or the model has, found '{name}'; "
+                f"choose from {choices}."
+            )
+    return config
+
+
+def _leave_out_fields(config: Config, name: str, left_out: list[str], fields: list[str]) -> Config:
+    if not fields:
+        _refuse(name, "metadata", "the data set has none")
+    if not find_model(config).reads_metadata:
+        _refuse(name, "metadata", f"'{config.model.encoder}' does not read them")
+    dropped = {*config.data.drop_fields, *left_out}
+    return config.change("data", drop_fields=[field for field in fields if field in dropped])
+
+
+def _leave_out_hierarchy(config: Config, data: HeteroData) -> Config:
+    if not find_model(config).is_neural:
+        _refuse(NO_HIERARCHY, "hypernymy terms", f"'{config.model.encoder}' has none")
+    if not data[IS_A].edge_index.numel():
+        _refuse(NO_HIERARCHY, "a label hierarchy", "the data set has none")
+    config = config.change("train", lambda_parameter=0.0, lambda_output=0.0)
+    return config.change("model", coherent=False).change("pretrain", label_parent=False)
+
+
+def _leave_out_pretraining(config: Config) -> Config:
+    model, settings = find_model(config), config.model.encoder_config
+    if not model.is_neural:
+        _refuse(NO_PRETRAIN, "pre-training", f"'{config.model.encoder}' has none")
+    if "pretrained" in model.cls.Config.model_fields:
+        settings = {**settings, "pretrained": False}
+    return config.change("model", init="random", head_from_labels=False, encoder_config=settings)
+
+
+def _refuse(name: str, part: str, found: str) -> NoReturn:
+    raise ConfigError(f"The ablation '{name}' leaves out {part}, but {found}; run without it.")
+
+
+def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
+    """Fills in the settings that depend on the corpus, so that the run's file is complete.
+
+    Args:
+        config: Configuration; ``pretrain.samples``, ``model.head``, ``model.wide``,
+            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents`` may be None,
+            ``train.precision`` "auto".
+        dataset: Built data set.
+
+    With a label tree there is no wide term by default, and no hypernymy in the output space.
+
+    Raises:
+        ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
+            space is asked for with a label tree.
+    """
+    data = dataset[0]
+    num_train, num_valid = (int(data[DOCUMENT][MASKS[split]].sum()) for split in ("train", "valid"))
+    num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
+    config = config.model_copy(update={"model": find_model(config).complete()})
+    train: dict[str, Any] = {"precision": choose_precision(config.train)}
+    is_tree = len(find_model(config).level_sizes(dataset.num_labels)) > 1
+    if is_tree:
+        if config.train.lambda_output and "lambda_output" in config.train.model_fields_set:
+            raise ConfigError(
+                f"A label tree learns probabilities given the parent, so that hypernymy in the "
+                f"output space has no meaning there, but train.lambda_output is "
+                f"{config.train.lambda_output:g}; leave it out, or raise flat_labels of "
+                f"model.head_config above {dataset.num_labels}."
+            )
+        train["lambda_output"] = 0.0
+    if config.pretrain.samples is None:
+        config = config.change("pretrain", samples=derive_samples(num_words))
+    if config.model.wide is None:
+        space = dataset.token_space(config.data.min_count, config.data.min_word_count)
+        fits = space.num_tokens * dataset.num_labels <= MAX_WIDE
+        config = config.change("model", wide=not is_tree and fits)
+    derived = {
+        "batch_size": derive_batch_size(num_train),
+        "epochs": derive_epochs(num_train, bool(config.model.wide)),
+        "valid_documents": derive_valid_documents(num_valid),
+    }
+    train |= {name: value for name, value in derived.items() if getattr(config.train, name) is None}
+    return config.change("train", **train)
+
+
+def derive_samples(num_words: int) -> int:
+    """Pre-training positives: 25 per word of the training texts, within 1 to 400 million."""
+    return min(max(25 * num_words, 1_000_000), 400_000_000)
+
+
+def derive_batch_size(num_train: int) -> int:
+    """Batch size: the paper's 256, halved to at least 16 until an epoch has 400 steps."""
+    size = 16
+    while size < 256 and num_train // (2 * size) >= 400:
+        size *= 2
+    return size
+
+
+def derive_epochs(num_train: int, wide: bool) -> int:
+    """Epochs: with a wide term 3 from 15,000 documents on, without it 6; more for fewer documents.
+
+    The learning rate falls to 0 over them, so that too many cost quality as well as time: a
+    corpus of thousands of documents is overfitted after a few, with a wide term sooner. For 1,000
+    documents they are 9 and 18; without a wide term at least 5.
+
+    Args:
+        num_train: Number of training documents.
+        wide: Whether the model has a wide term.
+    """
+    least, usual, most = (3.0, 3.0, 20.0) if wide else (5.0, 6.0, 40.0)
+    return round(min(most, max(least, usual * (15_000 / num_train) ** 0.4)))
+
+
+def derive_valid_documents(num_valid: int) -> int:
+    """Validation documents per epoch: all up to 10,000, which gives a mean to about .003.
+
+    After the training the whole split is evaluated in any case.
+    """
+    return max(1, min(num_valid, 10_000))

@@ -1,0 +1,362 @@
+"""Models by name: any encoder with any head, and baselines, behind one protocol."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+
+from match_graph.baselines import BASELINES, Baseline
+from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.graph import EgoBatch, LabelDAG, NeighborhoodConfig, TokenSpace
+from match_graph.io.files import ENCODER_FILES, FITTED, has_folder, load_weights, write_folder
+from match_graph.io.progress import Reporter
+from match_graph.nn import ENCODERS, HEADS, Encoder, MatchModel, TokenEmbedding
+from match_graph.nn.contract import check_encoder_class
+from match_graph.nn.label_tree import level_sizes, make_levels
+from match_graph.nn.model import choose_head, find_class, find_head, head_settings
+
+
+class Model(ABC):
+    """Model that ``model.encoder`` names, with its settings.
+
+    What `build` and `load` give is a module: batches of ego-networks -> logits [B, L].
+
+    Args:
+        cls: Class of the encoder or baseline.
+        config: Configuration of a run.
+    """
+
+    kind: ClassVar[Literal["encoder", "baseline"]]
+    #: Whether it is trained by gradients, in epochs, with a head; otherwise it is fitted at once.
+    is_neural: ClassVar[bool]
+    #: Settings used of sections that are not used whole.
+    used: ClassVar[Mapping[str, set[str]]] = {}
+
+    def __init__(self, cls: type[Any], config: Config) -> None:
+        self.cls, self.config = cls, config
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Parts of a batch that it reads, out of "tokens", "graph" and "text"."""
+        return frozenset(self.cls.needs)
+
+    @cached_property
+    def settings(self) -> StrictModel:
+        """Settings of the class, defaults filled in.
+
+        Raises:
+            ConfigError: One is unknown or impossible.
+        """
+        summary = "model.encoder_config must be valid"
+        given = self.config.model.encoder_config
+        settings: StrictModel = parse_settings(self.cls.Config, given, summary)
+        return settings
+
+    @property
+    def reads_metadata(self) -> bool:
+        """Whether it reads metadata: some encoders, and the wide term with them, on request."""
+        return bool(self.needs & {"tokens", "graph"}) and getattr(self.settings, "metadata", True)
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it starts from pre-trained unit vectors."""
+        return self.is_neural and self.config.model.init.startswith("spherical")
+
+    @property
+    def may_leave_unused(self) -> bool:
+        """Whether parameters may be unused in a step: those of graph and custom encoders."""
+        return ":" in self.config.model.encoder or "graph" in self.needs
+
+    def find_preset(self, name: str) -> Mapping[str, Any]:
+        """Dotted keys with values of a preset.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        offered: Mapping[str, Mapping[str, Any]] = getattr(self.cls, "presets", {})
+        if name not in offered:
+            choices = f"one of {sorted(offered)}" if offered else "left out, as it has none"
+            raise ConfigError(
+                f"The preset of the encoder '{self.config.model.encoder}' must be {choices}, found "
+                f"'{name}'; choose one, or leave --preset out."
+            )
+        return offered[name]
+
+    def complete(self) -> ModelConfig:
+        """Model settings with the defaults of encoder and head filled in.
+
+        A head that is not named is the one that fits the encoder.
+
+        Raises:
+            ConfigError: A name or setting is unknown.
+        """
+        settings = self.settings.model_dump(mode="json")
+        return self.config.model.model_copy(update={"encoder_config": settings})
+
+    def check_used(self) -> None:
+        """Refuses settings that the model does not use, in a configuration as given by the caller.
+
+        Raises:
+            ConfigError: Such a setting is not the default.
+        """
+        default = Config()
+        unused = [
+            f"{section}.{name}"
+            for section, used in self.used.items()
+            for name, value in getattr(self.config, section)
+            if name not in used and value != getattr(getattr(default, section), name)
+        ]
+        if unused:
+            raise ConfigError(
+                f"The {self.kind} '{self.config.model.encoder}' must be given settings that it "
+                f"uses, found {', '.join(unused)}; leave these out (its own stand in "
+                f"model.encoder_config)."
+            )
+
+    @property
+    def neighborhood(self) -> NeighborhoodConfig | None:
+        """Neighbourhoods of several hops to be sampled for it; None without any."""
+        return None
+
+    def level_sizes(self, num_labels: int) -> tuple[int, ...]:
+        """Nodes on each level of the label tree, the labels last; one level for a flat model."""
+        return (num_labels,)
+
+    @abstractmethod
+    def build(
+        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+    ) -> nn.Module:
+        """The model before training or fitting.
+
+        Args:
+            space: Token space of the run.
+            sizes: Nodes on each level, from `level_sizes`.
+            label_dag: Label hierarchy, for ``model.coherent``.
+
+        Raises:
+            ConfigError: Settings are wrong or do not fit together, or a package is missing.
+        """
+
+    @abstractmethod
+    def load(
+        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+    ) -> nn.Module:
+        """The trained or fitted model of a run folder; arguments as for `build`.
+
+        Raises:
+            CheckpointError: There is none, or it cannot be read.
+        """
+
+    def set_up(self, module: nn.Module, fabric: Fabric) -> nn.Module:
+        """The module on its device."""
+        return module
+
+
+class NeuralModel(Model):
+    """Any encoder with any head."""
+
+    kind, is_neural = "encoder", True
+
+    def __init__(self, cls: type[Encoder], config: Config) -> None:
+        super().__init__(cls, config)
+        check_encoder_class(cls, config.model.encoder)
+
+    def complete(self) -> ModelConfig:
+        complete = super().complete()
+        head_cls = find_head(complete)
+        settings = head_settings(head_cls, complete).model_dump(mode="json")
+        head = complete.head or choose_head(self.cls)
+        return complete.model_copy(update={"head": head, "head_config": settings})
+
+    @property
+    def neighborhood(self) -> NeighborhoodConfig | None:
+        found: NeighborhoodConfig | None = self.cls.neighborhood(self.settings)
+        return found
+
+    def level_sizes(self, num_labels: int) -> tuple[int, ...]:
+        return level_sizes(num_labels, self.config.model)
+
+    def build(
+        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+    ) -> MatchModel:
+        torch.default_generator.manual_seed(self.config.seed)
+        return make_levels(space, sizes, self.config.model, label_dag)
+
+    def load(
+        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+    ) -> nn.Module:
+        sizes = self.level_sizes(num_labels)
+        with torch.random.fork_rng(devices=[]):  # weights are read; leave the caller's draws alone
+            model = self.with_files(folder).build(space, sizes, label_dag)
+        load_weights(model, folder, self.config.dataset)
+        return model
+
+    def set_up(self, module: nn.Module, fabric: Fabric) -> nn.Module:
+        return fabric.setup_module(module)
+
+    @staticmethod
+    def write_files(encoder: Encoder, folder: Path) -> None:
+        """Writes what an encoder keeps besides its weights, once; no folder where it is nothing."""
+        if not has_folder(folder / ENCODER_FILES):
+            write_folder(folder / ENCODER_FILES, encoder.save_files)
+
+    def with_files(self, folder: Path) -> "NeuralModel":
+        """The model as made from what `write_files` wrote into a run folder.
+
+        Raises:
+            CheckpointError: A file is missing or damaged.
+        """
+        kept = folder / ENCODER_FILES
+        if not has_folder(kept):
+            return self
+        settings = {**self.config.model.encoder_config, **self.cls.kept_settings(kept)}
+        return NeuralModel(self.cls, self.config.change("model", encoder_config=settings))
+
+
+class BaselineModel(Model):
+    """Non-neural baseline."""
+
+    kind, is_neural = "baseline", False
+    used: ClassVar[Mapping[str, set[str]]] = {
+        "model": {"encoder", "encoder_config", "coherent"},
+        "train": {"calibrate", "accelerator", "precision", "deterministic", *SHARING},
+        "pretrain": set(),
+    }
+
+    def build(
+        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+    ) -> Baseline:
+        baseline: Baseline = self.cls(space, sizes[-1], self.settings, self.config.seed)
+        if self.config.model.coherent:
+            raise ConfigError(
+                f"A coherent output stands behind a network's head, but "
+                f"'{self.config.model.encoder}' is a baseline; set model.coherent to false."
+            )
+        return baseline
+
+    def load(
+        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+    ) -> nn.Module:
+        baseline = self.build(space, (num_labels,))
+        if not has_folder(folder / FITTED):
+            raise CheckpointError(
+                f"A trained run of a baseline holds a folder '{FITTED}', but '{folder}' has none; "
+                f"train it with `match-graph train {self.config.dataset} --out {folder}`."
+            )
+        baseline.load(folder / FITTED)
+        return baseline
+
+
+def find_model(config: Config) -> Model:
+    """The model that a configuration names: a registered encoder or baseline, or ``module:Class``.
+
+    Raises:
+        ConfigError: There is none, or it does not keep the contract of encoders.
+    """
+    registered: dict[str, type[Any]] = {**ENCODERS, **BASELINES}
+    cls: type[Any] = find_class(config.model.encoder, registered, (Encoder, Baseline), "encoder")
+    return NeuralModel(cls, config) if issubclass(cls, Encoder) else BaselineModel(cls, config)
+
+
+def fit_baseline(
+    baseline: Baseline, batches: Iterable[EgoBatch], folder: Path, reporter: Reporter
+) -> None:
+    """Fits a baseline and writes it into a run folder as a whole.
+
+    Args:
+        baseline: Baseline to fit.
+        batches: Batches of the training documents, with gold labels.
+        folder: Run folder.
+        reporter: Reporter of progress.
+    """
+    with reporter.track("fit", baseline.num_labels, "labels") as advance:
+        baseline.fit(batches, lambda done: advance(done, ""))
+    write_folder(folder / FITTED, baseline.save)
+
+
+#: The size at which parameters are counted.
+CHANNELS, NUM_LABELS, FIELDS = 100, 1000, ("venue", "author", "reference")
+#: For the heading of a table.
+SIZE = f"{CHANNELS} channels, {NUM_LABELS:,} labels, {len(FIELDS)} metadata fields"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered class.
+
+    Args:
+        name: Name as in ``model.encoder`` or ``model.head``.
+        kind: Kind of the class.
+        needs: Parts of a batch that an encoder or baseline reads, or states that a head takes.
+        gives: Output: the states of an encoder, or logits.
+        parameters: Number of parameters without token embeddings, at the size of `SIZE`; None
+            where there are none before fitting, or where a checkpoint decides.
+        parameters_with_head: Number of parameters with the fitting head, at the same size.
+        paper: URL of the paper.
+        summary: Summary in one line.
+    """
+
+    name: str
+    kind: Literal["encoder", "head", "baseline"]
+    needs: Sequence[str]
+    gives: str
+    parameters: int | None
+    parameters_with_head: int | None
+    paper: str
+    summary: str
+
+
+def list_models() -> list[Entry]:
+    """Names that ``model.encoder`` and ``model.head`` take: encoders, heads, baselines."""
+    with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
+        encoders = [
+            _describe(name, "encoder", cls, sorted(cls.needs), cls.gives, *_count(cls))
+            for name, cls in sorted(ENCODERS.items())
+        ]
+        heads = [
+            _describe(name, "head", cls, [cls.takes], "logits", _count_head(name, CHANNELS))
+            for name, cls in sorted(HEADS.items())
+        ]
+    baselines = [
+        _describe(name, "baseline", cls, sorted(cls.needs), "logits")
+        for name, cls in sorted(BASELINES.items())
+    ]
+    return [*encoders, *heads, *baselines]
+
+
+def _describe(
+    name: str, kind: Literal["encoder", "head", "baseline"], cls: type[Any], needs: Sequence[str],
+    gives: str, parameters: int | None = None, with_head: int | None = None,
+) -> Entry:  # fmt: skip
+    summary = (inspect.getdoc(cls) or "").partition("\n")[0]
+    paper = getattr(cls, "paper", "")
+    return Entry(name, kind, needs, gives, parameters, with_head, paper, summary)
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of learned parameters of a module."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _count(cls: type[Encoder]) -> tuple[int | None, int | None]:
+    """Parameters of an encoder with its defaults, alone and with its head; None by a checkpoint."""
+    space = TokenSpace((*FIELDS, "word"), (0,) * (len(FIELDS) + 1))
+    try:
+        encoder = cls(TokenEmbedding(space, CHANNELS), cls.Config())
+    except ConfigError:
+        return None, None
+    own = count_parameters(encoder)
+    return own, own + _count_head(choose_head(cls), encoder.out_channels)
+
+
+def _count_head(name: str, channels: int) -> int:
+    cls = HEADS[name]
+    return count_parameters(cls(channels, NUM_LABELS, cls.Config()))
