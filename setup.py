@@ -14,6 +14,7 @@ if VERSION is None:
 
 PEERS = ["omikuji>=0.5"]
 EXPORT = ["ogb>=1.3.6", "relbench>=3"]
+LM = ["transformers>=5"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DOCS = [
     "sphinx>=8",
@@ -79,9 +80,9 @@ setup(
         "export": EXPORT,
         "report": REPORT,
         "peers": PEERS,
-        "lm": ["transformers>=5"],
+        "lm": LM,
         "docs": DOCS + EXPORT + REPORT,  # the gallery exports and draws
-        "dev": DEV + EXPORT + REPORT + PEERS,
+        "dev": DEV + EXPORT + REPORT + PEERS + LM,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[
