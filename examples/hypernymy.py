@@ -22,7 +22,7 @@ import match_graph as mg
 num_labels = 31  # a binary tree
 child = torch.arange(1, num_labels)
 parent = (child - 1) // 2
-hierarchy = mg.LabelDAG(torch.stack([child, parent]), num_labels)
+hierarchy = mg.Hierarchy(torch.stack([child, parent]), num_labels)
 print(f"{hierarchy.num_edges} edges in {hierarchy.num_layers} layers")
 
 # %%
@@ -63,11 +63,11 @@ def train(weight: float) -> list[float]:
     for _ in range(80):
         logits = model(features)  # [documents, labels]
         loss = mg.sparse_bce(logits, label_ptr, label_index)
-        loss = loss + weight * mg.hypernymy_output_penalty(logits, hierarchy.edge_index)
+        loss = loss + weight * mg.hypernymy_output_penalty(logits, hierarchy)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        meter = mg.ViolationMeter(hierarchy.edge_index)
+        meter = mg.ViolationMeter(hierarchy)
         meter.update(logits.detach())
         rates.append(meter.compute()["violation_rate"])
     return rates
@@ -92,6 +92,6 @@ plt.show()
 # The other penalty keeps the weights of a child near those of its parent: a row per label.
 
 weight = torch.randn(num_labels, 8, requires_grad=True)
-penalty = mg.hypernymy_parameter_penalty(weight, hierarchy.edge_index)
+penalty = mg.hypernymy_parameter_penalty(weight, hierarchy)
 penalty.backward()
 print(f"penalty {penalty.item():.1f}, gradient {list(weight.grad.shape)}")

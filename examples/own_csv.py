@@ -64,7 +64,7 @@ options = {
 }  # fmt: skip
 dataset = mg.Table(**options, root=folder / "data")
 print(dataset[0])
-print(dataset.label_dag.num_edges, "label edges")
+print(dataset.hierarchy.num_edges, "label edges")
 
 # %%
 # A run

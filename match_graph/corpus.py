@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
-from match_graph.hierarchy import find_cycle, hierarchy_frame
 from match_graph.typing import CONTEXT, RESERVED_TYPES, SPLITS
 
 #: Keys of a document in the MATCH format that are no metadata.
@@ -42,7 +42,7 @@ class Corpus:
     the document's own order: its authors as listed, its words as written.
 
     ``hierarchy``: columns ``child``, ``parent`` (label ids, str) and ``origin`` (file:line, for
-    messages). Nodes that no document carries may stand in it; `graph.LabelDAG` contracts them.
+    messages). Nodes that no document carries may stand in it; `build_graph` contracts them.
 
     ``warnings``: what looked like a mistake while reading, a sentence each. ``skipped``: documents
     that were left out for their faults, columns ``place`` and ``reason``.
@@ -345,6 +345,12 @@ class CorpusBuilder:
             f"left out documents for {len(self._skipped):,} faults, "
             f"{len(self._documents['id']):,} documents remain: {'; '.join(shown)}"
         ]
+
+
+def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """Table of (child, parent, origin) triples; of equal edges the first is kept."""
+    frame = pd.DataFrame(list(edges), columns=["child", "parent", "origin"], dtype=str)
+    return frame.drop_duplicates(["child", "parent"], ignore_index=True)
 
 
 def split_places(faults: Iterable[str]) -> pd.DataFrame:

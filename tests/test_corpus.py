@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.corpus import Corpus, CorpusBuilder, Interner
+from match_graph.corpus import Corpus, CorpusBuilder, Interner, hierarchy_frame
 from match_graph.errors import CorpusError
-from match_graph.hierarchy import hierarchy_frame
 
 
 def edge_frame(pairs: list[tuple[int, int]]) -> pd.DataFrame:

@@ -106,7 +106,7 @@ def test_the_numbers_of_the_paper_are_complete() -> None:
 
 def release(synthetic: Synthetic, folder: Path) -> None:
     """A planted corpus as the folder that the paper's authors released."""
-    dag, names = synthetic.label_dag, synthetic.names(LABEL).tolist()
+    dag, names = synthetic.hierarchy, synthetic.names(LABEL).tolist()
     children: dict[str, list[str]] = {}
     for child, parent in dag.edge_index.t().tolist():
         children.setdefault(names[parent], []).append(names[child])

@@ -64,14 +64,14 @@ def test_pre_training_serves_any_hetero_data(data: HeteroData) -> None:
 def test_hypernymy_serves_any_logits_and_edges() -> None:
     """A child above its parent costs, and the gradient moves both."""
     logits = torch.tensor([[0.0, 2.0, -1.0]], requires_grad=True)  # labels: parent, child, other
-    edges = torch.tensor([[1], [0]])
-    penalty = mg.hypernymy_output_penalty(logits, edges)
+    hierarchy = mg.Hierarchy(torch.tensor([[1], [0]]), num_labels=3)
+    penalty = mg.hypernymy_output_penalty(logits, hierarchy)
     assert float(penalty.detach()) == pytest.approx(torch.sigmoid(torch.tensor(2.0)).item() - 0.5)
     penalty.backward()
     assert logits.grad is not None
     assert logits.grad[0, 1] > 0 > logits.grad[0, 0]
     weight = torch.eye(3)
-    assert float(mg.hypernymy_parameter_penalty(weight, edges)) == pytest.approx(1.0)
+    assert float(mg.hypernymy_parameter_penalty(weight, hierarchy)) == pytest.approx(1.0)
 
 
 def test_metrics_serve_any_ranking() -> None:
@@ -84,32 +84,34 @@ def test_metrics_serve_any_ranking() -> None:
     assert measures["P@3"] == pytest.approx((2 / 3 + 1 / 3) / 2)
 
 
-def test_the_label_dag_serves_alone() -> None:
+def test_the_hierarchy_serves_alone() -> None:
     """Edges make a hierarchy; a cycle is refused by name."""
-    dag = mg.LabelDAG(torch.tensor([[1, 2], [0, 1]]), num_labels=4)
+    dag = mg.Hierarchy(torch.tensor([[1, 2], [0, 1]]), num_labels=4)
     assert dag.depth.tolist() == [0, 1, 2, 0]
     with pytest.raises(mg.GraphError, match="must be acyclic"):
-        mg.LabelDAG(torch.tensor([[0, 1], [1, 0]]), num_labels=2)
+        mg.Hierarchy(torch.tensor([[0, 1], [1, 0]]), num_labels=2)
 
 
 def test_hypernymy_parts_compose_where_training_lacks_a_child() -> None:
     """`parent_given_child` gives edge weights that `match_loss` takes as they are."""
-    dag = mg.LabelDAG(torch.tensor([[1, 2], [0, 1]]), 3)
+    dag = mg.Hierarchy(torch.tensor([[1, 2], [0, 1]]), 3)
     targets = mg.Targets(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1], dtype=torch.int32), 3)
     weight = dag.parent_given_child(targets, torch.arange(2))
     assert weight.dtype == torch.float32
     assert weight.tolist() == [0.5, 1.0]  # nobody carries label 2
     gold = targets.select(torch.arange(2))
-    parameters = torch.randn(3, 4).requires_grad_()
-    losses = mg.match_loss(torch.zeros(2, 3), *gold, parameters, dag.edge_index, weight, 1.0, 1.0)
+    head = mg.nn.LinearHead(4, 3, mg.nn.LinearHead.Config())
+    losses = mg.match_loss(
+        torch.zeros(2, 3), gold, head, dag.weighted(weight), lambda_parameter=1.0, lambda_output=1.0
+    )
     losses.total.backward()
     assert bool(torch.isfinite(losses.total))
-    assert bool(parameters.grad.any(dim=1)[2])
+    assert bool(head.weight.grad.any(dim=1)[2])
 
 
 NAN_SCORES = torch.tensor([[0.5, -torch.nan, 0.0, 1.0], [1.0, 2.0, 0.0, -torch.inf]])
 GOLD = torch.tensor([0, 1, 1]), torch.tensor([1])
-EDGE = torch.tensor([[1], [0]])
+HIERARCHY = mg.Hierarchy(torch.tensor([[1], [0]]), num_labels=4)
 BATCH = mg.EgoBatch(torch.arange(2), *torch.zeros(3, 0).long(), torch.zeros(3).long(), *GOLD)
 
 
@@ -125,8 +127,8 @@ class Diverged(torch.nn.Module):
     [
         lambda: mg.rank_labels(NAN_SCORES, 2),
         lambda: mg.rank_labels(NAN_SCORES, 2, torch.arange(4)),
-        lambda: mg.evaluate_model(Diverged(), [BATCH], EDGE),
-        lambda: mg.ViolationMeter(EDGE).update(NAN_SCORES),
+        lambda: mg.evaluate_model(Diverged(), [BATCH], HIERARCHY),
+        lambda: mg.ViolationMeter(HIERARCHY).update(NAN_SCORES),
         lambda: mg.CalibrationMeter().update(NAN_SCORES, *GOLD),
         lambda: mg.ThresholdSearch(4).update(NAN_SCORES, *GOLD),
         lambda: metrics.PlattSearch(4, 2).update(NAN_SCORES, *GOLD, torch.arange(2)),

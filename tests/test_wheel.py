@@ -32,8 +32,8 @@ assert_type(dataset, mg.CorpusDataset)
 assert_type(dataset.targets, mg.Targets)
 sampler = mg.EgoSampler(dataset[0], max_words=100)
 assert_type(sampler, mg.EgoSampler)
-hierarchy = mg.LabelDAG.from_data(dataset[0])
-assert_type(hierarchy, mg.LabelDAG)
+hierarchy = mg.Hierarchy.from_data(dataset[0])
+assert_type(hierarchy, mg.Hierarchy)
 assert_type(hierarchy.depth, Tensor)
 
 config = mg.load_config(settings=["train.epochs=2"])
@@ -48,7 +48,7 @@ assert_type(classifier, mg.Classifier)
 assert_type(classifier.predict([{"text": "a text"}]), Iterator[dict[str, Any]])
 
 mg.load_config(settings=3)  # type: ignore[arg-type]
-mg.LabelDAG(hierarchy.edge_index)  # type: ignore[call-arg]
+mg.Hierarchy(hierarchy.edge_index)  # type: ignore[call-arg]
 run.no_such_method()  # type: ignore[attr-defined]
 '''
 

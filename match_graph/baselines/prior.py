@@ -26,8 +26,7 @@ class LabelPrior(Baseline):
         count = torch.zeros(self.num_labels, dtype=torch.int64)
         num_documents = 0
         for batch in batches:
-            assert batch.label_index is not None
-            count += torch.bincount(batch.label_index.cpu(), minlength=self.num_labels)
+            count += torch.bincount(batch.gold[1].cpu(), minlength=self.num_labels)
             num_documents += batch.num_documents
         self.logit = torch.logit((count.double() + 0.5) / (num_documents + 1.0)).float()
         advance(self.num_labels)

@@ -79,10 +79,9 @@ def stack_labels(batches: Iterable[EgoBatch], num_labels: int) -> Rows:
     """The gold labels of documents, [D, L], ones."""
     lengths, labels = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.int64)]
     for batch in batches:
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
-        lengths.append(batch.label_ptr.cpu().diff())
-        labels.append(batch.label_index.cpu())
+        label_ptr, label_index = batch.gold
+        lengths.append(label_ptr.cpu().diff())
+        labels.append(label_index.cpu())
     ptr, index = make_ptr(torch.cat(lengths)).numpy(), torch.cat(labels).numpy()
     ones = np.ones(len(index), dtype=np.float32)
     return sparse.csr_matrix((ones, index, ptr), shape=(len(ptr) - 1, num_labels))

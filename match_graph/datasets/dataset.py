@@ -37,7 +37,7 @@ from match_graph.datasets.built import (
 )
 from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
-from match_graph.graph import LabelDAG, Targets, TokenSpace, build_graph
+from match_graph.graph import Hierarchy, Targets, TokenSpace, build_graph
 from match_graph.io.source import Track, open_regular
 from match_graph.typing import DOCUMENT, LABEL
 
@@ -293,9 +293,9 @@ class CorpusDataset(InMemoryDataset):
         return Targets(**load_targets(self.built, num_documents, int(self._data[LABEL].num_nodes)))
 
     @cached_property
-    def label_dag(self) -> LabelDAG:
+    def hierarchy(self) -> Hierarchy:
         """Label hierarchy after contraction."""
-        return LabelDAG.from_data(self[0])
+        return Hierarchy.from_data(self[0])
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""

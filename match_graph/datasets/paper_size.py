@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.errors import CorpusError
-from match_graph.hierarchy import hierarchy_frame
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 #: Draws instances for entries of documents [N]; among all instances if the second argument is true.

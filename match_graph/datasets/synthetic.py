@@ -8,11 +8,10 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_corpus
 from match_graph.datasets.text import Tokenizer
-from match_graph.hierarchy import hierarchy_frame
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

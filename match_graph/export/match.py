@@ -23,8 +23,8 @@ from match_graph.export.inventory import Array, Inventory
 from match_graph.export.source import GOLD, Source
 from match_graph.export.target import Reading, Target
 from match_graph.graph import BuiltGraph, build_graph
+from match_graph.graph.build import contract_hierarchy
 from match_graph.graph.csr import row_index, sorted_row_ptr
-from match_graph.graph.label_dag import contract_hierarchy
 from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
 
 

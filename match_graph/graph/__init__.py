@@ -1,9 +1,9 @@
-"""`Corpus` -> `HeteroData`, token space, targets, label DAG; ego-networks sampled from them."""
+"""`Corpus` -> `HeteroData`, token space, targets, hierarchy; ego-networks sampled from them."""
 
 from match_graph.graph.build import BuiltGraph, build_graph
 from match_graph.graph.drop_fields import DropFields, metadata_fields
 from match_graph.graph.ego_graphs import EgoGraphs, NeighborhoodConfig
-from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
 from match_graph.graph.neighborhood import Neighborhood, NeighborhoodSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
@@ -19,7 +19,7 @@ __all__ = [
     "EgoGraphs",
     "EgoLoader",
     "EgoSampler",
-    "LabelDAG",
+    "Hierarchy",
     "LengthBucketSampler",
     "Neighborhood",
     "NeighborhoodConfig",

@@ -1,8 +1,10 @@
 """`Corpus` -> `HeteroData`, targets, and the tables that name its nodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
@@ -11,7 +13,6 @@ from torch_geometric.data import HeteroData
 
 from match_graph.corpus import Corpus
 from match_graph.graph.csr import sorted_row_ptr
-from match_graph.graph.label_dag import contract_hierarchy
 from match_graph.graph.targets import Targets
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, IS_A, LABEL, MASKS, TAGGED, WORD, has_edge
 
@@ -91,6 +92,30 @@ def build_graph(corpus: Corpus) -> BuiltGraph:
         "words_cut": num_cut,
     }
     return BuiltGraph(data, targets, tables, notes)
+
+
+def contract_hierarchy(
+    hierarchy: pd.DataFrame, labels: Sequence[str]
+) -> tuple[list[tuple[str, str]], int]:
+    """Leaves out nodes that no document carries; children join the nearest kept ancestors.
+
+    Args:
+        hierarchy: Table of edges with the columns ``child`` and ``parent``; acyclic.
+        labels: Labels to keep.
+
+    Returns:
+        (child, parent) pairs without repetition, and how many nodes were left out.
+    """
+    kept = set(labels)
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edges_from(zip(hierarchy["parent"], hierarchy["child"], strict=True))
+    above: dict[str, dict[str, None]] = {}  # nearest kept ancestors, in order
+    for node in nx.topological_sort(graph):
+        above[node] = {}
+        for parent in graph.predecessors(node):
+            above[node].update({parent: None} if parent in kept else above[parent])
+    edges = [(child, parent) for child in above if child in kept for parent in above[child]]
+    return edges, len(above.keys() - kept)
 
 
 def _order_by_frequency(

@@ -60,6 +60,13 @@ class EgoBatch:
     def num_documents(self) -> int:
         return self.document.numel()
 
+    @property
+    def gold(self) -> tuple[Tensor, Tensor]:
+        """Offsets [B + 1] and packed gold labels of a batch that has them."""
+        assert self.label_ptr is not None
+        assert self.label_index is not None
+        return self.label_ptr, self.label_index
+
     def as_new(self) -> "EgoBatch":
         """The batch as one of new documents, as prediction gives it: of no row in any graph.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.graph.csr import sorted_row_ptr
-from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.graph.targets import Targets
 from match_graph.typing import (
     CITES,
@@ -74,7 +74,7 @@ def describe_degrees(data: HeteroData) -> pd.DataFrame:
 
 def describe_depths(data: HeteroData, targets: Targets) -> pd.DataFrame:
     """A row per depth of the hierarchy: labels, how many training never saw, documents of each."""
-    dag = LabelDAG.from_data(data)
+    dag = Hierarchy.from_data(data)
     count = targets.count(data[DOCUMENT].train_mask.nonzero().view(-1)).numpy()
     frame = pd.DataFrame({"depth": dag.depth.numpy(), "count": count, "unseen": count == 0})
     groups = frame.groupby("depth")
@@ -127,7 +127,7 @@ def describe_parents(data: HeteroData, targets: Targets) -> pd.DataFrame:
 
     The first row counts the edges whose child no training document carries.
     """
-    dag, train = LabelDAG.from_data(data), data[DOCUMENT].train_mask.nonzero().view(-1)
+    dag, train = Hierarchy.from_data(data), data[DOCUMENT].train_mask.nonzero().view(-1)
     tenth = (dag.parent_given_child(targets, train) * 10).floor().clamp(max=9).long()
     tenth[targets.count(train)[dag.edge_index[0]] == 0] = -1
     names = ["child never in training", *(f"{n / 10:.1f} to {n / 10 + 0.1:.1f}" for n in range(10))]

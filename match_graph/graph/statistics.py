@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch_geometric.data import HeteroData
 
-from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.graph.targets import Targets
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, has_edge
 
@@ -22,7 +22,7 @@ def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]
         too; NaN without such a pair.
     """
     num_documents = int(data[DOCUMENT].num_nodes)
-    dag = LabelDAG.from_data(data)
+    dag = Hierarchy.from_data(data)
     train = data[DOCUMENT].train_mask.nonzero().view(-1)
     fields = [name for name in data.node_types if name not in (DOCUMENT, WORD, LABEL)]
     rows: dict[str, int | float] = {

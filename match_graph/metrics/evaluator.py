@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
-from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
 from match_graph.metrics.propensity import PropensityMeter, inverse_propensity
 from match_graph.metrics.ranking import DEFAULT_KS, EmptyPolicy, RankingMeter
@@ -215,15 +215,16 @@ def _eval_f1(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def _eval_hierarchical(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
-    dag = LabelDAG(tensors["label_edge_index"], int(tensors["num_labels"]))
-    meter = HierarchicalMeter(dag)
+    hierarchy = Hierarchy(tensors["label_edge_index"], int(tensors["num_labels"]))
+    meter = HierarchicalMeter(hierarchy)
     meter.update(*(tensors[key] for key in (*_PREDICTED, *_GOLD)))
     return meter.compute()
 
 
 def _eval_violation(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
-    meter = ViolationMeter(tensors["label_edge_index"])
-    meter.update(tensors["logits"])
+    logits = tensors["logits"]
+    meter = ViolationMeter(Hierarchy(tensors["label_edge_index"], logits.size(1)))
+    meter.update(logits)
     # without a pair the rate is 0/0: the meter says 0, since a flat label set cannot be violated
     return meter.compute() if meter.num_pairs else {}
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.graph.csr import check_not_nan, row_index, select_rows, sorted_row_ptr
-from match_graph.graph.label_dag import LabelDAG, check_label_edges
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.metrics.sets import find_common
 
 
@@ -18,11 +18,11 @@ class ViolationMeter:
     https://arxiv.org/abs/2102.07349. Logits are read batch by batch and not kept.
 
     Args:
-        label_edge_index: "child is_a parent", [2, E], int64; row 0 child, row 1 parent.
+        hierarchy: Label hierarchy, on the device of the logits.
     """
 
-    def __init__(self, label_edge_index: Tensor) -> None:
-        self.label_edge_index = label_edge_index
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.hierarchy = hierarchy
         self.num_pairs = 0
         self.num_violations = 0
         self.excess = 0.0
@@ -31,10 +31,11 @@ class ViolationMeter:
         """Adds label scores before the sigmoid, [B, L].
 
         Raises:
-            GraphError: The edges are of other labels, or the score of one of their ends is NaN.
+            GraphError: The hierarchy is of another number of labels, or the score of an edge's end
+                is NaN.
         """
-        check_label_edges(self.label_edge_index, logits.size(1))
-        child, parent = self.label_edge_index
+        self.hierarchy.check_labels(logits.size(1))
+        child, parent = self.hierarchy.edge_index
         if not child.numel():
             return
         scores = logits.float()
@@ -80,12 +81,12 @@ class HierarchicalMeter:
     set; here there is no common root, and the labels at the top are labels like the others.
 
     Args:
-        label_dag: Label hierarchy; only its sparse closure is used, never [L, L].
+        hierarchy: Label hierarchy; only its sparse closure is used, never [L, L].
     """
 
-    def __init__(self, label_dag: LabelDAG) -> None:
-        self.num_labels = label_dag.num_labels
-        self._ancestors = label_dag.ancestors()
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.num_labels = hierarchy.num_labels
+        self._ancestors = hierarchy.ancestors()
         self._counts = torch.zeros(3, dtype=torch.int64)  # common, predicted, gold
 
     def update(

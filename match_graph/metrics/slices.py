@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.label_dag import LabelDAG
+from match_graph.graph.hierarchy import Hierarchy
 from match_graph.metrics.ranking import DEFAULT_KS, find_hits
 from match_graph.metrics.sets import F1Meter
 
@@ -50,13 +50,13 @@ def slice_by_frequency(train_count: Tensor, cuts: tuple[int, int] = FREQUENCY_CU
     return LabelSlices(("head", "torso", "tail"), place)
 
 
-def slice_by_depth(label_dag: LabelDAG) -> LabelSlices:
-    """``depth_0``, ``depth_1``, ...: see `LabelDAG.depth`; labels outside the hierarchy are in 0.
+def slice_by_depth(hierarchy: Hierarchy) -> LabelSlices:
+    """``depth_0``, ``depth_1``, ...: see `Hierarchy.depth`; labels outside the hierarchy are in 0.
 
     Without any edge there is no slice.
     """
-    names = tuple(f"depth_{depth}" for depth in range(label_dag.num_layers))
-    return LabelSlices(names, label_dag.depth)
+    names = tuple(f"depth_{depth}" for depth in range(hierarchy.num_layers))
+    return LabelSlices(names, hierarchy.depth)
 
 
 class SliceMeter:

@@ -21,8 +21,13 @@ from match_graph.nn.encoders import (
     XmlCnnEncoder,
 )
 from match_graph.nn.heads import HEADS, Head, LabelAttentionHead, LinearHead
-from match_graph.nn.hypernymy import hypernymy_output_penalty, hypernymy_parameter_penalty
-from match_graph.nn.loss import Losses, match_loss, sparse_bce
+from match_graph.nn.loss import (
+    Losses,
+    hypernymy_output_penalty,
+    hypernymy_parameter_penalty,
+    match_loss,
+    sparse_bce,
+)
 from match_graph.nn.model import MatchModel
 from match_graph.nn.wide import WideTerm
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from match_graph.graph import LabelDAG
+from match_graph.graph import Hierarchy
 
 #: Scores of descendants that exist at once, [descendants, B].
 _CHUNK_VALUES = 2**24
@@ -28,18 +28,18 @@ class CoherentOutput(nn.Module):
     chunks, which the gradient computes again.
 
     Args:
-        label_dag: Label hierarchy.
+        hierarchy: Label hierarchy.
         chunk_values: Number of descendants' scores that exist at once.
     """
 
     inner: Tensor
     descendant: Tensor
 
-    def __init__(self, label_dag: LabelDAG, chunk_values: int = _CHUNK_VALUES) -> None:
+    def __init__(self, hierarchy: Hierarchy, chunk_values: int = _CHUNK_VALUES) -> None:
         super().__init__()
         self.chunk_values = chunk_values
-        own = sp.eye_array(label_dag.num_labels, dtype=bool, format="csr")
-        below = (label_dag.closure.T + own).tocsr()  # row: label, columns: itself and descendants
+        own = sp.eye_array(hierarchy.num_labels, dtype=bool, format="csr")
+        below = (hierarchy.closure.T + own).tocsr()  # row: label, columns: itself and descendants
         inner = np.flatnonzero(np.diff(below.indptr) > 1)  # labels that have descendants
         rows = below[inner]
         self.ptr: list[int] = rows.indptr.tolist()

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from match_graph.config import ModelConfig
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, LabelDAG, TokenSpace
+from match_graph.graph import EgoBatch, Hierarchy, TokenSpace
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.heads import LabelAttentionHead
 from match_graph.nn.model import MatchModel, find_head, head_settings
@@ -32,7 +32,7 @@ class TreeModel(MatchModel):
         space: The token space.
         sizes: Number of nodes of each level from the top to this one, two at least.
         config: Settings of the model; the head is `LabelAttentionHead` or a subclass.
-        label_dag: Label hierarchy, for a coherent output of the last level.
+        hierarchy: Label hierarchy, for a coherent output of the last level.
 
     Raises:
         ConfigError: As for `MatchModel`, or there is a wide term.
@@ -47,7 +47,7 @@ class TreeModel(MatchModel):
         space: TokenSpace,
         sizes: tuple[int, ...],
         config: ModelConfig,
-        label_dag: LabelDAG | None = None,
+        hierarchy: Hierarchy | None = None,
     ) -> None:
         if config.wide:
             raise ConfigError(
@@ -55,7 +55,7 @@ class TreeModel(MatchModel):
                 "both; set model.wide to false, or raise flat_labels of model.head_config above "
                 "the number of labels."
             )
-        super().__init__(space, sizes[-1], config, label_dag)
+        super().__init__(space, sizes[-1], config, hierarchy)
         inner = config.model_copy(update={"coherent": False})
         self.above = make_levels(space, sizes[:-1], inner)
         self.above.requires_grad_(False)
@@ -111,9 +111,8 @@ class TreeModel(MatchModel):
         chosen = torch.zeros_like(above, dtype=torch.bool)
         chosen.scatter_(1, above.topk(number, dim=1).indices, True)
         if self.training:
-            assert batch.label_ptr is not None
-            assert batch.label_index is not None
-            chosen[row_index(batch.label_ptr), self.parent[batch.label_index]] = True
+            label_ptr, label_index = batch.gold
+            chosen[row_index(label_ptr), self.parent[label_index]] = True
         return chosen
 
     def _list_children(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,26 +150,26 @@ def make_levels(
     space: TokenSpace,
     sizes: tuple[int, ...],
     config: ModelConfig,
-    label_dag: LabelDAG | None = None,
+    hierarchy: Hierarchy | None = None,
 ) -> MatchModel:
     """A model of the last level, with those above it; without any it is flat."""
     if len(sizes) == 1:
-        return MatchModel(space, sizes[0], config, label_dag)
-    return TreeModel(space, sizes, config, label_dag)
+        return MatchModel(space, sizes[0], config, hierarchy)
+    return TreeModel(space, sizes, config, hierarchy)
 
 
 def make_model(
     space: TokenSpace,
     num_labels: int,
     config: ModelConfig,
-    label_dag: LabelDAG | None = None,
+    hierarchy: Hierarchy | None = None,
 ) -> MatchModel:
     """The model of a configuration: a label tree where its head asks for one.
 
     Raises:
         ConfigError: As for `TreeModel`.
     """
-    return make_levels(space, level_sizes(num_labels, config), config, label_dag)
+    return make_levels(space, level_sizes(num_labels, config), config, hierarchy)
 
 
 def level_sizes(num_labels: int, config: ModelConfig) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from match_graph.config import ModelConfig, StrictModel, parse_settings
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, LabelDAG, TokenSpace
+from match_graph.graph import EgoBatch, Hierarchy, TokenSpace
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.nn.contract import check_encoder_class, check_width
 from match_graph.nn.embedding import TokenEmbedding
@@ -29,7 +29,7 @@ class MatchModel(nn.Module):
         space: The token space.
         num_labels: Number of labels L.
         config: Names of encoder and head, with their settings.
-        label_dag: Label hierarchy, for ``config.coherent``.
+        hierarchy: Label hierarchy, for ``config.coherent``.
 
     Raises:
         ConfigError: A name or setting is unknown, the head takes what the encoder does not give,
@@ -41,7 +41,7 @@ class MatchModel(nn.Module):
         space: TokenSpace,
         num_labels: int,
         config: ModelConfig,
-        label_dag: LabelDAG | None = None,
+        hierarchy: Hierarchy | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -71,7 +71,7 @@ class MatchModel(nn.Module):
         check_width(self.encoder, config.encoder)
         self.head = head_cls(self.encoder.out_channels, num_labels, head_settings(head_cls, config))
         self.wide = WideTerm(space.num_tokens, num_labels) if config.wide else None
-        self.coherent = _make_coherent(label_dag, num_labels) if config.coherent else None
+        self.coherent = _make_coherent(hierarchy, num_labels) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
@@ -100,14 +100,14 @@ class MatchModel(nn.Module):
             self.wide.reset_parameters()
 
 
-def _make_coherent(label_dag: LabelDAG | None, num_labels: int) -> CoherentOutput:
-    if label_dag is None or label_dag.num_labels != num_labels:
-        found = "none" if label_dag is None else f"one of {label_dag.num_labels} labels"
+def _make_coherent(hierarchy: Hierarchy | None, num_labels: int) -> CoherentOutput:
+    if hierarchy is None or hierarchy.num_labels != num_labels:
+        found = "none" if hierarchy is None else f"one of {hierarchy.num_labels} labels"
         raise ConfigError(
             f"A coherent output needs the hierarchy of the {num_labels} labels, found {found}; "
-            f"give label_dag, or set model.coherent to false."
+            f"give a hierarchy, or set model.coherent to false."
         )
-    return CoherentOutput(label_dag)
+    return CoherentOutput(hierarchy)
 
 
 def choose_head(encoder_cls: type[Encoder]) -> str:

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.graph import EgoBatch
-from match_graph.graph.csr import row_index
-from match_graph.nn.hypernymy import SparseRows
+from match_graph.graph.csr import SparseRows, row_index
 
 
 class WideTerm(nn.Module):

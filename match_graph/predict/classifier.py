@@ -24,7 +24,7 @@ from match_graph.graph import (
     EgoGraphs,
     EgoLoader,
     EgoSampler,
-    LabelDAG,
+    Hierarchy,
     LengthBucketSampler,
 )
 from match_graph.graph.csr import check_not_nan
@@ -36,7 +36,7 @@ from match_graph.runs.calibration import CalibratedModel, read_calibration
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.thresholds import read_thresholds
-from match_graph.runs.vocabulary import Record, Vocabulary, read_label_dag, read_vocabulary
+from match_graph.runs.vocabulary import Record, Vocabulary, read_hierarchy, read_vocabulary
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.models import find_model
 
@@ -58,7 +58,7 @@ class Classifier:
         fabric: Lightning Fabric: device and precision.
         thresholds: Decision threshold of each label, a probability, [L]; None where none were
             chosen.
-        label_dag: Label hierarchy, where the output is coherent.
+        hierarchy: Label hierarchy, where the output is coherent.
         calibration: Calibration of the logits; None where there is none.
         known: Known graph, by which an encoder of several hops reaches neighbours; None for others.
     """
@@ -70,13 +70,13 @@ class Classifier:
         config: Config,
         fabric: Fabric,
         thresholds: Tensor | None = None,
-        label_dag: LabelDAG | None = None,
+        hierarchy: Hierarchy | None = None,
         calibration: PlattScaling | None = None,
         known: KnownGraph | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
         self.thresholds, self.calibration, self.known = thresholds, calibration, known
-        self.label_rank = None if label_dag is None else label_dag.rank
+        self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
         self._graphs: EgoGraphs | None = None
@@ -85,7 +85,7 @@ class Classifier:
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
         if calibration is not None and calibration.width:
-            self.model = CalibratedModel(self.model, calibration, label_dag).eval()
+            self.model = CalibratedModel(self.model, calibration, hierarchy).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
         self._labels = [
@@ -345,11 +345,11 @@ def load(
     check_own_code(folder, config, encoder, head)
     choose_device(device)
     vocabulary = read_vocabulary(folder)
-    label_dag = None
+    hierarchy = None
     if config.model.coherent:
-        label_dag = read_label_dag(folder, len(vocabulary.labels))
+        hierarchy = read_hierarchy(folder, len(vocabulary.labels))
     found = find_model(config)
-    model = found.load(folder, vocabulary.space, len(vocabulary.labels), label_dag)
+    model = found.load(folder, vocabulary.space, len(vocabulary.labels), hierarchy)
     alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
     alone |= {} if precision is None else {"precision": precision}
     fabric = make_fabric(config.train.model_copy(update=alone))
@@ -358,4 +358,4 @@ def load(
     known = None
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary)
-    return Classifier(vocabulary, model, config, fabric, thresholds, label_dag, calibration, known)
+    return Classifier(vocabulary, model, config, fabric, thresholds, hierarchy, calibration, known)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvide
 from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load, read_record
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.runs.run import Run
-from match_graph.training.loop import Hierarchy
 from match_graph.typing import LABEL
 
 #: Words that are shown with what the wide term adds for them.
@@ -111,15 +109,14 @@ class Explainer:
 
     def _find_pulls(self, logits: Tensor, label: int) -> list[Pull]:
         """Parents of a label with the hypernymy terms of their edges."""
-        edges = (self._hierarchy.edge_index[0] == label).nonzero().view(-1)
-        parents = self._hierarchy.edge_index[1, edges]
+        hierarchy = self.run.hierarchy
+        edges = (hierarchy.edge_index[0] == label).nonzero().view(-1)
+        parents = hierarchy.edge_index[1, edges]
         probability = torch.sigmoid(logits)
         columns: list[list[float] | list[None]] = [[None] * len(edges)] * 3
         if self.classifier.network is not None:
             config, rows = self.run.config.train, self.classifier.network.head.label_weight.detach()
-            weight = torch.ones(len(edges))
-            if self._hierarchy.edge_weight is not None:
-                weight = self._hierarchy.edge_weight[edges]
+            weight = hierarchy.edge_weight[edges]
             excess = (probability[label] - probability[parents]).clamp(min=0)
             apart = (rows[parents.to(rows.device)] - rows[label]).square().sum(dim=1).cpu() / 2
             terms = config.lambda_output * weight * excess, config.lambda_parameter * weight * apart
@@ -131,7 +128,3 @@ class Explainer:
                 names, probability[parents].tolist(), *columns, strict=True
             )
         ]
-
-    @cached_property
-    def _hierarchy(self) -> Hierarchy:
-        return self.run.hierarchy()

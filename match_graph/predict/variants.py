@@ -113,7 +113,7 @@ def _find_labels(
     dataset: CorpusDataset, number: int, found: Sequence[Explanation]
 ) -> list[CaseLabel]:
     """Gold labels, predicted labels and all of their ancestors, parents first."""
-    table, dag = dataset.table(LABEL), dataset.label_dag
+    table, dag = dataset.table(LABEL), dataset.hierarchy
     ids = table["id"].tolist()
     place = {label: row for row, label in enumerate(ids)}
     gold = set(dataset.targets.select(torch.tensor([number]))[1].tolist())

@@ -196,7 +196,7 @@ def _draw_labels(figure: Any, dataset: CorpusDataset) -> None:
     frequency.plot(np.arange(1, len(seen) + 1), seen)
     frequency.set(xscale="log", yscale="log", xlabel="rank of the label")
     frequency.set(ylabel="training documents")
-    depth = np.bincount(dataset.label_dag.depth.numpy())
+    depth = np.bincount(dataset.hierarchy.depth.numpy())
     depths.bar(np.arange(len(depth)), depth)
     depths.set(xlabel="depth", ylabel="labels", xticks=np.arange(len(depth)))
 

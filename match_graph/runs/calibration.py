@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
-from match_graph.graph import EgoBatch, LabelDAG
+from match_graph.graph import EgoBatch, Hierarchy
 from match_graph.io.files import CALIBRATION, has_file, read_tensors, write_tensors
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
@@ -24,7 +24,7 @@ class CalibratedModel(nn.Module):
     Args:
         model: Model that maps an `EgoBatch` to logits [B, L].
         calibration: Calibration of the model's labels.
-        label_dag: Label hierarchy, where the output is coherent: calibrated logits are made
+        hierarchy: Label hierarchy, where the output is coherent: calibrated logits are made
             coherent again.
         fold: Fold of each document by its number in the graph, [documents], int64; None calibrates
             by all of the documents that were fitted. See `PlattScaling`.
@@ -34,12 +34,12 @@ class CalibratedModel(nn.Module):
         self,
         model: nn.Module,
         calibration: PlattScaling,
-        label_dag: LabelDAG | None = None,
+        hierarchy: Hierarchy | None = None,
         fold: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.model, self.calibration, self.fold = model, calibration, fold
-        self.coherent = None if label_dag is None else CoherentOutput(label_dag)
+        self.coherent = None if hierarchy is None else CoherentOutput(hierarchy)
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L], float32."""
@@ -71,16 +71,14 @@ class Validation:
     Args:
         batches: Batches of validation documents, with gold labels; read twice.
         fold: Fold of each document, as given by `assign_folds`.
-        label_dag: Label hierarchy.
-        coherent: Whether the output is hierarchy-coherent.
+        hierarchy: Label hierarchy, where the output is coherent.
         device: Device of the model.
         total: Sums a tensor over the processes that share the batches; None for a single process.
     """
 
     batches: Iterable[EgoBatch]
     fold: Tensor
-    label_dag: LabelDAG
-    coherent: bool = False
+    hierarchy: Hierarchy | None = None
     device: torch.device | str = "cpu"
     total: Callable[[Tensor], Tensor] | None = None
 
@@ -92,11 +90,9 @@ class Validation:
             if search is not None:
                 search.update(logits, label_ptr, label_index, self.fold[watched.document])
 
-        rank = self.label_dag.rank if self.coherent else None
-        no_edges = self.label_dag.edge_index[:, :0]  # violations are not asked for, and cost time
         measures = evaluate_model(
-            model, watched, no_edges, self.device, observers=[see], total=self.total,
-            label_rank=rank,
+            model, watched, None, self.device, observers=[see], total=self.total,
+            label_rank=None if self.hierarchy is None else self.hierarchy.rank,
         )  # fmt: skip
         if search is not None and self.total is not None:
             search.reduce(self.total)
@@ -125,8 +121,7 @@ def fit_calibration(
     calibration = search.compute()
     if not calibration.width:
         return calibration, before, before
-    dag = valid.label_dag if valid.coherent else None
-    after = valid.ndcg(CalibratedModel(model, calibration, dag, valid.fold))
+    after = valid.ndcg(CalibratedModel(model, calibration, valid.hierarchy, valid.fold))
     return (calibration if after >= before else calibration.undo()), before, after
 
 

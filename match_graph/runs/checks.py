@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from match_graph.errors import ConfigError, MatchGraphError
-from match_graph.graph import EgoLoader, EgoSampler, LabelDAG, TokenSpace
+from match_graph.graph import EgoLoader, EgoSampler, Hierarchy, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
@@ -34,7 +34,7 @@ def check_model(run: Run) -> None:
     if run.model.is_neural:
         check_memory(run)
     none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
-    no_edge = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 1)
+    no_edge = Hierarchy.without_edges(1)
     model = run.model.build(none_kept, (1,) * len(run.sizes), no_edge)
     if isinstance(model, MatchModel) and ":" in run.config.model.encoder:
         _check_encoding(run, model, none_kept)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from match_graph.config import ModelConfig
 from match_graph.datasets import CorpusDataset
-from match_graph.graph import LabelDAG, Targets, TokenSpace
+from match_graph.graph import Hierarchy, Targets, TokenSpace
 from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
 from match_graph.io.files import LEVELS, MODEL, read_weights
 from match_graph.nn import MatchModel
@@ -44,7 +44,7 @@ class Level:
         model.head.set_prior(self.targets.count(documents), total)
 
     def make_model(
-        self, space: TokenSpace, config: ModelConfig, label_dag: LabelDAG, seed: int
+        self, space: TokenSpace, config: ModelConfig, hierarchy: Hierarchy, seed: int
     ) -> MatchModel:
         """Model of the level, warm-started from the trained model of the level above.
 
@@ -52,7 +52,7 @@ class Level:
             CheckpointError: The weights of the level above are missing, broken or of another model.
         """
         torch.manual_seed(seed)
-        model = make_levels(space, self.sizes, config, label_dag)
+        model = make_levels(space, self.sizes, config, hierarchy)
         if isinstance(model, TreeModel):
             assert self.above is not None
             assert self.parent is not None

@@ -92,7 +92,7 @@ class _AtThresholds:
     """Meters of label sets at decision thresholds, packed once, and of label slices."""
 
     def __init__(self, dataset: CorpusDataset, thresholds: Thresholds, train_count: Tensor) -> None:
-        dag = dataset.label_dag
+        dag = dataset.hierarchy
         self.threshold = thresholds.value
         self.f1, self.hierarchical = F1Meter(dataset.num_labels), HierarchicalMeter(dag)
         self.slices = SliceMeter([slice_by_frequency(train_count), slice_by_depth(dag)])

@@ -21,7 +21,7 @@ from match_graph.graph import (
     EgoGraphs,
     EgoLoader,
     EgoSampler,
-    LabelDAG,
+    Hierarchy,
     LengthBucketSampler,
     Targets,
     TokenSpace,
@@ -62,7 +62,7 @@ from match_graph.runs.thresholds import THRESHOLDS, write_thresholds
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
-from match_graph.training.loop import Hierarchy, train_model
+from match_graph.training.loop import train_model
 from match_graph.training.models import (
     Model,
     NeuralModel,
@@ -123,9 +123,15 @@ class Run:
         return self.model.level_sizes(self.dataset.num_labels)
 
     @cached_property
-    def label_dag(self) -> LabelDAG:
-        """Label hierarchy."""
-        return self.dataset.label_dag
+    def hierarchy(self) -> Hierarchy:
+        """Label hierarchy, with the edge weights of training."""
+        hierarchy = self.dataset.hierarchy
+        if self.config.train.edge_weight == "none":
+            return hierarchy
+        train_documents = self.dataset.documents(MASKS["train"])
+        return hierarchy.weighted(
+            hierarchy.parent_given_child(self.dataset.targets, train_documents)
+        )
 
     def loader(
         self,
@@ -201,7 +207,7 @@ class Run:
 
     def make_model(self) -> MatchModel:
         """Model of the configuration, with parameters initialized by the run's seed."""
-        model = self.model.build(self.space, self.sizes, self.label_dag)
+        model = self.model.build(self.space, self.sizes, self.dataset.hierarchy)
         assert isinstance(model, MatchModel)
         return model
 
@@ -211,7 +217,9 @@ class Run:
         Raises:
             CheckpointError: There is none, or it is of another configuration.
         """
-        return self.model.load(self.folder, self.space, self.dataset.num_labels, self.label_dag)
+        return self.model.load(
+            self.folder, self.space, self.dataset.num_labels, self.dataset.hierarchy
+        )
 
     @cached_property
     def pretraining(self) -> Pretraining:
@@ -300,7 +308,7 @@ class Run:
     def _train_level(self, level: Level) -> None:
         config, is_last = self.config, level.folder == self.folder
         settings = config.model if is_last else config.model.model_copy(update={"coherent": False})
-        model = level.make_model(self.space, settings, self.label_dag, config.seed)
+        model = level.make_model(self.space, settings, self.dataset.hierarchy, config.seed)
         if level.above is None:
             self.pretraining.initialise(model)
         train_documents = self.dataset.documents(MASKS["train"])
@@ -317,7 +325,7 @@ class Run:
             model,
             self.loader("train", training=True, targets=level.targets),
             self.loader("valid", sample=config.train.valid_documents, targets=level.targets),
-            self.hierarchy() if is_last else Hierarchy.none(),
+            self.hierarchy if is_last else Hierarchy.without_edges(level.sizes[-1]),
             config.train,
             level.folder,
             config.seed,
@@ -360,8 +368,7 @@ class Run:
         valid = Validation(
             self.loader("valid", sample=self.config.train.valid_documents),
             self._valid_folds(),
-            self.label_dag,
-            self.config.model.coherent,
+            self._coherent,
             self.fabric.device,
             partial(sum_up, self.fabric),
         )
@@ -417,10 +424,10 @@ class Run:
         def measure(split: Split, others: SplitMeasures, *observers: Observer) -> dict[str, float]:
             of_documents = scores[split] = DocumentScores(self.dataset.documents(MASKS[split]))
             measures = evaluate_model(
-                models[split], of_documents.watch(self.loader(split)), self.label_dag.edge_index,
+                models[split], of_documents.watch(self.loader(split)), self.dataset.hierarchy,
                 fabric.device, observers=[*others.observers(), *observers],
                 rank_observers=[*others.rank_observers(), of_documents.update],
-                total=total, label_rank=self._label_rank,
+                total=total, label_rank=None if self._coherent is None else self._coherent.rank,
             )  # fmt: skip
             others.reduce(total)
             of_documents.reduce(total)
@@ -459,8 +466,8 @@ class Run:
         calibration = calibration or self._calibrate(model)
         if not calibration.width:
             return model
-        dag = self.label_dag if self.config.model.coherent else None
-        return CalibratedModel(model, calibration, dag, self._valid_folds() if held_out else None)
+        folds = self._valid_folds() if held_out else None
+        return CalibratedModel(model, calibration, self._coherent, folds)
 
     @property
     def is_finished(self) -> bool:
@@ -482,17 +489,10 @@ class Run:
         count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
         return label_prior(count, *self.dataset.targets.select(documents))
 
-    def hierarchy(self) -> Hierarchy:
-        """Label hierarchy, as used in training."""
-        dag, weight = self.label_dag, None
-        if self.config.train.edge_weight == "parent_given_child":
-            train_documents = self.dataset.documents(MASKS["train"])
-            weight = dag.parent_given_child(self.dataset.targets, train_documents)
-        return Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight, self._label_rank)
-
     @property
-    def _label_rank(self) -> Tensor | None:
-        return self.label_dag.rank if self.config.model.coherent else None
+    def _coherent(self) -> Hierarchy | None:
+        """Label hierarchy, where the output is coherent."""
+        return self.dataset.hierarchy if self.config.model.coherent else None
 
     @cached_property
     def record(self) -> RunRecord:

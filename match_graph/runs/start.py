@@ -119,7 +119,7 @@ def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
         _check_data(run)
         run.record.seconds.setdefault("build", build_seconds)
         run.record.write()
-        write_vocabulary(run.folder, run.dataset, run.space, run.label_dag)
+        write_vocabulary(run.folder, run.dataset, run.space, run.dataset.hierarchy)
         if run.graphs is not None:
             write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
 

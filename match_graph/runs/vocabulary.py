@@ -13,7 +13,7 @@ from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets import CorpusDataset, split_words
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer
 from match_graph.errors import CheckpointError
-from match_graph.graph import LabelDAG, TokenSpace
+from match_graph.graph import Hierarchy, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
 from match_graph.io.files import (
@@ -117,7 +117,7 @@ class Vocabulary:
 
 
 def write_vocabulary(
-    folder: Path, dataset: CorpusDataset, space: TokenSpace, label_dag: LabelDAG
+    folder: Path, dataset: CorpusDataset, space: TokenSpace, hierarchy: Hierarchy
 ) -> None:
     """Writes ``tokens/`` of a run folder, leaving what is there.
 
@@ -129,7 +129,7 @@ def write_vocabulary(
         for name, kept in zip(space.types, space.num_kept, strict=True)
     }
     tables[LABEL] = dataset.table(LABEL)
-    child, parent = label_dag.edge_index.tolist()
+    child, parent = hierarchy.edge_index.tolist()
     tables[HIERARCHY] = pd.DataFrame({"child": child, "parent": parent})
     for name, table in tables.items():
         path = folder / TOKENS / f"{name}.parquet"
@@ -161,7 +161,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     return Vocabulary(settings, rows, read_names(folder / TOKENS / f"{LABEL}.parquet"))
 
 
-def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
+def read_hierarchy(folder: Path, num_labels: int) -> Hierarchy:
     """Reads the label hierarchy from ``tokens/`` of a run folder.
 
     Raises:
@@ -171,7 +171,7 @@ def read_label_dag(folder: Path, num_labels: int) -> LabelDAG:
     try:
         check_whole(path)
         edges = pd.read_parquet(path, columns=["child", "parent"]).to_numpy(dtype="int64")
-        return LabelDAG(torch.from_numpy(edges.T.copy()), num_labels)
+        return Hierarchy(torch.from_numpy(edges.T.copy()), num_labels)
     except Exception as error:
         raise _incomplete(path, describe_failure(error)) from error
 

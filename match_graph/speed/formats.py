@@ -72,7 +72,7 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
         for number, record in zip(part.tolist(), make_records(dataset, part.tolist()), strict=True):
             record["text"] = " ".join(NOT_IN_XML.sub(" ", record["text"]).split())
             records.append({**record, "split": split[number]})
-    names, dag = dataset.names(LABEL).tolist(), dataset.label_dag
+    names, dag = dataset.names(LABEL).tolist(), dataset.hierarchy
     parents: dict[str, list[str]] = {names[label]: [] for label in dag.depth.argsort().tolist()}
     for child, parent in dag.edge_index.t().tolist():
         parents[names[child]].append(names[parent])

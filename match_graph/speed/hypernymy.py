@@ -53,9 +53,8 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
         ConfigError: The data set has no label hierarchy.
     """
     run = open_bench(bench)
-    hierarchy = run.hierarchy().to(bench.device)
-    edge_index, edge_weight = hierarchy.edge_index, hierarchy.edge_weight
-    num_edges, num_labels = edge_index.size(1), bench.dataset.num_labels
+    hierarchy = run.hierarchy.to(bench.device)
+    num_edges, num_labels = hierarchy.num_edges, hierarchy.num_labels
     if not num_edges:
         raise ConfigError(
             f"The speed of hypernymy is measured on label edges, but '{bench.dataset.name}' has "
@@ -70,17 +69,16 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     logits = torch.randn(shape, device=bench.device, dtype=dtype).t().requires_grad_()
 
     def ours() -> float:
-        known = edge_index, edge_weight, hierarchy.matrices
-        parameter = hypernymy_parameter_penalty(weight, *known)
-        output = hypernymy_output_penalty(logits, *known)
+        parameter = hypernymy_parameter_penalty(weight, hierarchy)
+        output = hypernymy_output_penalty(logits, hierarchy)
         backward(parameter + output, weight, logits)
         return num_edges
 
     some = torch.linspace(0, num_edges - 1, min(_LOOP_EDGES, num_edges)).long().to(bench.device)
-    some_weight = None if edge_weight is None else edge_weight[some]
+    some_edges, some_weight = hierarchy.edge_index[:, some], hierarchy.edge_weight[some]
 
     def loop() -> float:
-        parameter, output = loop_penalties(weight, logits, edge_index[:, some], some_weight)
+        parameter, output = loop_penalties(weight, logits, some_edges, some_weight)
         backward(parameter + output, weight, logits)
         return len(some)
 

@@ -39,7 +39,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
     records = make_records(run.dataset, documents[order[:_DOCUMENTS]].tolist())
     with tempfile.TemporaryDirectory() as folder:
-        write_vocabulary(Path(folder), run.dataset, run.space, run.label_dag)
+        write_vocabulary(Path(folder), run.dataset, run.space, run.dataset.hierarchy)
         vocabulary = read_vocabulary(Path(folder))
     settings, model = bench.config.train, run.make_model()
     full = settings.model_copy(update={"precision": "32-true"})

@@ -41,7 +41,7 @@ class Trainer:
         self.config, self.model = bench.config.train, run.make_model()
         self.fabric = make_fabric(self.config)
         self.learner = make_learner(self.fabric, self.model, self.config, origin="")
-        self.hierarchy = run.hierarchy().to(self.fabric.device)
+        self.hierarchy = run.hierarchy.to(self.fabric.device)
         self.number = _NUM_STEPS // 2
 
     def step(self, batch: EgoBatch) -> int:
@@ -69,9 +69,7 @@ class PaddedTrainer:
     def step(self, cpu_batch: EgoBatch) -> int:
         """Trains one step; returns its number of documents."""
         batch = cpu_batch.to(self.device)
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
-        loss = dense_bce(self.model(batch), batch.label_ptr, batch.label_index)
+        loss = dense_bce(self.model(batch), *batch.gold)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)

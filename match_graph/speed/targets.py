@@ -20,17 +20,13 @@ def measure_targets(bench: Bench) -> Iterator[Speed]:
     scores = torch.randn(size, device=bench.device).t().requires_grad_()  # as the head's: [L, B]
 
     def ours(batch: EgoBatch) -> int:
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
         logits = scores[: batch.num_documents]
-        backward(sparse_bce(logits, batch.label_ptr, batch.label_index), scores)
+        backward(sparse_bce(logits, *batch.gold), scores)
         return batch.num_documents
 
     def dense(batch: EgoBatch) -> int:
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
         logits = scores[: batch.num_documents]
-        backward(dense_bce(logits, batch.label_ptr, batch.label_index), scores)
+        backward(dense_bce(logits, *batch.gold), scores)
         return batch.num_documents
 
     with MemoryPeak(bench.device).watch() as memory:

@@ -19,9 +19,8 @@ from match_graph.graph import EgoBatch
 from match_graph.io.files import STATE, has_state, read_state, write_state
 from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel
-from match_graph.nn.loss import Losses
+from match_graph.nn.loss import Losses, whole
 from match_graph.training.average import WeightAverage
-from match_graph.training.device import whole
 from match_graph.training.processes import gather, lead, sum_up
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.

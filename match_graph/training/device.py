@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
-from torch import Tensor, nn
+from torch import nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
@@ -160,9 +160,3 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
 def keep_apart(model: nn.Module) -> None:
     """Leaves the parameters with sparse gradients to `average_sparse_gradient`."""
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, APART)
-
-
-def whole(values: Tensor) -> Tensor:
-    """A parameter, or what is computed from it, put together from its shards if it has any."""
-    full: Tensor = values.full_tensor() if hasattr(values, "full_tensor") else values
-    return full

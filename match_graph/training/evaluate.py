@@ -6,7 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from match_graph.graph import EgoBatch
+from match_graph.graph import EgoBatch, Hierarchy
 from match_graph.metrics import RankingMeter, ViolationMeter, rank_labels
 from match_graph.metrics.ranking import EmptyPolicy
 
@@ -38,7 +38,7 @@ class WatchedBatches:
 def evaluate_model(
     model: nn.Module,
     batches: Iterable[EgoBatch],
-    label_edge_index: Tensor,
+    hierarchy: Hierarchy | None,
     device: torch.device | str = "cpu",
     empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
@@ -51,7 +51,7 @@ def evaluate_model(
     Args:
         model: Model that maps an `EgoBatch` to logits [B, L]; put into evaluation mode and back.
         batches: Batches with gold labels.
-        label_edge_index: Label edges "child is_a parent", [2, E], int64.
+        hierarchy: Label hierarchy, on the CPU; None leaves violations out.
         device: Device of the model.
         empty: Treatment of documents without gold labels, see `RankingMeter`.
         observers: Callbacks that get every batch's logits and gold labels, on the CPU.
@@ -67,28 +67,30 @@ def evaluate_model(
         GraphError: A score is NaN.
     """
     ranking = RankingMeter(empty=empty)
-    violations = ViolationMeter(label_edge_index)
+    violations = None if hierarchy is None else ViolationMeter(hierarchy)
     was_training = model.training
     model.eval()
     for batch in batches:
         logits = model(batch.to(device)).float().cpu()
         if not batch.share:  # another process counts it; a model in parts needs all to step
             continue
-        assert batch.label_ptr is not None
-        assert batch.label_index is not None
         ranked = rank_labels(logits, max(ranking.ks), label_rank)
-        gold = batch.label_ptr.cpu(), batch.label_index.cpu()
+        gold = batch.gold[0].cpu(), batch.gold[1].cpu()
         ranking.update(ranked, *gold)
-        violations.update(logits)
+        if violations is not None:
+            violations.update(logits)
         for observe in observers:
             observe(logits, *gold)
         for observe in rank_observers:
             observe(ranked, *gold)
     model.train(was_training)
-    if total is not None:
-        ranking.reduce(total)
-        violations.reduce(total)
-    return {**ranking.compute(), **violations.compute()}
+    measures: dict[str, float] = {}
+    for meter in (ranking, violations):
+        if meter is not None:
+            if total is not None:
+                meter.reduce(total)
+            measures |= meter.compute()
+    return measures
 
 
 def label_prior(

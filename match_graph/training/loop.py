@@ -5,22 +5,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import EgoBatch, EgoLoader
+from match_graph.graph import EgoBatch, EgoLoader, Hierarchy
 from match_graph.io.files import HISTORY, MODEL, STATE, write_beside, write_tensors
 from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel, match_loss
-from match_graph.nn.hypernymy import LabelMatrices
 from match_graph.openmp import limit_threads
 from match_graph.training.average import WeightAverage, find_shard
 from match_graph.training.checkpoint import (
@@ -30,54 +28,13 @@ from match_graph.training.checkpoint import (
     check_same,
     read_checkpoint,
 )
-from match_graph.training.device import count_threads, keep_apart, make_fabric, whole
+from match_graph.training.device import count_threads, keep_apart, make_fabric
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_up
 
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """The label hierarchy as training needs it.
-
-    Args:
-        edge_index: Label edges "child is_a parent", [2, E], int64.
-        edge_weight: Weight of each edge in the loss, [E]; None for 1.
-        label_rank: Rank of each label among equal scores, the lower first, [L]; None leaves it
-            open.
-        matrices: Sparse matrices of the weighted edges; None where there is no edge.
-    """
-
-    edge_index: Tensor
-    edge_weight: Tensor | None
-    label_rank: Tensor | None = None
-    matrices: LabelMatrices | None = None
-
-    @classmethod
-    def from_edges(
-        cls,
-        edge_index: Tensor,
-        num_labels: int,
-        edge_weight: Tensor | None = None,
-        label_rank: Tensor | None = None,
-    ) -> "Hierarchy":
-        """Hierarchy of label edges; for the arguments see the class."""
-        matrices = LabelMatrices.from_edges(edge_index, num_labels, edge_weight)
-        return cls(edge_index, edge_weight, label_rank, matrices)
-
-    @classmethod
-    def none(cls) -> "Hierarchy":
-        """Empty hierarchy, for nodes that stand in none."""
-        return cls(torch.empty(2, 0, dtype=torch.int64), None)
-
-    def to(self, device: torch.device) -> "Hierarchy":
-        """Copy on a device."""
-        weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        matrices = None if self.matrices is None else self.matrices.to(device)
-        return Hierarchy(self.edge_index.to(device), weight, self.label_rank, matrices)
 
 
 def train_model(
@@ -272,19 +229,20 @@ def train_step(
     """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)
-    assert batch.label_ptr is not None
-    assert batch.label_index is not None
     together = batch.num_documents if batch.num_together is None else batch.num_together
     for optimizer in learner.optimizers:
         set_progress(optimizer, step / num_steps, config, together)
         optimizer.zero_grad()
     with limit_threads(count_threads(batch, model)):
         losses = match_loss(
-            learner.wrapped(batch), batch.label_ptr, batch.label_index,
-            whole(model.head.label_weight), hierarchy.edge_index, hierarchy.edge_weight,
-            config.lambda_parameter, config.lambda_output, fabric.world_size * batch.share,
-            hierarchy.matrices, check=False,
-        )  # fmt: skip
+            learner.wrapped(batch),
+            batch.gold,
+            model.head,
+            hierarchy,
+            lambda_parameter=config.lambda_parameter,
+            lambda_output=config.lambda_output,
+            document_weight=fabric.world_size * batch.share,
+        )
         fabric.backward(losses.total)
     if model.wide is not None:
         average_sparse_gradient(fabric, model.wide.weight)
@@ -324,12 +282,12 @@ def _check_finite(learner: Learner, config: TrainConfig) -> None:
 
 
 def _validate(
-    fabric: Fabric, model: nn.Module, loader: EgoLoader, hierarchy: Hierarchy
+    fabric: Fabric, model: MatchModel, loader: EgoLoader, hierarchy: Hierarchy
 ) -> dict[str, float]:
     with fabric.autocast():
         return evaluate_model(
-            model, loader, hierarchy.edge_index, fabric.device,
-            total=lambda values: sum_up(fabric, values), label_rank=hierarchy.label_rank,
+            model, loader, hierarchy, fabric.device, total=lambda values: sum_up(fabric, values),
+            label_rank=None if model.coherent is None else hierarchy.rank,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import EgoBatch, LabelDAG, NeighborhoodConfig, TokenSpace
+from match_graph.graph import EgoBatch, Hierarchy, NeighborhoodConfig, TokenSpace
 from match_graph.io.files import ENCODER_FILES, FITTED, has_folder, load_weights, write_folder
 from match_graph.io.progress import Reporter
 from match_graph.nn import ENCODERS, HEADS, Encoder, MatchModel, TokenEmbedding
@@ -132,14 +132,14 @@ class Model(ABC):
 
     @abstractmethod
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
     ) -> nn.Module:
         """The model before training or fitting.
 
         Args:
             space: Token space of the run.
             sizes: Nodes on each level, from `level_sizes`.
-            label_dag: Label hierarchy, for ``model.coherent``.
+            hierarchy: Label hierarchy, for ``model.coherent``.
 
         Raises:
             ConfigError: Settings are wrong or do not fit together, or a package is missing.
@@ -147,7 +147,7 @@ class Model(ABC):
 
     @abstractmethod
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
     ) -> nn.Module:
         """The trained or fitted model of a run folder; arguments as for `build`.
 
@@ -185,17 +185,17 @@ class NeuralModel(Model):
         return level_sizes(num_labels, self.config.model)
 
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
     ) -> MatchModel:
         torch.default_generator.manual_seed(self.config.seed)
-        return make_levels(space, sizes, self.config.model, label_dag)
+        return make_levels(space, sizes, self.config.model, hierarchy)
 
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
     ) -> nn.Module:
         sizes = self.level_sizes(num_labels)
         with torch.random.fork_rng(devices=[]):  # weights are read; leave the caller's draws alone
-            model = self.with_files(folder).build(space, sizes, label_dag)
+            model = self.with_files(folder).build(space, sizes, hierarchy)
         load_weights(model, folder, self.config.dataset)
         return model
 
@@ -232,7 +232,7 @@ class BaselineModel(Model):
     }
 
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], label_dag: LabelDAG | None = None
+        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
     ) -> Baseline:
         baseline: Baseline = self.cls(space, sizes[-1], self.settings, self.config.seed)
         if self.config.model.coherent:
@@ -243,7 +243,7 @@ class BaselineModel(Model):
         return baseline
 
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, label_dag: LabelDAG | None = None
+        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
     ) -> nn.Module:
         baseline = self.build(space, (num_labels,))
         if not has_folder(folder / FITTED):

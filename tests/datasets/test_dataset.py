@@ -94,7 +94,7 @@ def test_targets_and_notes_equal_the_built_ones(tmp_path: Path, toy_graph: Built
     assert torch.equal(dataset.targets.index, toy_graph.targets.index)
     assert dataset.targets.num_labels == dataset.num_labels == toy_graph.targets.num_labels
     assert dataset.notes == toy_graph.notes
-    assert dataset.label_dag.num_edges == toy_graph.data["label", "is_a", "label"].num_edges
+    assert dataset.hierarchy.num_edges == toy_graph.data["label", "is_a", "label"].num_edges
     assert dataset.token_space(1, 3) == TokenSpace.from_data(toy_graph.data, 1, 3)
 
 

@@ -68,14 +68,14 @@ def test_papers_become_documents_with_names_and_depths(tmp_path: Path) -> None:
     assert (authors["A1"], authors["A2"], authors["A3"]) == ("Bo Án", "no raw", "A3")
     assert dataset.table("venue")["name"].tolist() == ["Journal of Toys"]
     assert dataset.name == "maple-Art"
-    assert dataset.label_dag.num_edges == 0
+    assert dataset.hierarchy.num_edges == 0
 
 
 def test_a_taxonomy_beside_the_files_is_the_hierarchy(tmp_path: Path) -> None:
     """It can be left out."""
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12 13\n"})
-    assert Maple(root=tmp_path).label_dag.num_edges == 1
-    assert Maple(root=tmp_path, hierarchy="ignore").label_dag.num_edges == 0
+    assert Maple(root=tmp_path).hierarchy.num_edges == 1
+    assert Maple(root=tmp_path, hierarchy="ignore").hierarchy.num_edges == 0
 
 
 def test_a_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:

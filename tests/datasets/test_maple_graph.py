@@ -66,7 +66,7 @@ def test_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
     root = folder.parents[3]
     options = {"root": root, "subject": "Biology", "release": "graph"}
     dataset = open_dataset("maple", **options)
-    assert dataset.label_dag.num_edges == 1
+    assert dataset.hierarchy.num_edges == 1
     assert dataset[0]["document"].train_mask.sum() == 3 - dataset[0]["document"].test_mask.sum()
     mesh = open_dataset("maple", labels="mesh", fields=["venue"], hierarchy="ignore", **options)
     assert mesh.table("label")[["id", "name"]].to_numpy().tolist() == [["D1", "animals"]]

@@ -383,7 +383,7 @@ def test_ignoring_the_hierarchy_accepts_its_cycle(folder: Path) -> None:
     """What the message advises works."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("deep science\n")
-    assert MatchFolder(folder, hierarchy="ignore").label_dag.num_edges == 0
+    assert MatchFolder(folder, hierarchy="ignore").hierarchy.num_edges == 0
 
 
 def test_a_metadata_field_called_label(folder: Path) -> None:

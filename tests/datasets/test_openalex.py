@@ -82,8 +82,8 @@ def test_topics_are_labels_with_all_above_them(root: Path) -> None:
         "T0": 3, "T1": 3, "T2": 3, "T3": 3, "T4": 3,
     }  # fmt: skip
     assert labels["name"]["fields/17"] == "Computer Science"
-    assert dataset.label_dag.num_edges == 8
-    assert dataset.label_dag.num_layers == 4
+    assert dataset.hierarchy.num_edges == 8
+    assert dataset.hierarchy.num_layers == 4
     assert dataset.targets.index.numel() == 40 * 4
     assert dataset.table("author")["name"].tolist() == ["Bo"] * 3
     assert dataset.table("document")["text"][0] == "Work 0 A plain text"
@@ -101,11 +101,11 @@ def test_concepts_take_their_parents_from_a_file_of_concepts(root: Path, tmp_pat
     dataset = open_dataset("openalex", root=root, labels="concepts", concepts=str(path))
     assert sorted(dataset.names("label")) == ["C2", "C3"]
     assert dataset.notes["hierarchy_edges_read"] == 3
-    assert dataset.label_dag.num_edges == 1
+    assert dataset.hierarchy.num_edges == 1
     assert dataset.table("label").set_index("id")["depth"].to_dict() == {"C2": 1, "C3": 2}
     plain = open_dataset("openalex", root=root, labels="concepts", min_score=0)
     assert sorted(plain.names("label")) == ["C1", "C2", "C3"]
-    assert plain.label_dag.num_edges == 0
+    assert plain.hierarchy.num_edges == 0
 
 
 def test_concepts_beside_the_works_are_not_read_as_works(root: Path) -> None:
@@ -175,7 +175,7 @@ def test_ignoring_the_hierarchy_accepts_its_loop(root: Path, tmp_path: Path) -> 
     loop = make_concept(3, 2, ancestors=[make_concept(3, 2)])
     path = write(tmp_path / "concepts.jsonl", [loop])
     dataset = OpenAlex(root=root, labels="concepts", concepts=str(path), hierarchy="ignore")
-    assert dataset.label_dag.num_edges == 0
+    assert dataset.hierarchy.num_edges == 0
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -79,7 +79,7 @@ def test_records_become_documents_with_metadata_and_labels(folder: Path) -> None
     labels = dataset.table("label")
     assert dict(zip(labels["id"], labels["name"], strict=True)) == {"D1": "Ear", "D3": "Head"}
     assert dataset.notes["headings_outside_categories"] == 2 * 38
-    assert dataset.label_dag.num_edges == 1  # "Sense Organs" is on no document
+    assert dataset.hierarchy.num_edges == 1  # "Sense Organs" is on no document
     assert dataset.table("venue")["name"].tolist() == ["J"]
     assert dataset.names("author").tolist() == ["Li"]
     data = dataset[0]
@@ -99,7 +99,7 @@ def test_options_reach_the_reader(folder: Path) -> None:
     assert len(dataset.documents("val_mask")) == 38
     plain = open_dataset("pubmed-xml", root=root, hierarchy="ignore")
     assert set(plain.names("label")) == {"D1", "D2", "D3", "D9"}
-    assert plain.label_dag.num_edges == 0
+    assert plain.hierarchy.num_edges == 0
 
 
 def test_a_later_version_of_a_record_is_dropped_and_counted(folder: Path) -> None:

@@ -63,11 +63,11 @@ def test_every_option_changes_the_key(changed: dict[str, Any]) -> None:
 
 def test_labels_are_closed_upwards(default: Synthetic) -> None:
     """Whoever carries a child carries all its parents: P(parent | child) is 1 on every edge."""
-    edges = default.label_dag.edge_index.T.tolist()
+    edges = default.hierarchy.edge_index.T.tolist()
     assert edges
     for labels in gold_sets(default):
         assert all(parent in labels for child, parent in edges if child in labels)
-    probability = default.label_dag.parent_given_child(
+    probability = default.hierarchy.parent_given_child(
         default.targets, torch.arange(default.num_documents)
     )
     assert set(probability.tolist()) == {1.0}
@@ -85,9 +85,9 @@ def test_the_default_hierarchy_has_a_diamond(seed: int) -> None:
 def test_the_diamond_is_in_the_built_graph(default: Synthetic) -> None:
     """Contraction and the order by frequency keep it."""
     parents: dict[int, list[int]] = {}
-    for child, parent in default.label_dag.edge_index.T.tolist():
+    for child, parent in default.hierarchy.edge_index.T.tolist():
         parents.setdefault(child, []).append(parent)
-    above = default.label_dag.closure
+    above = default.hierarchy.closure
     pairs = [pair for pair in parents.values() if len(pair) == 2]
     assert any((above[[one]] * above[[two]]).count_nonzero() for one, two in pairs)
 

@@ -92,12 +92,12 @@ def test_the_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
         2,
         1,
     ]
-    assert dataset.label_dag.num_edges == 1
+    assert dataset.hierarchy.num_edges == 1
     flat = open_dataset(
         "table", root=tmp_path, columns={key: COLUMNS[key] for key in ("id", "text", "label")},
         taxonomy=str(taxonomy), hierarchy="ignore",
     )  # fmt: skip
-    assert flat.label_dag.num_edges == 0
+    assert flat.hierarchy.num_edges == 0
     assert flat.processed_dir != dataset.processed_dir
 
 

@@ -2,16 +2,20 @@
 
 from collections import Counter
 
+import networkx as nx
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.datasets import Synthetic
 from match_graph.graph import BuiltGraph, build_graph
-from match_graph.hierarchy import hierarchy_frame
+from match_graph.graph.build import contract_hierarchy
 from match_graph.typing import MASKS
 
+NUM_LABELS = 8
 TYPES = ("venue", "author", "reference", "word", "label")
 
 
@@ -230,3 +234,53 @@ def test_the_corpus_is_not_changed(toy: Corpus) -> None:
     build_graph(toy)
     for name, frame in before.items():
         assert {**toy.instances, **toy.edges}[name].equals(frame)
+
+
+@st.composite
+def dag_edges(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """(child, parent) edges that follow a random order of the labels, so without a cycle."""
+    order = draw(st.permutations(range(NUM_LABELS)))
+    pairs = st.tuples(st.integers(0, NUM_LABELS - 1), st.integers(0, NUM_LABELS - 1))
+    chosen = draw(st.lists(pairs.filter(lambda pair: pair[0] != pair[1]), max_size=14, unique=True))
+    return list(dict.fromkeys((order[max(pair)], order[min(pair)]) for pair in chosen))
+
+
+@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
+def test_contraction_joins_the_nearest_kept_ancestors(
+    edges: list[tuple[int, int]], dropped: set[int]
+) -> None:
+    """An edge for every upward path between kept labels whose inner nodes are all left out."""
+    kept = [f"l{label}" for label in range(NUM_LABELS) if label not in dropped]
+    frame = hierarchy_frame([(f"l{child}", f"l{parent}", "") for child, parent in edges])
+    pairs, num_dropped = contract_hierarchy(frame, kept)
+
+    def nearest(label: int) -> set[int]:
+        found: set[int] = set()
+        for parent in (parent for child, parent in edges if child == label):
+            found |= {parent} if parent not in dropped else nearest(parent)
+        return found
+
+    expected = {
+        (f"l{child}", f"l{parent}")
+        for child in range(NUM_LABELS)
+        if child not in dropped
+        for parent in nearest(child)
+    }
+    assert set(pairs) == expected
+    assert len(pairs) == len(expected)
+    assert num_dropped == len(dropped & {label for edge in edges for label in edge})
+
+
+@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
+def test_contraction_keeps_who_is_above_whom(
+    edges: list[tuple[int, int]], dropped: set[int]
+) -> None:
+    """Between kept labels, reachability is the same before and after."""
+    kept = {f"l{label}" for label in range(NUM_LABELS) if label not in dropped}
+    named = [(f"l{child}", f"l{parent}") for child, parent in edges]
+    frame = hierarchy_frame([(*pair, "") for pair in named])
+    before = nx.DiGraph(named)
+    after = nx.DiGraph(contract_hierarchy(frame, sorted(kept))[0])
+    for label in kept & set(before):
+        above = nx.descendants(after, label) if label in after else set()
+        assert above == nx.descendants(before, label) & kept

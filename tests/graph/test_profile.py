@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import HeteroData
 
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.profile import (
     count_degrees,
@@ -21,7 +21,6 @@ from match_graph.graph.profile import (
     describe_parents,
     fingerprint_texts,
 )
-from match_graph.hierarchy import hierarchy_frame
 from match_graph.typing import CONTAINS, DOCUMENT
 
 

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.graph import BuiltGraph, build_graph, compare_counts, describe_graph
-from match_graph.hierarchy import hierarchy_frame
 
 
 def test_rows_of_the_toy_graph_are_counted_by_hand(toy: Corpus, toy_graph: BuiltGraph) -> None:

@@ -11,7 +11,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph import LabelDAG
+from match_graph.graph import Hierarchy
 from match_graph.graph.csr import make_ptr
 from match_graph.metrics import HierarchicalMeter, ViolationMeter
 
@@ -51,7 +51,7 @@ def test_the_meter_equals_a_naive_loop(
     """Rate and size over (document, child, parent), in batches; ties are no violations."""
     logits, edges = case
     edge_index = torch.tensor(edges, dtype=torch.int64).view(-1, 2).t()
-    meter = ViolationMeter(edge_index)
+    meter = ViolationMeter(Hierarchy(edge_index, len(logits[0])))
     for rows in torch.tensor(logits).split(size):
         meter.update(rows)
     rate, mean = naive_violations(logits, edges)
@@ -64,8 +64,8 @@ def test_the_meter_equals_a_naive_loop(
 def test_batches_add_up() -> None:
     """Several batches give the measures of one."""
     logits = torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
-    edge_index = torch.stack([torch.arange(1, 20), torch.arange(1, 20) // 2])
-    whole, parts = ViolationMeter(edge_index), ViolationMeter(edge_index)
+    hierarchy = Hierarchy(torch.stack([torch.arange(1, 20), torch.arange(1, 20) // 2]), 20)
+    whole, parts = ViolationMeter(hierarchy), ViolationMeter(hierarchy)
     whole.update(logits)
     for rows in logits.split(7):
         parts.update(rows)
@@ -76,15 +76,16 @@ def test_batches_add_up() -> None:
 
 def test_equal_scores_are_no_violation() -> None:
     """Also where the sigmoid of equal values differs in the last bit, at the end of a vector."""
+    hierarchy = Hierarchy(torch.stack([torch.arange(1, 140), torch.arange(139)]), 140)
     for value in torch.linspace(-5, 5, 200).tolist():
-        meter = ViolationMeter(torch.stack([torch.arange(1, 140), torch.arange(139)]))
+        meter = ViolationMeter(hierarchy)
         meter.update(torch.full((1, 140), value))
         assert meter.num_violations == 0
 
 
 def test_coherent_scores_have_no_violation() -> None:
     """Children at or below their parents: both measures are 0."""
-    meter = ViolationMeter(torch.tensor([[1, 2], [0, 1]]))
+    meter = ViolationMeter(Hierarchy(torch.tensor([[1, 2], [0, 1]]), 3))
     meter.update(torch.tensor([[2.0, 2.0, -1.0]]))
     assert meter.compute() == {"violation_rate": 0.0, "violation_size": 0.0}
 
@@ -92,7 +93,7 @@ def test_coherent_scores_have_no_violation() -> None:
 @pytest.mark.parametrize("num_documents", [0, 3])
 def test_without_edges_both_measures_are_0(num_documents: int) -> None:
     """A flat label set cannot be violated."""
-    meter = ViolationMeter(NO_EDGES)
+    meter = ViolationMeter(Hierarchy(NO_EDGES, 4))
     meter.update(torch.randn(num_documents, 4))
     assert meter.compute() == {"violation_rate": 0.0, "violation_size": 0.0}
 
@@ -101,7 +102,7 @@ def test_low_precision_and_transposed_scores_are_taken() -> None:
     """bfloat16 logits and the transposed view of a head give what float32 gives."""
     logits = torch.randn(9, 5, generator=torch.Generator().manual_seed(1)).bfloat16()
     edge_index = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 2]])
-    meters = [ViolationMeter(edge_index) for _ in range(3)]
+    meters = [ViolationMeter(Hierarchy(edge_index, 5)) for _ in range(3)]
     meters[0].update(logits.float())
     meters[1].update(logits)
     meters[2].update(logits.float().t().contiguous().t())
@@ -111,10 +112,10 @@ def test_low_precision_and_transposed_scores_are_taken() -> None:
 
 
 def test_edges_of_other_labels_are_an_error() -> None:
-    """The sentence of every function that takes label edges."""
+    """The sentence of every function that takes a hierarchy."""
     with pytest.raises(GraphError) as error:
-        ViolationMeter(torch.tensor([[3], [0]])).update(torch.zeros(2, 3))
-    assert str(error.value) == "label_edge_index must name labels in [0, 3), found 0 to 3."
+        ViolationMeter(Hierarchy(torch.tensor([[3], [0]]), 4)).update(torch.zeros(2, 3))
+    assert str(error.value) == ("Values must be of the 4 labels of the hierarchy, found 3.")
 
 
 def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -146,7 +147,7 @@ def label_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], list, list]
 def test_hierarchical_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
     """Kiritchenko's sums over closed sets, in batches; 0/0 is left out."""
     num_labels, edges, predicted, gold = case
-    meter = HierarchicalMeter(LabelDAG(torch.tensor(edges).long().view(-1, 2).t(), num_labels))
+    meter = HierarchicalMeter(Hierarchy(torch.tensor(edges).long().view(-1, 2).t(), num_labels))
     for start in range(0, len(gold), size):
         stop = start + size
         meter.update(*pack(predicted[start:stop]), *pack(gold[start:stop]))
@@ -184,7 +185,7 @@ def test_hierarchical_measures_by_hand() -> None:
     Closed: {4, 2, 0} and {3, 1, 2, 0}; two in common, of three and of four.
     """
     edges = torch.tensor([[1, 2, 3, 3, 4], [0, 0, 1, 2, 2]])
-    meter = HierarchicalMeter(LabelDAG(edges, 5))
+    meter = HierarchicalMeter(Hierarchy(edges, 5))
     meter.update(*pack([[4]]), *pack([[3]]))
     assert meter.compute() == pytest.approx(
         {"hierarchical_P": 2 / 3, "hierarchical_R": 2 / 4, "hierarchical_F1": 4 / 7}
@@ -193,7 +194,7 @@ def test_hierarchical_measures_by_hand() -> None:
 
 def test_the_closure_names_each_ancestor_once() -> None:
     """A document with a label, its parent, and a sibling; an empty one between."""
-    meter = HierarchicalMeter(LabelDAG(torch.tensor([[1, 2, 3], [0, 1, 1]]), 4))
+    meter = HierarchicalMeter(Hierarchy(torch.tensor([[1, 2, 3], [0, 1, 1]]), 4))
     ptr, index = meter.close(*pack([[3, 2, 1], [], [0]]))
     assert ptr.tolist() == [0, 4, 4, 5]
     assert index.tolist() == [0, 1, 2, 3, 0]
@@ -201,7 +202,7 @@ def test_the_closure_names_each_ancestor_once() -> None:
 
 def test_processes_add_up() -> None:
     """Twice the counts are the same shares."""
-    meter = HierarchicalMeter(LabelDAG(torch.tensor([[1], [0]]), 2))
+    meter = HierarchicalMeter(Hierarchy(torch.tensor([[1], [0]]), 2))
     meter.update(*pack([[1], [0]]), *pack([[0], [0]]))
     before = meter.compute()
     meter.reduce(lambda counts: 2 * counts)
@@ -212,7 +213,7 @@ def test_processes_add_up() -> None:
 
 def test_labels_outside_the_hierarchy_are_an_error() -> None:
     """Before ancestors are looked up."""
-    meter = HierarchicalMeter(LabelDAG(NO_EDGES, 3))
+    meter = HierarchicalMeter(Hierarchy(NO_EDGES, 3))
     with pytest.raises(GraphError) as error:
         meter.update(*pack([[3]]), *pack([[0]]))
     assert str(error.value) == "Labels must lie in [0, 3), found 3 to 3."

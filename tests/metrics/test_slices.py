@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph import LabelDAG
+from match_graph.graph import Hierarchy
 from match_graph.graph.csr import make_ptr
 from match_graph.metrics import (
     FREQUENCY_CUTS,
@@ -41,14 +41,14 @@ def test_frequency_cuts() -> None:
 
 def test_depths() -> None:
     """By the longest path; a label outside the hierarchy is at the top; no edge, no slice."""
-    dag = LabelDAG(torch.tensor([[1, 2, 2], [0, 1, 0]]), 4)
+    dag = Hierarchy(torch.tensor([[1, 2, 2], [0, 1, 0]]), 4)
     labels = slice_by_depth(dag).labels()
     assert {name: mask.nonzero().view(-1).tolist() for name, mask in labels.items()} == {
         "depth_0": [0, 3],
         "depth_1": [1],
         "depth_2": [2],
     }
-    assert slice_by_depth(LabelDAG(torch.empty(2, 0).long(), 4)).labels() == {}
+    assert slice_by_depth(Hierarchy(torch.empty(2, 0).long(), 4)).labels() == {}
 
 
 @st.composite

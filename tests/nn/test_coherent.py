@@ -13,23 +13,25 @@ from torch.utils._pytree import tree_leaves
 from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoLoader, EgoSampler, LabelDAG
+from match_graph.graph import EgoLoader, EgoSampler, Hierarchy
 from match_graph.metrics import ViolationMeter
 from match_graph.nn import HEADS, MatchModel
 from match_graph.nn.coherent import CoherentOutput
 
 
 @st.composite
-def label_dags(draw: st.DrawFn, max_labels: int = 9) -> LabelDAG:
+def hierarchies(draw: st.DrawFn, max_labels: int = 9) -> Hierarchy:
     """Any DAG: edges from higher to lower places of a random order, diamonds and roots included."""
     num_labels = draw(st.integers(1, max_labels))
     order = draw(st.permutations(range(num_labels)))
     pairs = [(order[i], order[j]) for i in range(num_labels) for j in range(i)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
-    return LabelDAG(torch.tensor(edges, dtype=torch.int64).view(-1, 2).t().contiguous(), num_labels)
+    return Hierarchy(
+        torch.tensor(edges, dtype=torch.int64).view(-1, 2).t().contiguous(), num_labels
+    )
 
 
-def descend(dag: LabelDAG, label: int) -> Iterator[int]:
+def descend(dag: Hierarchy, label: int) -> Iterator[int]:
     """A label and all of its descendants, some of them repeatedly."""
     yield label
     for child, parent in dag.edge_index.t().tolist():
@@ -37,7 +39,7 @@ def descend(dag: LabelDAG, label: int) -> Iterator[int]:
             yield from descend(dag, child)
 
 
-def naive_output(dag: LabelDAG, logits: Tensor) -> Tensor:
+def naive_output(dag: Hierarchy, logits: Tensor) -> Tensor:
     columns = [
         torch.stack([logits[:, label] for label in set(descend(dag, label))]).amax(dim=0)
         for label in range(dag.num_labels)
@@ -45,9 +47,9 @@ def naive_output(dag: LabelDAG, logits: Tensor) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-@given(label_dags(), st.integers(0, 3), st.sampled_from([1, 7, 2**24]), st.booleans())
+@given(hierarchies(), st.integers(0, 3), st.sampled_from([1, 7, 2**24]), st.booleans())
 def test_scores_and_gradients_equal_the_naive_loop(
-    dag: LabelDAG, num_documents: int, chunk_values: int, tied: bool
+    dag: Hierarchy, num_documents: int, chunk_values: int, tied: bool
 ) -> None:
     """In chunks of one label, of some and of all; equal scores share the gradient equally."""
     torch.manual_seed(dag.num_edges)
@@ -62,14 +64,14 @@ def test_scores_and_gradients_equal_the_naive_loop(
     assert torch.allclose(gradient, slow, rtol=1e-12)
 
 
-@given(label_dags())
-def test_no_child_is_above_its_parent(dag: LabelDAG) -> None:
+@given(hierarchies())
+def test_no_child_is_above_its_parent(dag: Hierarchy) -> None:
     """The violation rate is exactly 0, in float32 and bfloat16; and twice is as good as once."""
     torch.manual_seed(0)
     coherent = CoherentOutput(dag)
     for dtype in (torch.float32, torch.bfloat16):
         scores = coherent(torch.randn(20, dag.num_labels).to(dtype))
-        meter = ViolationMeter(dag.edge_index)
+        meter = ViolationMeter(dag)
         meter.update(scores)
         assert meter.compute()["violation_rate"] == 0
         assert torch.equal(coherent(scores), scores)
@@ -78,7 +80,7 @@ def test_no_child_is_above_its_parent(dag: LabelDAG) -> None:
 def test_ties_with_uninitialised_memory_lose_no_gradient() -> None:
     """Rows of zeros, which fresh memory often is too: the whole gradient arrives."""
     labels = torch.arange(20)
-    dag = LabelDAG(torch.stack([labels[1:], labels[:-1]]), 20)
+    dag = Hierarchy(torch.stack([labels[1:], labels[:-1]]), 20)
     logits = torch.zeros(50, 20, requires_grad=True)
     for _ in range(5):
         (gradient,) = torch.autograd.grad(CoherentOutput(dag)(logits).sum(), logits)
@@ -88,7 +90,7 @@ def test_ties_with_uninitialised_memory_lose_no_gradient() -> None:
 def test_without_edges_scores_pass() -> None:
     """The very tensor."""
     logits = torch.randn(2, 3)
-    dag = LabelDAG(torch.empty(2, 0, dtype=torch.int64), 3)
+    dag = Hierarchy(torch.empty(2, 0, dtype=torch.int64), 3)
     assert CoherentOutput(dag)(logits) is logits
 
 
@@ -107,7 +109,7 @@ class Largest(TorchDispatchMode):
 def test_nothing_larger_than_chunk_or_scores_is_made() -> None:
     """A chain of 200 labels has 20,100 pairs: neither they nor [L, L] exist for 4 documents."""
     labels = torch.arange(200)
-    dag = LabelDAG(torch.stack([labels[1:], labels[:-1]]), 200)
+    dag = Hierarchy(torch.stack([labels[1:], labels[:-1]]), 200)
     most = []
     for chunk_values in (1600, 2**24):
         coherent = CoherentOutput(dag, chunk_values)
@@ -126,13 +128,13 @@ def test_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
     data = synthetic[0]
     config = ModelConfig(encoder=encoder, head=head, channels=8, coherent=True, wide=True)
     torch.manual_seed(0)
-    dag = synthetic.label_dag
+    dag = synthetic.hierarchy
     model = MatchModel(synthetic.token_space(), synthetic.num_labels, config, dag)
     loader = EgoLoader(
         data, EgoSampler(data), model.embedding.space, torch.arange(30), batch_size=30
     )
     logits = model.eval()(next(iter(loader)))
-    meter = ViolationMeter(dag.edge_index)
+    meter = ViolationMeter(dag)
     meter.update(logits.detach())
     assert meter.compute()["violation_rate"] == 0
     assert meter.num_pairs == 30 * dag.num_edges > 0
@@ -143,10 +145,10 @@ def test_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
 
 def test_a_coherent_output_needs_a_hierarchy(synthetic: Synthetic) -> None:
     """That of its own labels; one sentence."""
-    for dag, found in ((None, "none"), (synthetic.label_dag, "one of 25 labels")):
+    for dag, found in ((None, "none"), (synthetic.hierarchy, "one of 25 labels")):
         with pytest.raises(ConfigError) as caught:
             MatchModel(synthetic.token_space(), 3, ModelConfig(coherent=True), dag)
         assert str(caught.value) == (
             f"A coherent output needs the hierarchy of the 3 labels, found {found}; give "
-            f"label_dag, or set model.coherent to false."
+            f"a hierarchy, or set model.coherent to false."
         )

@@ -37,7 +37,7 @@ def make_tree(synthetic: Synthetic, beam: int = 2, **settings: object) -> TreeMo
         encoder="attention_xml", encoder_config={"hidden_channels": 4}, channels=8,
         head_config=head, **settings,
     )  # fmt: skip
-    model = make_model(synthetic.token_space(), 25, config, synthetic.label_dag)
+    model = make_model(synthetic.token_space(), 25, config, synthetic.hierarchy)
     assert isinstance(model, TreeModel)
     assert isinstance(model.above, TreeModel)
     model.set_parents(PARENTS[1])
@@ -141,7 +141,7 @@ def test_a_state_dict_carries_all_levels_and_the_tree(
 ) -> None:
     """Another tree gives the same scores after loading, and others after a reset."""
     model = make_tree(synthetic)
-    other = make_model(synthetic.token_space(), 25, model.config, synthetic.label_dag).eval()
+    other = make_model(synthetic.token_space(), 25, model.config, synthetic.hierarchy).eval()
     with torch.no_grad():
         other.load_state_dict(model.state_dict())
         assert torch.equal(other(batch), model(batch))
@@ -155,7 +155,7 @@ def test_a_tree_can_be_coherent(synthetic: Synthetic, batch: EgoBatch) -> None:
     model = make_tree(synthetic, coherent=True)
     assert model.above.coherent is None
     plain = make_tree(synthetic)
-    child, parent = synthetic.label_dag.edge_index
+    child, parent = synthetic.hierarchy.edge_index
     logits = model(batch)
     assert bool((logits[:, child] <= logits[:, parent]).all())
     assert torch.equal(logits, model.coherent(plain(batch)))

@@ -99,13 +99,11 @@ def test_a_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch)
     logits = model(batch)
     assert logits.shape == (40, synthetic.num_labels)
     assert bool(torch.isfinite(logits).all())
-    edges = synthetic.label_dag.edge_index
     losses = match_loss(
         logits,
-        batch.label_ptr,
-        batch.label_index,
-        model.head.label_weight,
-        edges,
+        batch.gold,
+        model.head,
+        synthetic.hierarchy,
         lambda_parameter=1e-3,
         lambda_output=0.1,
     )
@@ -133,13 +131,7 @@ def test_a_few_steps_lower_the_loss(
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
     losses = []
     for _ in range(steps):
-        loss = match_loss(
-            model(batch),
-            batch.label_ptr,
-            batch.label_index,
-            model.head.label_weight,
-            synthetic.label_dag.edge_index,
-        ).total
+        loss = match_loss(model(batch), batch.gold, model.head, synthetic.hierarchy).total
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -44,13 +44,12 @@ def test_the_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None
     explainer = Explainer(trained_run, "cpu")
     found = explainer.explain(record, top_k=trained_run.dataset.num_labels)
     pulls = [pull for one in found.predictions for pull in one.parents]
-    hierarchy, config = trained_run.hierarchy(), trained_run.config.train
+    hierarchy, config = trained_run.hierarchy, trained_run.config.train
     assert len(pulls) == hierarchy.edge_index.size(1)
     assert explainer.classifier.network is not None
-    edges = hierarchy.edge_index, hierarchy.edge_weight
-    output = hypernymy_output_penalty(found.logits.unsqueeze(0), *edges)
+    output = hypernymy_output_penalty(found.logits.unsqueeze(0), hierarchy)
     parameter = hypernymy_parameter_penalty(
-        explainer.classifier.network.head.label_weight.detach(), *edges
+        explainer.classifier.network.head.label_weight.detach(), hierarchy
     )
     assert config.lambda_output > 0
     assert config.lambda_parameter > 0

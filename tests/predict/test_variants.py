@@ -43,11 +43,11 @@ def test_a_case_study_of_three_variants(
     assert (study.dataset, study.document, study.split) == (dataset.name, document, "test")
     assert set(study.metadata) == {"venue", "author", "reference"}
     assert {label.label for label in study.gold} == set(names[gold.numpy()])
-    child, parent = dataset.label_dag.edge_index
+    child, parent = dataset.hierarchy.edge_index
     for label in study.labels:
         row = names.tolist().index(label.label)
         assert label.parents == names[parent[child == row].numpy()].tolist()
-        assert label.depth == int(dataset.label_dag.depth[row])
+        assert label.depth == int(dataset.hierarchy.depth[row])
     shown = {label.label for label in study.labels}
     assert all(set(label.parents) <= shown for label in study.labels)
     assert [one.encoder for one in study.variants] == ["match", "tfidf_linear", "bert_xml"]

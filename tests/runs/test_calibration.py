@@ -73,7 +73,7 @@ class Inflated(nn.Module):
 def valid_of(run: Run, coherent: bool = False) -> Validation:
     documents = run.dataset.documents(MASKS["valid"])
     fold = assign_folds(documents, run.dataset[0]["document"].num_nodes, 5)
-    return Validation(run.loader("valid"), fold, run.label_dag, coherent)
+    return Validation(run.loader("valid"), fold, run.dataset.hierarchy if coherent else None)
 
 
 def test_folds_are_runs_of_documents_of_nearly_one_size() -> None:
@@ -108,8 +108,8 @@ def test_coherent_scores_stay_coherent(make_variant) -> None:
     """No label scores below a descendant after calibration either."""
     run = make_variant("coherent", "model.coherent=true", "train.epochs=1")
     calibration = make_scaling(run.dataset.num_labels)
-    child, parent = run.label_dag.edge_index
-    model = CalibratedModel(run.load_model().eval(), calibration, run.label_dag)
+    child, parent = run.dataset.hierarchy.edge_index
+    model = CalibratedModel(run.load_model().eval(), calibration, run.dataset.hierarchy)
     plain = CalibratedModel(run.load_model().eval(), calibration)
     broken = 0
     for batch in run.loader("test"):
@@ -124,7 +124,7 @@ def test_coherent_scores_stay_coherent(make_variant) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_scores_are_scaled_where_they_are(trained_run: Run) -> None:
     """On a GPU as on the CPU, by folds and coherent."""
-    calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.label_dag
+    calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.dataset.hierarchy
     fold = valid_of(trained_run).fold % 2
     batch = next(iter(trained_run.loader("valid")))
     found = []
@@ -143,9 +143,9 @@ def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     assert calibration.width > 0
     assert after > before
     assert float(calibration.shift[0]) < -0.5
-    edges = trained_run.label_dag.edge_index
+    hierarchy = trained_run.dataset.hierarchy
     measures = [
-        evaluate_model(one, trained_run.loader("test"), edges)
+        evaluate_model(one, trained_run.loader("test"), hierarchy)
         for one in (model, CalibratedModel(model, calibration))
     ]
     assert measures[1]["NDCG@5"] > measures[0]["NDCG@5"]
@@ -156,8 +156,8 @@ def test_Validation_ndcg_is_that_of_evaluate_model_without_violations(
 ) -> None:
     """The hierarchy's violations, a fifth of the time with many labels, are not counted."""
     model, valid = trained_run.load_model(), valid_of(trained_run)
-    edges = trained_run.label_dag.edge_index
-    expected = evaluate_model(model, trained_run.loader("valid"), edges)["NDCG@5"]
+    hierarchy = trained_run.dataset.hierarchy
+    expected = evaluate_model(model, trained_run.loader("valid"), hierarchy)["NDCG@5"]
     monkeypatch.setattr("match_graph.metrics.hierarchical.torch.sigmoid", None)
     assert valid.ndcg(model) == expected
 
@@ -241,13 +241,13 @@ def test_without_calibration_scores_stay(from_few, make_variant, trained_run: Ru
 def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
     """On test by all validation documents, on valid each by the others."""
     metrics = json.loads((scaled_run.folder / METRICS).read_text())
-    edges, model = scaled_run.label_dag.edge_index, scaled_run.load_model()
+    hierarchy, model = scaled_run.dataset.hierarchy, scaled_run.load_model()
     calibration = read_calibration(scaled_run.folder, scaled_run.dataset.num_labels)
     assert calibration is not None
     valid = valid_of(scaled_run)
     for split, fold in (("valid", valid.fold), ("test", None)):
         scaled = CalibratedModel(model, calibration, None, fold)
-        measures = evaluate_model(scaled, scaled_run.loader(split), edges)
+        measures = evaluate_model(scaled, scaled_run.loader(split), hierarchy)
         assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
 
 

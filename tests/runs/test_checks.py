@@ -20,7 +20,7 @@ def with_settings(run: Run, *settings: str) -> Any:
     config = load_config(None, ["model.wide=true", *settings])
     config = config.model_copy(update={"model": find_model(config).complete()})
     return SimpleNamespace(
-        config=config, space=run.space, sizes=run.sizes, label_dag=run.label_dag,
+        config=config, space=run.space, sizes=run.sizes, hierarchy=run.dataset.hierarchy,
         dataset=run.dataset, needs=ENCODERS[config.model.encoder].needs, fabric=run.fabric,
     )  # fmt: skip
 
@@ -29,7 +29,7 @@ def with_settings(run: Run, *settings: str) -> Any:
 def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> None:
     """Of every encoder, with the embedding, the wide term and the head."""
     run = with_settings(trained_run, f"model.encoder={encoder}")
-    model = checks.make_levels(run.space, run.sizes, run.config.model, run.label_dag)
+    model = checks.make_levels(run.space, run.sizes, run.config.model, run.dataset.hierarchy)
     assert count_weights(run) == sum(one.numel() for one in model.parameters()) > 0
 
 

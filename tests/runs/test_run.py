@@ -152,9 +152,8 @@ def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start)
     run.train()
     history = pd.read_csv(run.folder / "history.csv")
     model, measure = run.load_model(), evaluate_model
-    edges = run.label_dag.edge_index
-    assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], edges)["P@1"], abs=1e-9)
-    expected = measure(run.scale(model, held_out=True), run.loader("valid"), edges)
+    assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], None)["P@1"], abs=1e-9)
+    expected = measure(run.scale(model, held_out=True), run.loader("valid"), None)
     assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
 
 
@@ -353,8 +352,10 @@ def test_a_coherent_run_has_no_violations_and_predicts_parents_first(start) -> N
     assert [*history["violation_rate"], metrics["valid"]["violation_rate"]] == [0, 0]
     assert metrics["test"]["violation_rate"] == 0
     names = run.dataset.names("label").tolist()
-    depth = dict(zip(names, run.label_dag.depth.tolist(), strict=True))
-    parents = [(names[child], names[parent]) for child, parent in run.label_dag.edge_index.t()]
+    depth = dict(zip(names, run.dataset.hierarchy.depth.tolist(), strict=True))
+    parents = [
+        (names[child], names[parent]) for child, parent in run.dataset.hierarchy.edge_index.t()
+    ]
     texts = [{"text": text} for text in ("w1 w2 w3", "w5", "")]
     for found in load(run.folder).predict(texts, top_k=len(names)):
         order = [label["id"] for label in found["labels"]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from match_graph.datasets.match_folder import read_match_folder
-from match_graph.graph import EgoSampler, TokenSpace, build_graph
+from match_graph.graph import EgoSampler, Hierarchy, TokenSpace, build_graph
 from match_graph.graph.build import BuiltGraph
 from match_graph.graph.loader import make_batch
 from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
@@ -72,8 +72,8 @@ def test_the_loop_over_edges_gives_the_same_penalties(weighted: bool) -> None:
     factors = torch.rand(5, generator=generator, dtype=torch.float64) if weighted else None
     loop = loop_penalties(weight, logits, edges, factors)
     ours = (
-        hypernymy_parameter_penalty(weight, edges, factors),
-        hypernymy_output_penalty(logits, edges, factors),
+        hypernymy_parameter_penalty(weight, Hierarchy(edges, 6, factors)),
+        hypernymy_output_penalty(logits, Hierarchy(edges, 6, factors)),
     )
     for left, right, values in zip(loop, ours, (weight, logits), strict=True):
         torch.testing.assert_close(left, right)

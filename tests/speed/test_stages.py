@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from match_graph.cli import app
 from match_graph.datasets import DATASETS, Synthetic
 from match_graph.errors import ConfigError
-from match_graph.graph import LabelDAG
+from match_graph.graph import Hierarchy
 from match_graph.speed import SPEED_SIZES, SPEED_STAGES, Bench, measure, measure_speed, scaling
 from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.speed.pretrain import measure_pretrain
@@ -242,8 +242,8 @@ def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None
 
 
 def test_hypernymy_needs_a_hierarchy(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    flat = LabelDAG(torch.empty(2, 0, dtype=torch.int64), bench.dataset.num_labels)
-    monkeypatch.setattr(bench.dataset, "label_dag", flat)
+    flat = Hierarchy.without_edges(bench.dataset.num_labels)
+    monkeypatch.setattr(bench.dataset, "hierarchy", flat)
     with pytest.raises(ConfigError) as caught:
         list(SPEED_STAGES["hypernymy"](bench))
     assert str(caught.value) == (

@@ -30,8 +30,8 @@ def test_evaluation_equals_a_loop_over_documents(synthetic: Synthetic) -> None:
         data, EgoSampler(data), synthetic.token_space(), documents, targets, batch_size=7
     )
     model = Constant(scores).train()
-    edges = synthetic.label_dag.edge_index
-    measures = evaluate_model(model, loader, edges)
+    edges = synthetic.hierarchy.edge_index
+    measures = evaluate_model(model, loader, synthetic.hierarchy)
     assert model.training
 
     precision = ndcg = violations = 0.0

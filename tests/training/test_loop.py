@@ -24,7 +24,6 @@ from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric
 from match_graph.training.loop import (
-    Hierarchy,
     draw_seed,
     make_learner,
     train_model,
@@ -188,7 +187,7 @@ def test_train_step_moves_the_wide_term_as_far_per_document(make_run, num_docume
     assert batch.num_documents == num_documents
     with torch.no_grad():
         logits = model(batch).double()
-    train_step(learner, batch, run.hierarchy(), config, 30, 100)
+    train_step(learner, batch, run.hierarchy, config, 30, 100)
     assert model.wide is not None
     rate = config.wide_learning_rate * schedule(0.3, config.warmup)
     expected = torch.zeros(model.wide.weight.shape, dtype=torch.float64)
@@ -254,24 +253,23 @@ def test_train_model_places_labels_withheld_from_training_by_their_parents(
         "a", "model.init=random", "model.wide=false", "train.lambda_parameter=0.1",
         "train.epochs=8", "train.precision=32-true", "train.accelerator=cpu",
     )  # fmt: skip
-    dag, targets, train = run.label_dag, run.dataset.targets, run.dataset.documents("train_mask")
-    child, parent = dag.edge_index
+    hierarchy, targets = run.dataset.hierarchy, run.dataset.targets
+    child, parent = hierarchy.edge_index
     withheld = child[~torch.isin(child, parent)].unique()[::3]
     row, kept = row_index(targets.ptr), ~torch.isin(targets.index, withheld)
     count = torch.bincount(row[kept], minlength=len(targets.ptr) - 1)
     seen = Targets(make_ptr(count), targets.index[kept], targets.num_labels)
-    given = dag.parent_given_child(seen, train)
+    given = hierarchy.parent_given_child(seen, run.dataset.documents("train_mask"))
     is_withheld = torch.isin(child, withheld)
     assert given[is_withheld].tolist() == [1.0] * int(is_withheld.sum())
 
     @torch.no_grad()
     def area_under_curve(weight: torch.Tensor, folder: Path) -> float:
         model, loader = run.make_model(), run.loader("train", training=True, targets=seen)
-        hierarchy = Hierarchy.from_edges(dag.edge_index, dag.num_labels, weight)
         with torch.enable_grad():
             train_model(
-                model, loader, run.loader("valid"), hierarchy, run.config.train, folder, 0,
-                Reporter(quiet=True),
+                model, loader, run.loader("valid"), hierarchy.weighted(weight), run.config.train,
+                folder, 0, Reporter(quiet=True),
             )  # fmt: skip
         won = pairs = 0
         logits, gold = [], []

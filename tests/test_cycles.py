@@ -8,7 +8,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.hierarchy import find_cycle, hierarchy_frame
+from match_graph.corpus import hierarchy_frame
+from match_graph.cycles import find_cycle
 
 
 def test_equal_hierarchy_edges_are_kept_once() -> None:

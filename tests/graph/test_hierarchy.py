@@ -1,5 +1,7 @@
 """The label hierarchy against networkx and naive loops."""
 
+import math
+
 import networkx as nx
 import pytest
 import torch
@@ -9,9 +11,8 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph import BuiltGraph, LabelDAG, Targets
-from match_graph.graph.label_dag import check_label_edges, contract_hierarchy
-from match_graph.hierarchy import hierarchy_frame
+from match_graph.graph import BuiltGraph, Hierarchy, Targets
+from match_graph.graph.hierarchy import check_label_edges
 
 NUM_LABELS = 8
 
@@ -25,8 +26,8 @@ def dag_edges(draw: st.DrawFn) -> list[tuple[int, int]]:
     return list(dict.fromkeys((order[max(pair)], order[min(pair)]) for pair in chosen))
 
 
-def make_dag(edges: list[tuple[int, int]]) -> LabelDAG:
-    return LabelDAG(torch.tensor(edges, dtype=torch.int64).view(-1, 2).t(), NUM_LABELS)
+def make_dag(edges: list[tuple[int, int]]) -> Hierarchy:
+    return Hierarchy(torch.tensor(edges, dtype=torch.int64).view(-1, 2).t(), NUM_LABELS)
 
 
 def make_graph(edges: list[tuple[int, int]]) -> "nx.DiGraph[int]":
@@ -89,50 +90,53 @@ def test_parent_given_child_equals_a_loop(
             assert share == 1
 
 
-@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
-def test_contraction_joins_the_nearest_kept_ancestors(
-    edges: list[tuple[int, int]], dropped: set[int]
-) -> None:
-    """An edge for every upward path between kept labels whose inner nodes are all left out."""
-    kept = [f"l{label}" for label in range(NUM_LABELS) if label not in dropped]
-    frame = hierarchy_frame([(f"l{child}", f"l{parent}", "") for child, parent in edges])
-    pairs, num_dropped = contract_hierarchy(frame, kept)
-
-    def nearest(label: int) -> set[int]:
-        found: set[int] = set()
-        for parent in (parent for child, parent in edges if child == label):
-            found |= {parent} if parent not in dropped else nearest(parent)
-        return found
-
-    expected = {
-        (f"l{child}", f"l{parent}")
-        for child in range(NUM_LABELS)
-        if child not in dropped
-        for parent in nearest(child)
-    }
-    assert set(pairs) == expected
-    assert len(pairs) == len(expected)
-    assert num_dropped == len(dropped & {label for edge in edges for label in edge})
+@given(dag_edges(), st.booleans())
+def test_matrices_of_the_edges(edges: list[tuple[int, int]], weighted: bool) -> None:
+    """Laplacian = degree - adjacency = incidence^T weight incidence, repeated edges summed."""
+    edges = [*edges, *edges[:2]]
+    weight = torch.rand(len(edges), dtype=torch.float64) if weighted else torch.ones(len(edges))
+    expected = torch.zeros(NUM_LABELS, NUM_LABELS, dtype=torch.float64)
+    for (child, parent), factor in zip(edges, weight.tolist(), strict=True):
+        expected[child, child] += factor
+        expected[parent, parent] += factor
+        expected[child, parent] -= factor
+        expected[parent, child] -= factor
+    hierarchy = make_dag(edges)
+    if weighted:
+        assert hierarchy.laplacian.value.dtype == torch.float32  # kept, and not of the copy
+        hierarchy = hierarchy.weighted(weight)
+    hierarchy = hierarchy.to("cpu")
+    identity = torch.eye(NUM_LABELS, dtype=torch.float64)
+    assert torch.allclose(hierarchy.laplacian.multiply(identity), expected, rtol=1e-6, atol=1e-7)
+    if edges:
+        incidence = hierarchy.child_minus_parent.multiply(identity)
+        product = hierarchy.edges_of_label.multiply(incidence)
+        assert torch.allclose(product, expected, rtol=1e-6, atol=1e-7)
 
 
-@given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
-def test_contraction_keeps_who_is_above_whom(
-    edges: list[tuple[int, int]], dropped: set[int]
-) -> None:
-    """Between kept labels, reachability is the same before and after."""
-    kept = {f"l{label}" for label in range(NUM_LABELS) if label not in dropped}
-    named = [(f"l{child}", f"l{parent}") for child, parent in edges]
-    frame = hierarchy_frame([(*pair, "") for pair in named])
-    before = nx.DiGraph(named)
-    after = nx.DiGraph(contract_hierarchy(frame, sorted(kept))[0])
-    for label in kept & set(before):
-        above = nx.descendants(after, label) if label in after else set()
-        assert above == nx.descendants(before, label) & kept
+def test_edge_weights_that_do_not_fit_are_an_error() -> None:
+    """One weight per edge."""
+    edges = torch.tensor([[1, 2], [0, 0]])
+    for make in (Hierarchy(edges, 3).weighted, lambda weight: Hierarchy(edges, 3, weight)):
+        with pytest.raises(GraphError) as error:
+            make(torch.ones(3))
+        assert str(error.value) == "edge_weight must be [2], one per label edge, found [3]."
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.5])
+def test_edge_weights_that_are_no_weights_are_refused(wrong: float) -> None:
+    """With the first of them."""
+    with pytest.raises(GraphError) as caught:
+        Hierarchy(torch.tensor([[1, 2], [0, 0]]), 3, torch.tensor([0.5, wrong]))
+    assert str(caught.value) == (
+        f"edge_weight must be finite and at least 0, found {wrong}; "
+        f"Hierarchy.parent_given_child gives weights that are."
+    )
 
 
 def test_from_data_reads_the_built_graph(toy_graph: BuiltGraph) -> None:
     """The toy hierarchy: kernels joined science, misc stands outside, bridge has two parents."""
-    dag = LabelDAG.from_data(toy_graph.data)
+    dag = Hierarchy.from_data(toy_graph.data)
     names = toy_graph.tables["label"]["id"].tolist()
     edges = {(names[child], names[parent]) for child, parent in dag.edge_index.T.tolist()}
     assert edges == {
@@ -152,7 +156,7 @@ def test_from_data_without_hierarchy() -> None:
     """A graph without is_a edges has labels only."""
     data = HeteroData()
     data["label"].num_nodes = 3
-    dag = LabelDAG.from_data(data)
+    dag = Hierarchy.from_data(data)
     assert (dag.num_edges, dag.num_layers, dag.depth.tolist()) == (0, 0, [0, 0, 0])
     assert [part.tolist() for part in dag.ancestors()] == [[0, 0, 0, 0], []]
 
@@ -160,7 +164,7 @@ def test_from_data_without_hierarchy() -> None:
 def test_a_cycle_is_named() -> None:
     """The whole path is in the sentence."""
     with pytest.raises(GraphError) as caught:
-        LabelDAG(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+        Hierarchy(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
     assert str(caught.value) == (
         "The label hierarchy must be acyclic, but 0 -> 1 -> 2 -> 0 is a cycle; "
         "remove one of these edges, or set data.hierarchy=ignore."
@@ -198,7 +202,7 @@ def test_a_cycle_is_named() -> None:
 )
 def test_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
     """Shape, dtype and range have a sentence each, and the class checks them too."""
-    for check in (check_label_edges, LabelDAG):
+    for check in (check_label_edges, Hierarchy):
         with pytest.raises(GraphError) as caught:
             check(edge_index, 4)
         assert str(caught.value) == sentence
@@ -212,7 +216,7 @@ def test_correct_edges_pass() -> None:
 
 def test_rank_is_the_place_by_depth_then_index() -> None:
     """Parents come before children, labels of one depth in their order."""
-    dag = LabelDAG(torch.tensor([[0, 2, 2], [3, 0, 4]]), 5)  # 3 over 0 over 2, 4 over 2
+    dag = Hierarchy(torch.tensor([[0, 2, 2], [3, 0, 4]]), 5)  # 3 over 0 over 2, 4 over 2
     assert dag.depth.tolist() == [1, 0, 2, 0, 0]
     assert dag.rank.tolist() == [3, 0, 4, 1, 2]
 
@@ -220,7 +224,7 @@ def test_rank_is_the_place_by_depth_then_index() -> None:
 def test_closure_of_a_chain_grows_with_its_entries() -> None:
     """1,000 labels one above the other, in mixed order: each has all that are above it."""
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
-    dag = LabelDAG(torch.stack([order[1:], order[:-1]]), 1000)
+    dag = Hierarchy(torch.stack([order[1:], order[:-1]]), 1000)
     assert dag.num_layers == 1000
     ptr, above = dag.ancestors()
     assert ptr.diff()[order].tolist() == list(range(1000))
@@ -230,9 +234,9 @@ def test_closure_of_a_chain_grows_with_its_entries() -> None:
 
 def test_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no memory holds is a sentence."""
-    monkeypatch.setattr("match_graph.graph.label_dag._MAX_PAIRS", 5)
+    monkeypatch.setattr("match_graph.graph.hierarchy._MAX_PAIRS", 5)
     with pytest.raises(GraphError) as caught:
-        LabelDAG(torch.tensor([[1, 2, 3], [0, 1, 2]]), 5).ancestors()
+        Hierarchy(torch.tensor([[1, 2, 3], [0, 1, 2]]), 5).ancestors()
     assert str(caught.value) == (
         "A label hierarchy must have at most 5 pairs of a label and an ancestor, found more after "
         "5 of 5 labels; use a shallower hierarchy, or set data.hierarchy=ignore."

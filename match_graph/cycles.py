@@ -1,4 +1,4 @@
-"""Label hierarchies as tables of edges: acyclic, or the cycle named."""
+"""Cycles of label hierarchies: found in linear time, and described."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,12 +11,6 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 Indices: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _SHOWN_CYCLE = 10  # labels of a cycle that a message names
-
-
-def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
-    """Table of (child, parent, origin) triples; of equal edges the first is kept."""
-    frame = pd.DataFrame(list(edges), columns=["child", "parent", "origin"], dtype=str)
-    return frame.drop_duplicates(["child", "parent"], ignore_index=True)
 
 
 def find_cycle(hierarchy: pd.DataFrame) -> str | None:

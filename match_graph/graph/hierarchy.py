@@ -1,57 +1,96 @@
-"""The label hierarchy as an edge index: contraction, depth, ancestors, P(parent | child)."""
+"""The label hierarchy: edge index, weights, depth, ancestors, and matrices for the losses."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import copy
 from functools import cached_property
 from itertools import pairwise
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from match_graph.cycles import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import SparseRows, row_index
 from match_graph.graph.targets import Targets
-from match_graph.hierarchy import describe_cycle, find_cycle_edges
 from match_graph.typing import IS_A, LABEL
 
 _MAX_PAIRS = 2**28  # of a label and an ancestor; 1.3 GB
+_MATRICES = ("laplacian", "child_minus_parent", "edges_of_label")
 
 
-@dataclass(frozen=True)
-class LabelDAG:
-    """ "child is_a parent" over the labels of a graph.
+class Hierarchy:
+    """ "child is_a parent" over the labels of a graph, from reading to the losses.
+
+    What follows from the edges is computed where it is first asked for, and kept.
 
     Args:
         edge_index: Row 0 child, row 1 parent, [2, E], int64; acyclic.
         num_labels: Number of labels L; those outside the hierarchy have no edge.
+        edge_weight: Weight of each edge in the losses, [E], floating point; None for 1.
 
     Raises:
-        GraphError: The shape or a label is wrong, or the edges have a cycle.
+        GraphError: The shape or a label is wrong, the edges have a cycle, or a weight is not
+            finite and at least 0.
     """
 
-    edge_index: Tensor
-    num_labels: int
-
-    def __post_init__(self) -> None:
-        check_label_edges(self.edge_index, self.num_labels)
-        child, parent = self.edge_index.numpy()
-        cycle = find_cycle_edges(child, parent, self.num_labels)
+    def __init__(
+        self, edge_index: Tensor, num_labels: int, edge_weight: Tensor | None = None
+    ) -> None:
+        check_label_edges(edge_index, num_labels)
+        child, parent = edge_index.cpu().numpy()
+        cycle = find_cycle_edges(child, parent, num_labels)
         if len(cycle):
             fault = describe_cycle([str(label) for label in child[cycle]])
             raise GraphError(f"{fault[0].upper()}{fault[1:]}")
+        self.edge_index, self.num_labels = edge_index, num_labels
+        self.edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
+        if edge_weight is not None:
+            _check_edge_weight(edge_weight, edge_index.size(1))
+            self.edge_weight = edge_weight
 
     @classmethod
-    def from_data(cls, data: HeteroData) -> "LabelDAG":
-        """The hierarchy of a built graph."""
+    def from_data(cls, data: HeteroData) -> "Hierarchy":
+        """The hierarchy of a built graph, with edge weights of 1."""
         edge_index = torch.empty(2, 0, dtype=torch.int64)
         if IS_A in data.edge_types:
             edge_index = data[IS_A].edge_index.to(torch.int64)
         return cls(edge_index, int(data[LABEL].num_nodes))
+
+    @classmethod
+    def without_edges(cls, num_labels: int) -> "Hierarchy":
+        """A flat label set."""
+        return cls(torch.empty(2, 0, dtype=torch.int64), num_labels)
+
+    def weighted(self, edge_weight: Tensor) -> "Hierarchy":
+        """Copy with other edge weights, as the class takes them."""
+        _check_edge_weight(edge_weight, self.num_edges)
+        other = copy.copy(self)
+        other.edge_weight = edge_weight
+        for name in _MATRICES:
+            vars(other).pop(name, None)
+        return other
+
+    def to(self, device: torch.device | str) -> "Hierarchy":
+        """Copy on a device, with the matrices."""
+        other = copy.copy(self)
+        for name in ("edge_index", "edge_weight", *_MATRICES):
+            setattr(other, name, getattr(self, name).to(device))
+        return other
+
+    def check_labels(self, num_labels: int) -> None:
+        """Checks that scores or parameters are of the labels of the hierarchy.
+
+        Raises:
+            GraphError: There are more or fewer.
+        """
+        if num_labels != self.num_labels:
+            raise GraphError(
+                f"Values must be of the {self.num_labels} labels of the hierarchy, found "
+                f"{num_labels}."
+            )
 
     @property
     def num_edges(self) -> int:
@@ -125,6 +164,38 @@ class LabelDAG:
         closure = self.closure
         return torch.from_numpy(closure.indptr).long(), torch.from_numpy(closure.indices).long()
 
+    @cached_property
+    def laplacian(self) -> SparseRows:
+        """Weighted Laplacian: degrees on the diagonal, minus the weights beside it, [L, L]."""
+        child, parent = self.edge_index
+        weight, labels = self.edge_weight, torch.arange(self.num_labels, device=child.device)
+        degree = weight.new_zeros(self.num_labels).index_add_(0, child, weight)
+        degree.index_add_(0, parent, weight)
+        return SparseRows.from_entries(
+            torch.cat([child, parent, labels]),
+            torch.cat([parent, child, labels]),
+            torch.cat([-weight, -weight, degree]),
+            self.num_labels,
+        )
+
+    @cached_property
+    def child_minus_parent(self) -> SparseRows:
+        """Incidence matrix of the edges, [E, L]: 1 at the child, -1 at the parent."""
+        edges, ends, one = *self._incidence, torch.ones_like(self.edge_weight)
+        return SparseRows.from_entries(edges, ends, torch.cat([one, -one]), self.num_edges)
+
+    @cached_property
+    def edges_of_label(self) -> SparseRows:
+        """Transposed incidence matrix times the weights of the edges, [L, E]."""
+        edges, ends, weight = *self._incidence, self.edge_weight
+        return SparseRows.from_entries(ends, edges, torch.cat([weight, -weight]), self.num_labels)
+
+    @property
+    def _incidence(self) -> tuple[Tensor, Tensor]:
+        """Edges and labels of the entries, first of the children, then of the parents."""
+        edges = torch.arange(self.num_edges, device=self.edge_index.device)
+        return edges.repeat(2), self.edge_index.flatten()
+
     def parent_given_child(self, targets: Targets, documents: Tensor) -> Tensor:
         """P(parent | child): of the documents with the child, the share with the parent too.
 
@@ -165,25 +236,15 @@ def check_label_edges(edge_index: Tensor, num_labels: int) -> None:
         )
 
 
-def contract_hierarchy(
-    hierarchy: pd.DataFrame, labels: Sequence[str]
-) -> tuple[list[tuple[str, str]], int]:
-    """Leaves out nodes that no document carries; children join the nearest kept ancestors.
-
-    Args:
-        hierarchy: Table of edges with the columns ``child`` and ``parent``; acyclic.
-        labels: Labels to keep.
-
-    Returns:
-        (child, parent) pairs without repetition, and how many nodes were left out.
-    """
-    kept = set(labels)
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_edges_from(zip(hierarchy["parent"], hierarchy["child"], strict=True))
-    above: dict[str, dict[str, None]] = {}  # nearest kept ancestors, in order
-    for node in nx.topological_sort(graph):
-        above[node] = {}
-        for parent in graph.predecessors(node):
-            above[node].update({parent: None} if parent in kept else above[parent])
-    edges = [(child, parent) for child in above if child in kept for parent in above[child]]
-    return edges, len(above.keys() - kept)
+def _check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
+    if list(edge_weight.shape) != [num_edges]:
+        raise GraphError(
+            f"edge_weight must be [{num_edges}], one per label edge, "
+            f"found {list(edge_weight.shape)}."
+        )
+    fits = (edge_weight >= 0) & edge_weight.isfinite()
+    if not bool(fits.all()):
+        raise GraphError(
+            f"edge_weight must be finite and at least 0, found {float(edge_weight[~fits][0])}; "
+            f"Hierarchy.parent_given_child gives weights that are."
+        )
