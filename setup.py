@@ -52,7 +52,7 @@ setup(
     packages=find_packages(include=["match_graph", "match_graph.*"]),
     package_data={
         "match_graph": ["py.typed", "__init__.pyi"],
-        "match_graph.report.page": ["page.html.jinja", "page.css"],
+        "match_graph.report": ["page.html.jinja", "page.css"],
     },
     install_requires=[
         "torch>=2.6",

@@ -18,17 +18,8 @@ from match_graph.report.benchmark_tables import (
     tabulate_grid,
     tabulate_rows,
 )
-from match_graph.report.page import (
-    Bar,
-    BarChart,
-    Block,
-    Code,
-    Headline,
-    LineChart,
-    Note,
-    Page,
-    Section,
-)
+from match_graph.report.charts import Bar, BarChart, LineChart
+from match_graph.report.page import Block, Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
     average_histories,

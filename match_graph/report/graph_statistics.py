@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from match_graph.datasets import CorpusDataset
+from match_graph.errors import MatchGraphError
 from match_graph.graph import describe_graph
 from match_graph.graph.profile import (
     count_degrees,
@@ -17,15 +18,12 @@ from match_graph.graph.profile import (
     describe_depths,
     describe_parents,
 )
-from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
+from match_graph.report.figures import make_figure, save_figure
 from match_graph.report.tables import Table, write_text
 from match_graph.typing import DOCUMENT, SPLITS
 
 REPORT = "REPORT.md"
-NO_PICTURES = (
-    "Pictures need matplotlib, which is not installed; run `pip install 'match-graph[report]'`."
-)
 _DOCUMENT_ENDS = ("document", "training document", "citing document")
 #: Columns that are fractions.
 _SHARES = {"without", "with a value", "values unseen in training", "only unseen values", "share"}
@@ -53,10 +51,14 @@ def write_report(
         "P(parent | child) in training": describe_parents(data, targets),
         "Equal texts": count_duplicates(data),
     }
-    pictures = _draw_all(dataset, tables, folder)
-    if not pictures and reporter is not None:
-        reporter.warn(NO_PICTURES)
-    text = _make_markdown(dataset, tables, [path.name for path in pictures])
+    pictures, fault = [], ""
+    try:
+        pictures = _draw_all(dataset, tables, folder)
+    except MatchGraphError as error:
+        fault = str(error)
+        if reporter is not None:
+            reporter.warn(fault)
+    text = _make_markdown(dataset, tables, [path.name for path in pictures], fault)
     write_text(folder / REPORT, text)
     return [folder / REPORT, *pictures]
 
@@ -91,7 +93,7 @@ _ABOUT = {
 
 
 def _make_markdown(
-    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], pictures: list[str]
+    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], pictures: list[str], fault: str
 ) -> str:
     rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
     named = {name.replace("_", " "): value for name, value in rows.items()}
@@ -101,8 +103,7 @@ def _make_markdown(
         f"SHA-256 of inputs and options: `{dataset.checksum[:16]}...`",
         _tabulate(values.to_frame("")).to_markdown(),
     ]
-    if not pictures:
-        parts.append(NO_PICTURES)
+    parts += [fault] if fault else []
     for name, table in tables.items():
         about, picture = _ABOUT[name]
         parts += [f"## {name}", about]
@@ -136,11 +137,11 @@ def _format(value: Any, is_share: bool) -> str:
 def _draw_all(
     dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], folder: Path
 ) -> list[Path]:
-    """Figures of the report; none without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return []
+    """Writes the figures of the report.
+
+    Raises:
+        MatchGraphError: matplotlib is not installed.
+    """
     drawers: dict[str, Callable[[Any], None]] = {
         "degrees.png": lambda figure: _draw_degrees(figure, dataset),
         "labels.png": lambda figure: _draw_labels(figure, dataset),
@@ -152,13 +153,9 @@ def _draw_all(
         ),
     }
     for name, draw in drawers.items():
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        figure = make_figure(8, 4.5, layout="constrained")
         draw(figure)
-
-        def save(path: Path, figure: Any = figure) -> None:
-            figure.savefig(path, format="png", dpi=120, metadata={"Software": None})
-
-        write_beside(folder / name, save)
+        save_figure(figure, folder / name, dpi=120)
     return [folder / name for name in drawers]
 
 

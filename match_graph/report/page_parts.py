@@ -9,14 +9,9 @@ import pandas as pd
 from match_graph.metrics.slices import FREQUENCY_CUTS
 from match_graph.predict import Explainer, compare_variants
 from match_graph.predict.summary import draw_records
-from match_graph.report.page import (
-    Case,
-    LabelRows,
-    LineChart,
-    Section,
-    Series,
-)
-from match_graph.report.page.charts import NUM_STYLES
+from match_graph.report.charts import NUM_STYLES, LineChart, Series
+from match_graph.report.label_rows import LabelRows
+from match_graph.report.page import Case, Section
 from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
 from match_graph.runs.readers import read_bins

@@ -14,17 +14,8 @@ from match_graph.io.files import (
     RELIABILITY,
     has_file,
 )
-from match_graph.report.page import (
-    Bar,
-    BarChart,
-    Code,
-    Headline,
-    LineChart,
-    Note,
-    Page,
-    Section,
-    Series,
-)
+from match_graph.report.charts import Bar, BarChart, LineChart, Series
+from match_graph.report.page import Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
     draw_reliability,

@@ -13,7 +13,7 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
 from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
-from match_graph.report.figures import draw_time_to_quality
+from match_graph.report.figures import COLOURS, LINE_STYLES, make_panels, save_figure
 from match_graph.report.tables import write_csv
 from match_graph.speed.measure import synchronize
 
@@ -148,3 +148,28 @@ def write_time_to_quality(
     stem = folder / f"time_to_quality-{dataset.name}"
     write_csv(stem.with_suffix(".csv"), table)
     draw_time_to_quality(stem.with_suffix(".png"), table)
+
+
+def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") -> None:
+    """Quality of pre-trained vectors against seconds, a curve per mode, a panel per node type.
+
+    Args:
+        path: Path of the PNG file.
+        table: Table from `measure_time_to_quality`.
+        measure: Measure to draw, a column of the table.
+
+    Raises:
+        MatchGraphError: matplotlib is not installed.
+    """
+    types = sorted(table["type"].unique(), key=lambda name: (name != "mean", name))
+    figure, axes = make_panels(len(types))
+    for axis, name in zip(axes, types, strict=True):
+        of_type = table[table["type"] == name]
+        for number, (mode, points) in enumerate(of_type.groupby("mode", sort=False)):
+            axis.plot(
+                points["seconds"], points[measure], LINE_STYLES[number % 4], marker="o",
+                markersize=3, color=COLOURS[number % 6], label=mode,
+            )  # fmt: skip
+        axis.set(xscale="log", xlabel="seconds", ylabel=f"held-out {measure}", title=name)
+    axes[0].legend(fontsize=7)
+    save_figure(figure, path)

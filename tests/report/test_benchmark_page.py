@@ -11,16 +11,8 @@ from match_graph.benchmark import write_results
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.io.files import RELIABILITY
 from match_graph.report.benchmark_page import choose_main_measures, make_benchmark_page
-from match_graph.report.page import (
-    BarChart,
-    Block,
-    Case,
-    Code,
-    LineChart,
-    Note,
-    Page,
-    render_page,
-)
+from match_graph.report.charts import BarChart, LineChart
+from match_graph.report.page import Block, Case, Code, Note, Page, render_page
 from match_graph.report.tables import Table
 from match_graph.testing import write_match_folder
 
@@ -87,7 +79,7 @@ def test_headlines_name_the_best_row(page: Page) -> None:
 def test_the_figures(page: Page, trained_run: Run) -> None:
     """Bars of main measures and violations, curves over seeds, slices, reliability."""
     bars = find_blocks(page, "Rows side by side")
-    assert [(block.title, block.unit) for block in bars if isinstance(block, BarChart)] == [
+    assert [(block.title, block.about) for block in bars if isinstance(block, BarChart)] == [
         ("P@1", "fraction"), ("NDCG@5", "fraction"),
         ("violation_rate", "fraction, less is better"),
     ]  # fmt: skip

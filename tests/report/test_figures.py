@@ -1,114 +1,45 @@
-"""Figures: what is drawn, read back from the axes, and files that are whole."""
+"""Figures as SVG of a page and as PNG."""
 
-import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pandas as pd
-import pytest
-
-from match_graph.errors import MatchGraphError
-from match_graph.report import figures
-
-PNG = b"\x89PNG\r\n\x1a\n"
+from match_graph.report.figures import PALETTE, draw_svg, make_figure, save_figure, tooltip
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that were saved, besides the files."""
-    pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
-    kept = []
-    save = figures._save
-
-    def keep(figure, legends, path):
-        kept.append(figure)
-        save(figure, legends, path)
-
-    monkeypatch.setattr(figures, "_save", keep)
-    return kept
+def draw(figure) -> None:
+    axis = figure.add_axes((0.1, 0.1, 0.8, 0.8))
+    axis.plot([1, 2], [3, 4], "o", color=PALETTE["c0"], gid=tooltip("two <dots>"))
+    axis.text(1, 3, "here", color=PALETTE["ink"])
 
 
-def test_training_curves_are_means_over_seeds(tmp_path: Path, drawn) -> None:
-    """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own."""
-    runs = [
-        pd.DataFrame({"epoch": [1, 2], "loss_recent": loss, "NDCG@5": [0.1, 0.3]})
-        for loss in ([4.0, 2.0], [2.0, 0.0])
-    ]
-    path = tmp_path / "new" / "curves.png"
-    figures.draw_training_curves(path, {"with": runs, "without": runs[:1]}, ["NDCG@5"])
-    assert path.read_bytes().startswith(PNG)
-    assert [file.name for file in path.parent.iterdir()] == ["curves.png"]
-    left, right = drawn[0].axes
-    assert [list(line.get_ydata()) for line in left.lines] == [[3.0, 1.0], [4.0, 2.0]]
-    assert [line.get_linestyle() for line in left.lines] == ["-", "--"]
-    assert [line.get_label() for line in right.lines] == ["NDCG@5, with", "NDCG@5, without"]
+def test_draw_svg() -> None:
+    """Shapes and texts without ids, addresses and fonts; colours of the style sheet."""
+    text = draw_svg(draw, 300, 200, "A title")
+    root = ET.fromstring(text)
+    assert root.attrib == {"viewBox": "0 0 300 200", "role": "img", "aria-label": "A title"}
+    assert {one.tag for one in root} == {"path", "text"}
+    for forbidden in (" id=", "href", "url(", "font-family", PALETTE["c0"], "<style"):
+        assert forbidden not in text
+    dots = [one for one in root if one.findtext("title") == "two <dots>"]
+    assert len(dots) == 2
+    assert all("fill: var(--c0)" in one.attrib["style"] for one in dots)
+    [here] = [one for one in root.iter("text") if one.text == "here"]
+    assert "fill: var(--ink)" in here.attrib["style"]
+    assert draw_svg(draw, 300, 200, "A title") == text
 
 
-def test_time_to_quality_has_a_panel_per_type_the_mean_first(tmp_path: Path, drawn) -> None:
-    """Seconds over a logarithmic axis, a curve per mode in the order of the table."""
-    table = pd.DataFrame(
-        {
-            "mode": ["shared", "shared", "alone", "alone"] * 2,
-            "seconds": [1.0, 2.0] * 4,
-            "type": ["author"] * 4 + ["mean"] * 4,
-            "mrr": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
-        }
-    )
-    path = tmp_path / "quality.png"
-    figures.draw_time_to_quality(path, table)
-    assert path.read_bytes().startswith(PNG)
-    mean, author = drawn[0].axes
-    assert (mean.get_title(), author.get_title()) == ("mean", "author")
-    assert mean.get_xscale() == "log"
-    assert [line.get_label() for line in mean.lines] == ["shared", "alone"]
-    assert [list(line.get_ydata()) for line in mean.lines] == [[0.5, 0.6], [0.7, 0.8]]
+def test_palette_is_of_the_style_sheet() -> None:
+    """Every colour once, so that each has a variable of its own."""
+    assert {"ground", "ink", "muted", "rule", "bad", "c0", "c5"} <= PALETTE.keys()
+    assert len(set(PALETTE.values())) == len(PALETTE)
 
 
-def test_bars_are_grouped_by_measure_in_the_order_of_rows(tmp_path: Path, drawn) -> None:
-    """Heights and deviations of the table; the axis starts below the lowest."""
-    table = pd.DataFrame(
-        {
-            "row": ["MATCH", "MATCH", "No-venue", "No-venue"],
-            "measure": ["P@1", "P@3"] * 2,
-            "mean": [0.9, 0.7, 0.8, 0.6],
-            "std": [0.01, 0.02, None, None],
-        }
-    )
-    figures.draw_bars(tmp_path / "bars.png", table)
-    assert (tmp_path / "bars.png").read_bytes().startswith(PNG)
-    (axis,) = drawn[0].axes
-    heights = [bar.get_height() for bar in axis.patches]
-    assert heights == [0.9, 0.7, 0.8, 0.6]
-    places = [bar.get_center()[0] for bar in axis.patches]
-    assert places == pytest.approx([-0.2, 0.8, 0.2, 1.2])
-    assert [text.get_text() for text in axis.get_xticklabels()] == ["P@1", "P@3"]
-    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["MATCH", "No-venue"]
-    assert 0.0 < axis.get_ylim()[0] < 0.6
-
-
-def test_a_grid_has_a_map_per_measure(tmp_path: Path, drawn) -> None:
-    """Values in their places; a point that is missing stays empty."""
-    table = pd.DataFrame(
-        {
-            "a": [0.0, 0.0, 1.0, 0.0, 0.0, 1.0],
-            "b": [1, 2, 1, 1, 2, 1],
-            "measure": ["NDCG@5"] * 3 + ["violation_rate"] * 3,
-            "mean": [0.5, 0.6, 0.7, 0.3, 0.2, 0.1],
-        }
-    )
-    figures.draw_grid(tmp_path / "grid.png", table, ["a", "b"])
-    assert (tmp_path / "grid.png").read_bytes().startswith(PNG)
-    first, second = drawn[0].axes[:2]
-    assert (first.get_title(), second.get_title()) == ("NDCG@5", "violation_rate")
-    assert (first.get_xlabel(), first.get_ylabel()) == ("b", "a")
-    shown = {text.get_position(): text.get_text() for text in first.texts}
-    assert shown == {(0, 0): "0.5000", (1, 0): "0.6000", (0, 1): "0.7000"}
-
-
-def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MatchGraphError) as caught:
-        figures.draw_training_curves(tmp_path / "x.png", {}, [])
-    assert str(caught.value) == (
-        "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
-    )
-    assert list(tmp_path.iterdir()) == []
+def test_save_figure(tmp_path: Path) -> None:
+    """The same bytes every time."""
+    for name in ("a.png", "b.png"):
+        figure = make_figure(3, 2)
+        draw(figure)
+        save_figure(figure, tmp_path / name)
+    content = (tmp_path / "a.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert content == (tmp_path / "b.png").read_bytes()

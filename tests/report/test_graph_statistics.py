@@ -54,7 +54,7 @@ def test_without_matplotlib_there_is_markdown_and_a_sentence(
     assert [path.name for path in paths] == ["REPORT.md"]
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["REPORT.md"]
     sentence = (
-        "Pictures need matplotlib, which is not installed; run `pip install 'match-graph[report]'`."
+        "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
     )
     assert sentence in paths[0].read_text(encoding="utf-8")
     assert "![" not in paths[0].read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from match_graph.io.files import RELIABILITY
-from match_graph.report.page import Series
+from match_graph.report.charts import Series
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
     average_histories,

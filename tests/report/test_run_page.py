@@ -11,7 +11,8 @@ from match_graph import Run
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.io.files import HISTORY, METRICS, RELIABILITY, remove_files, write_json
 from match_graph.io.manifest import write_manifest
-from match_graph.report.page import BarChart, Case, LineChart, Note, Page, render_page
+from match_graph.report.charts import BarChart, LineChart
+from match_graph.report.page import Case, Note, Page, render_page
 from match_graph.report.run_page import draw_columns, make_run_page
 from match_graph.report.tables import Table
 

@@ -1,13 +1,15 @@
-"""Page model: sections of tables, figures and texts."""
+"""Pages of results: sections of tables, figures and texts, as self-contained HTML."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, TypeAlias
 
+from match_graph.errors import MatchGraphError
 from match_graph.predict.case_study import CaseStudy
-from match_graph.report.page.charts import BarChart, LineChart
-from match_graph.report.page.label_rows import LabelRows
-from match_graph.report.tables import Table
+from match_graph.report.charts import Chart
+from match_graph.report.label_rows import LabelRows
+from match_graph.report.tables import Table, write_text
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Case:
     rows: Sequence[LabelRows]
 
 
-Block: TypeAlias = Table | LineChart | BarChart | Note | Code | Case
+Block: TypeAlias = Table | Chart | Note | Code | Case
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,34 @@ class Page:
     about: str
     headlines: Sequence[Headline]
     sections: Sequence[Section]
+
+
+def render_page(page: Page) -> str:
+    """HTML of a page: no script, all text escaped; the same page gives the same text.
+
+    Raises:
+        MatchGraphError: jinja2 or matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MatchGraphError(
+            f"A page needs jinja2 and matplotlib, but {error.name} is not installed; run pip "
+            f"install 'match-graph[report]'."
+        ) from error
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=PackageLoader("match_graph", "report"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sections = [section for section in page.sections if section.blocks]
+    text = environment.get_template("page.html.jinja").render(page=page, sections=sections)
+    return text.strip() + "\n"
+
+
+def write_page(page: Page, path: Path) -> None:
+    """Writes `render_page` to a file atomically."""
+    write_text(path, render_page(page))

@@ -7,18 +7,15 @@ import pytest
 
 from match_graph.errors import MatchGraphError
 from match_graph.predict.case_study import CaseStudy
+from match_graph.report.charts import Bar, BarChart, LineChart, Series
+from match_graph.report.label_rows import LabelRows
 from match_graph.report.page import (
-    Bar,
-    BarChart,
     Case,
     Code,
     Headline,
-    LabelRows,
-    LineChart,
     Note,
     Page,
     Section,
-    Series,
     render_page,
     write_page,
 )

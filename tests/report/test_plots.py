@@ -1,0 +1,115 @@
+"""Figures: what is drawn, read back from the axes, and files that are whole."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from match_graph.errors import MatchGraphError
+from match_graph.report import plots, time_to_quality
+from match_graph.report.figures import save_figure
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were saved, besides the files."""
+    pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
+    kept = []
+
+    def keep(figure, path):
+        kept.append(figure)
+        save_figure(figure, path)
+
+    monkeypatch.setattr(plots, "save_figure", keep)
+    monkeypatch.setattr(time_to_quality, "save_figure", keep)
+    return kept
+
+
+def test_draw_training_curves(tmp_path: Path, drawn) -> None:
+    """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own."""
+    runs = [
+        pd.DataFrame({"epoch": [1, 2], "loss_recent": loss, "NDCG@5": [0.1, 0.3]})
+        for loss in ([4.0, 2.0], [2.0, 0.0])
+    ]
+    path = tmp_path / "new" / "curves.png"
+    plots.draw_training_curves(path, {"with": runs, "without": runs[:1]}, ["NDCG@5"])
+    assert path.read_bytes().startswith(PNG)
+    assert [file.name for file in path.parent.iterdir()] == ["curves.png"]
+    left, right = drawn[0].axes
+    assert [list(line.get_ydata()) for line in left.lines] == [[3.0, 1.0], [4.0, 2.0]]
+    assert [line.get_linestyle() for line in left.lines] == ["-", "--"]
+    assert [line.get_label() for line in right.lines] == ["NDCG@5, with", "NDCG@5, without"]
+
+
+def test_draw_time_to_quality(tmp_path: Path, drawn) -> None:
+    """Seconds over a logarithmic axis, a curve per mode in the order of the table."""
+    table = pd.DataFrame(
+        {
+            "mode": ["shared", "shared", "alone", "alone"] * 2,
+            "seconds": [1.0, 2.0] * 4,
+            "type": ["author"] * 4 + ["mean"] * 4,
+            "mrr": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+        }
+    )
+    path = tmp_path / "quality.png"
+    time_to_quality.draw_time_to_quality(path, table)
+    assert path.read_bytes().startswith(PNG)
+    mean, author = drawn[0].axes
+    assert (mean.get_title(), author.get_title()) == ("mean", "author")
+    assert mean.get_xscale() == "log"
+    assert [line.get_label() for line in mean.lines] == ["shared", "alone"]
+    assert [list(line.get_ydata()) for line in mean.lines] == [[0.5, 0.6], [0.7, 0.8]]
+
+
+def test_draw_bars(tmp_path: Path, drawn) -> None:
+    """Heights and deviations of the table; the axis starts below the lowest."""
+    table = pd.DataFrame(
+        {
+            "row": ["MATCH", "MATCH", "No-venue", "No-venue"],
+            "measure": ["P@1", "P@3"] * 2,
+            "mean": [0.9, 0.7, 0.8, 0.6],
+            "std": [0.01, 0.02, None, None],
+        }
+    )
+    plots.draw_bars(tmp_path / "bars.png", table)
+    assert (tmp_path / "bars.png").read_bytes().startswith(PNG)
+    (axis,) = drawn[0].axes
+    heights = [bar.get_height() for bar in axis.patches]
+    assert heights == [0.9, 0.7, 0.8, 0.6]
+    places = [bar.get_center()[0] for bar in axis.patches]
+    assert places == pytest.approx([-0.2, 0.8, 0.2, 1.2])
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["P@1", "P@3"]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["MATCH", "No-venue"]
+    assert 0.0 < axis.get_ylim()[0] < 0.6
+
+
+def test_draw_grid(tmp_path: Path, drawn) -> None:
+    """Values in their places; a point that is missing stays empty."""
+    table = pd.DataFrame(
+        {
+            "a": [0.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+            "b": [1, 2, 1, 1, 2, 1],
+            "measure": ["NDCG@5"] * 3 + ["violation_rate"] * 3,
+            "mean": [0.5, 0.6, 0.7, 0.3, 0.2, 0.1],
+        }
+    )
+    plots.draw_grid(tmp_path / "grid.png", table, ["a", "b"])
+    assert (tmp_path / "grid.png").read_bytes().startswith(PNG)
+    first, second = drawn[0].axes[:2]
+    assert (first.get_title(), second.get_title()) == ("NDCG@5", "violation_rate")
+    assert (first.get_xlabel(), first.get_ylabel()) == ("b", "a")
+    shown = {text.get_position(): text.get_text() for text in first.texts}
+    assert shown == {(0, 0): "0.5000", (1, 0): "0.6000", (0, 1): "0.7000"}
+
+
+def test_make_figure_without_matplotlib(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MatchGraphError) as caught:
+        plots.draw_training_curves(tmp_path / "x.png", {}, [])
+    assert str(caught.value) == (
+        "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
+    )
+    assert list(tmp_path.iterdir()) == []
