@@ -1,9 +1,9 @@
 """Settings of a run: strict, all faults of a file at once, each with its path."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,14 @@ CODE = ("encoder", "head")
 SHARING = ("devices", "num_nodes", "strategy")
 
 
+#: Bounds that several settings share.
+Width = Annotated[int, Field(ge=2, le=MAX_CHANNELS)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(gt=0, le=1000)]
+Weight = Annotated[float, Field(ge=0, le=10**9)]
+
+
 class StrictModel(BaseModel):
     """Configuration section; unknown keys, wrong types and non-finite numbers are refused."""
 
@@ -47,21 +55,15 @@ class DataConfig(StrictModel):
     hierarchy: Literal["use", "ignore"] | None = Field(
         None, description="ignore: labels have no parents; none: the data set's"
     )
-    min_count: int = Field(
-        2, ge=1, le=10**9, description="training documents below which metadata are [UNK]"
-    )
-    min_word_count: int = Field(
-        2, ge=1, le=10**9, description="training occurrences below which words are [UNK]"
-    )
+    min_count: Count = Field(2, description="training documents below which metadata are [UNK]")
+    min_word_count: Count = Field(2, description="training occurrences below which words are [UNK]")
     max_metadata: int = Field(64, ge=0, le=100_000, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, le=10**6, description="words per document")
     transductive: bool = Field(False, description="graph encoders may reach documents of any split")
     faults: Literal["refuse", "skip"] | None = Field(
         None, description="skip: build without faulty documents, and list them; none: refuse"
     )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="arguments of the data set's class"
-    )
+    options: dict[str, Any] = Field({}, description="arguments of the data set's class")
 
     @field_validator("options")
     @classmethod
@@ -86,9 +88,7 @@ class PretrainConfig(StrictModel):
     samples: int | None = Field(
         None, ge=0, le=10**12, description="positive pairs in all; none: by corpus size"
     )
-    channels: int = Field(
-        100, ge=2, le=MAX_CHANNELS, description="vector length; the paper's delta"
-    )
+    channels: Width = Field(100, description="vector length; the paper's delta")
     negatives: int = Field(
         32, ge=1, le=2**16, description="negatives per chunk if shared, per positive otherwise"
     )
@@ -96,9 +96,7 @@ class PretrainConfig(StrictModel):
     chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step")
     window: int = Field(5, ge=0, le=10_000, description="words on each side that count as context")
     margin: float = Field(0.3, gt=0, le=100, description="margin of the loss; the paper's gamma")
-    learning_rate: float = Field(
-        0.05, gt=0, le=1000, description="initial learning rate; falls linearly to 0"
-    )
+    learning_rate: Rate = Field(0.05, description="initial learning rate; falls linearly to 0")
     filter_positives: bool = Field(
         False, description="exclude negatives that are positives of their anchor"
     )
@@ -121,21 +119,15 @@ class ModelConfig(StrictModel):
     """
 
     encoder: str = Field("match", description="a registered encoder or baseline, or module:Class")
-    encoder_config: dict[str, Any] = Field(
-        default_factory=dict, description="settings of the encoder, by name"
-    )
+    encoder_config: dict[str, Any] = Field({}, description="settings of the encoder, by name")
     head: str | None = Field(
         None, description="a registered head; none: the one that fits the encoder"
     )
-    head_config: dict[str, Any] = Field(
-        default_factory=dict, description="settings of the head, by name"
-    )
+    head_config: dict[str, Any] = Field({}, description="settings of the head, by name")
     coherent: bool = Field(
         False, description="hierarchy-coherent output: no label scores below its descendants"
     )
-    channels: int = Field(
-        100, ge=2, le=MAX_CHANNELS, description="size of token embeddings; the paper's delta"
-    )
+    channels: Width = Field(100, description="size of token embeddings; the paper's delta")
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = Field(
         "spherical", description="initialization of token embeddings"
     )
@@ -155,8 +147,8 @@ class ModelConfig(StrictModel):
     scale_embedding: bool = Field(
         True, description="multiply token vectors by the square root of channels"
     )
-    embedding_dropout: float = Field(0.3, ge=0, lt=1, description="dropout on embedded tokens")
-    token_dropout: float = Field(0.1, ge=0, lt=1, description="share of tokens shown as [UNK]")
+    embedding_dropout: Share = Field(0.3, description="dropout on embedded tokens")
+    token_dropout: Share = Field(0.1, description="share of tokens shown as [UNK]")
 
 
 class TrainConfig(StrictModel):
@@ -172,9 +164,7 @@ class TrainConfig(StrictModel):
     optimizer: Literal["adam", "adamw"] = Field(
         "adamw", description="optimizer; adamw: decoupled weight decay"
     )
-    learning_rate: float = Field(
-        1e-3, gt=0, le=1000, description="peak learning rate, after warmup"
-    )
+    learning_rate: Rate = Field(1e-3, description="peak learning rate, after warmup")
     wide_learning_rate: float = Field(
         1.5, gt=0, le=10**6, description="learning rate of model.wide, per document"
     )
@@ -205,14 +195,11 @@ class TrainConfig(StrictModel):
         le=10**9,
         description="validation documents per epoch, always the same; none: by corpus size",
     )
-    lambda_parameter: float = Field(
-        1e-5,
-        ge=0,
-        le=10**9,
-        description="weight of hypernymy in parameter space; the paper's lambda_1",
+    lambda_parameter: Weight = Field(
+        1e-5, description="weight of hypernymy in parameter space; the paper's lambda_1"
     )
-    lambda_output: float = Field(
-        1.0, ge=0, le=10**9, description="weight of hypernymy in output space; the paper's lambda_2"
+    lambda_output: Weight = Field(
+        1.0, description="weight of hypernymy in output space; the paper's lambda_2"
     )
     edge_weight: Literal["none", "parent_given_child"] = Field(
         "parent_given_child",
@@ -256,27 +243,20 @@ class Config(StrictModel):
     @model_validator(mode="after")
     def _check_init(self) -> Self:
         """Refuses settings of the initialization that would fail later, or be ignored."""
-        model, pretrain = self.model, self.pretrain
+        model, channels = self.model, self.pretrain.channels
         spherical = model.init in ("spherical", "spherical_text")
-        faults = []
-        if spherical and pretrain.channels != model.channels:
-            faults.append(
-                f"model.init={model.init} starts the embedding from pre-trained vectors, which "
-                f"must be as wide, found pretrain.channels={pretrain.channels} and "
-                f"model.channels={model.channels}; set both to one value."
-            )
-        if model.init == "word_vectors" and model.word_vectors is None:
-            faults.append(
-                "model.init=word_vectors needs a file, found none; set model.word_vectors to a "
-                "GloVe or word2vec text file."
-            )
-        if model.head_from_labels and not spherical:
-            faults.append(
-                f"model.head_from_labels needs pre-trained label vectors, found "
-                f"model.init={model.init}; set it to false, or model.init to spherical."
-            )
-        if faults:
-            raise ValueError("\n".join(faults))
+        faults = {
+            f"model.init={model.init} starts the embedding from pre-trained vectors, which must be "
+            f"as wide, found pretrain.channels={channels} and model.channels={model.channels}; set "
+            f"both to one value.": spherical and channels != model.channels,
+            "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe "
+            "or word2vec text file.": model.init == "word_vectors" and model.word_vectors is None,
+            f"model.head_from_labels needs pre-trained label vectors, found model.init="
+            f"{model.init}; set it to false, or model.init to spherical.": model.head_from_labels
+            and not spherical,
+        }
+        if any(faults.values()):
+            raise ValueError("\n".join(text for text, is_fault in faults.items() if is_fault))
         return self
 
     def change(self, section: Literal["data", "pretrain", "model", "train"], **values: Any) -> Self:
@@ -288,36 +268,30 @@ class Config(StrictModel):
 M = TypeVar("M", bound=StrictModel)
 
 
-def load_config(
-    path: Path | None = None,
-    settings: list[str] | None = None,
-    preset: Callable[[str], Mapping[str, Any]] | None = None,
-) -> Config:
+def load_config(path: Path | None = None, settings: list[str] | None = None) -> Config:
     """Loads the configuration from a file, overridden by ``key=value`` settings.
 
     Args:
         path: Path of a YAML file; None for the defaults.
         settings: Dotted keys with YAML values, such as ``train.epochs=3``.
-        preset: Maps an encoder's name to dotted keys with values, which replace the defaults; file
-            and settings win over them.
 
     Raises:
         ConfigError: With every fault and its path; or the file names code (``module:Class``) that
             the settings do not name.
     """
+    return parse_settings(Config, read_given(path, settings), "The configuration must be valid")
+
+
+def read_given(path: Path | None, settings: list[str] | None) -> dict[str, Any]:
+    """Keys and values of a file, overridden by settings; arguments and errors as `load_config`."""
+    content = {} if path is None else read_settings(path)
     given: dict[str, Any] = {}
-    for setting in settings or []:
-        _apply_setting(given, setting)
-    content = given
-    if path is not None:
-        content = read_settings(path)
-        for setting in settings or []:
-            _apply_setting(content, setting)
-        names, allowed = _name_code(content).items(), [*_name_code(given).values()]
-        check_code(names, allowed, f"The configuration '{path}'", "--set model.{kind}=")
-    if preset is not None:
-        content = _put_below(content, preset)
-    return parse_settings(Config, content, "The configuration must be valid")
+    for key, value in map(parse_setting, settings or []):
+        put(given, key, value)
+        put(content, key, deepcopy(value))
+    names, allowed = name_code(content).items(), [*name_code(given).values()]
+    check_code(names, allowed, f"The configuration '{path}'", "--set model.{kind}=")
+    return content
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -372,10 +346,10 @@ def check_code(
         )
 
 
-def _name_code(content: Mapping[str, Any]) -> dict[str, Any]:
+def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
     """Names of the encoder and the head in the settings."""
     model = content.get("model")
-    return {kind: model.get(kind) for kind in CODE} if isinstance(model, dict) else {}
+    return {kind: model[kind] for kind in CODE if kind in model} if isinstance(model, dict) else {}
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
@@ -396,32 +370,6 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
         raise ConfigError(list_faults(summary, describe_faults(cls, error))) from error
 
 
-def _put_below(
-    content: dict[str, Any], preset: Callable[[str], Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Merges the content over the preset of the encoder that it names."""
-    model = content.get("model", {})
-    encoder = ModelConfig().encoder
-    if isinstance(model, dict):
-        encoder = str(model.get("encoder", encoder))
-    below: dict[str, Any] = {}
-    for key, value in preset(encoder).items():
-        *sections, last = key.split(".")
-        inner = below
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = deepcopy(value)
-    return _merge(below, content)
-
-
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
-    return merged
-
-
 def parse_setting(setting: str) -> tuple[str, Any]:
     """The dotted key and the value of ``key=value``.
 
@@ -439,12 +387,11 @@ def parse_setting(setting: str) -> tuple[str, Any]:
         ) from error
 
 
-def _apply_setting(content: dict[str, Any], setting: str) -> None:
-    key, value = parse_setting(setting)
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a dotted key."""
     *sections, last = key.split(".")
-    inner = content
     for section in sections:
-        inner = inner.setdefault(section, {})
-        if not isinstance(inner, dict):
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
             raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
-    inner[last] = value
+    content[last] = value

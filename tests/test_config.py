@@ -37,24 +37,6 @@ def test_settings_change_the_file(tmp_path: Path) -> None:
     assert config.data.fields == ["venue", "author"]
 
 
-def test_a_preset_stands_below_the_file(tmp_path: Path) -> None:
-    """It is asked for the encoder of the file or of a setting, and may set whole sections."""
-    asked = []
-
-    def preset(encoder: str) -> dict[str, object]:
-        asked.append(encoder)
-        return {"train.epochs": 9, "train.batch_size": 9, "model.encoder_config": {"a": 1, "b": 1}}
-
-    path = tmp_path / "c.yaml"
-    path.write_text("train: {epochs: 3}\nmodel: {encoder: mine, encoder_config: {b: 2}}\n")
-    config = load_config(path, preset=preset)
-    assert (config.train.epochs, config.train.batch_size) == (3, 9)
-    assert config.model.encoder_config == {"a": 1, "b": 2}
-    load_config(path, ["model.encoder=other"], preset)
-    load_config(None, None, preset)
-    assert asked == ["mine", "other", "match"]
-
-
 def test_a_written_configuration_reads_back(tmp_path: Path) -> None:
     """What a run folder holds gives the same configuration."""
     config = load_config(None, ["seed=4", "train.epochs=2", "model.encoder_config.num_cls=2"])

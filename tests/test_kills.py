@@ -16,7 +16,8 @@ import torch
 
 from match_graph.cli import app
 from match_graph.datasets import Synthetic
-from match_graph.io.files import HISTORY, METRICS, MODEL, VECTORS, read_tensors
+from match_graph.io.files import read_tensors
+from match_graph.io.run_folder import HISTORY, METRICS, MODEL, VECTORS
 from match_graph.runs import pretraining
 from match_graph.training import checkpoint
 

@@ -22,8 +22,8 @@ from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.benchmark.results import LARGEST, Cell, find_measure
 from match_graph.errors import CheckpointError, MatchGraphError, describe_faults, list_faults
-from match_graph.io.files import LEVELS, METRICS
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import LEVELS, METRICS
 from match_graph.runs.readers import read_history, read_metrics, read_record
 from match_graph.runs.start import start_run
 

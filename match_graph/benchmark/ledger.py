@@ -19,8 +19,8 @@ from match_graph.benchmark.results import (
     write_results,
 )
 from match_graph.errors import CheckpointError, MatchGraphError
-from match_graph.io.files import CONFIG, METRICS, RECORD
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import CONFIG, METRICS, RECORD
 from match_graph.runs.folder import find_difference, open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_software

@@ -21,8 +21,8 @@ from match_graph.benchmark.probe import probe_cells
 from match_graph.benchmark.results import Results
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.io.files import VECTORS
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import VECTORS
 from match_graph.openmp import limit_spinning
 
 #: How long a stopped cell has to write its record before it is ended.

@@ -13,8 +13,9 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.graph.csr import sorted_row_ptr
-from match_graph.io.files import VECTORS, read_tensors
+from match_graph.io.files import read_tensors
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import VECTORS
 from match_graph.pretrain import SphericalTrainer
 from match_graph.runs.configure import resolve_config
 from match_graph.runs.folder import open_run_folder

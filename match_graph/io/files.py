@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io.beside import beside, finish
 from match_graph.io.manifest import (
     MANIFEST,
@@ -26,40 +27,7 @@ from match_graph.io.manifest import (
     read_bytes,
     read_manifest,
 )
-
-CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
-#: The bins of reliability diagrams, and the page of `match-graph report`.
-RELIABILITY, REPORT = "reliability.csv", "report.html"
-#: The folder of a label tree's upper levels, each with the files of a training.
-LEVELS = "levels"
-#: Held by the process that changes the folder.
-LOCK = ".lock"
-MODEL, VECTORS, STATE = "model.safetensors", "vectors.safetensors", "checkpoint/state.pt"
-#: How label scores are scaled; says nothing of the weights.
-CALIBRATION = "calibration.safetensors"
-#: The folder of a fitted baseline, in the place of MODEL.
-FITTED = "baseline"
-#: The folder of what an encoder keeps besides its weights.
-ENCODER_FILES = "encoder"
-#: What stages read again, at the top of a run folder: the manifest lists it.
-LISTED = frozenset(
-    {
-        CONFIG,
-        METRICS,
-        HISTORY,
-        RECORD,
-        RELIABILITY,
-        MODEL,
-        VECTORS,
-        CALIBRATION,
-        FITTED,
-        ENCODER_FILES,
-    }
-    | {LEVELS, "thresholds.parquet", "per_document.parquet", "tokens", "graph", "checkpoint"}
-)
-#: Everything that match-graph writes at the top of a run folder. What is made for people alone is
-#: in no manifest: it may be written while another process trains.
-RUN_FILES = LISTED | {MANIFEST, LOCK, REPORT, "pretrain.json", "vectors.txt", "events"}
+from match_graph.io.run_folder import LISTED, MODEL
 
 
 class DamagedError(ValueError):
@@ -177,14 +145,9 @@ def has_file(path: Path) -> bool:
         return True
     if not os.path.lexists(path) and None in (_states(path) or [None]):
         return False
-    try:
-        check_whole(path)
-    except (OSError, DamagedError) as error:
-        raise CheckpointError(
-            f"A run must have all of its files, but '{path}' cannot be used "
-            f"({describe_failure(error)}); restore it, or start the run again with --overwrite."
-        ) from error
-    return True
+    must, found = "A run must have all of its files", f"'{path}' cannot be used"
+    with reading(path, must, "restore it, or start the run again with --overwrite", found):
+        return True
 
 
 def has_folder(path: Path) -> bool:
@@ -224,8 +187,35 @@ def check_whole(path: Path) -> None:
         raise DamagedError(damage)
 
 
+@contextmanager
+def reading(path: Path, must: str, remedy: str, found: str = "it cannot be used") -> Iterator[None]:
+    """Within the block a file is read that the manifest lists; any failure is one sentence.
+
+    Args:
+        path: Path of the file.
+        must: What must hold.
+        remedy: What to do.
+        found: What was found; the reason follows in brackets.
+
+    Raises:
+        CheckpointError: The file is not what the manifest lists, or the block failed.
+    """
+    try:
+        check_whole(path)
+        yield
+    except (CheckpointError, ConfigError):
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{must}, but {found} ({describe_failure(error)}); {remedy}."
+        ) from error
+
+
 def describe_failure(error: BaseException | None) -> str:
     """Why a file cannot be read, as a clause for a message."""
+    if isinstance(error, ValidationError):
+        fault = error.errors()[0]
+        return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
     if type(error) in (DamagedError, ValueError, json.JSONDecodeError, UnicodeDecodeError):
         return " ".join(str(error).split())
     return describe_fault(error) if isinstance(error, OSError) else type(error).__name__
@@ -243,17 +233,13 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: The file is broken.
     """
-    try:
-        check_whole(path)
-        content = parse_json(read_bytes(path))
+    must = f"'{path}' must be a JSON file that match-graph wrote"
+    remedy = "delete it, or start the run again with --overwrite"
+    with reading(path, must, remedy, "it cannot be read"):
+        content: Any = parse_json(read_bytes(path))
         if not isinstance(content, dict):
             raise DamagedError(f"it holds no object but {type(content).__name__}")
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"'{path}' must be a JSON file that match-graph wrote, but it cannot be read "
-            f"({describe_failure(error)}); delete it, or start the run again with --overwrite."
-        ) from error
-    return content
+    return dict(content)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -269,17 +255,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: The file is missing or broken, or a number is not finite.
     """
-    try:
-        check_whole(path)
+    must = f"'{path}' must be a safetensors file of finite numbers"
+    with reading(path, must, "run the stage that writes it again"):
         tensors = load_file(path)
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise DamagedError(f"'{name}' holds values that are not finite")
-    except Exception as error:
-        raise CheckpointError(
-            f"'{path}' must be a safetensors file of finite numbers, but it cannot be used "
-            f"({describe_failure(error)}); run the stage that writes it again."
-        ) from error
     return tensors
 
 

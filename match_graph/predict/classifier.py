@@ -32,10 +32,10 @@ from match_graph.io.json_lines import describe, read_id, read_metadata, read_tex
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.openmp import limit_threads
-from match_graph.runs.calibration import CalibratedModel, read_calibration
+from match_graph.runs.calibration import CalibratedModel
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
-from match_graph.runs.thresholds import read_thresholds
+from match_graph.runs.readers import read_calibration, read_thresholds
 from match_graph.runs.vocabulary import Record, Vocabulary, read_hierarchy, read_vocabulary
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.models import find_model

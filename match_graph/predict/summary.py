@@ -7,30 +7,10 @@ from typing import Any
 import torch
 
 from match_graph.datasets.records import make_records
+from match_graph.io.run_folder import CONTENT
 from match_graph.predict.classifier import load
 from match_graph.runs.run import Run
 from match_graph.typing import MASKS
-
-#: The files worth naming, in the order in which a reader wants them.
-_FILES = {
-    "metrics.json": "measures on valid and test",
-    "history.csv": "losses and validation measures per epoch",
-    "record.json": "seed, seconds, memory, versions, checksum of the data",
-    "config.yaml": "every setting",
-    "model.safetensors": "weights",
-    "baseline": "what the baseline learned",
-    "encoder": "what the encoder keeps besides its weights",
-    "vectors.safetensors": "pre-trained vectors",
-    "calibration.safetensors": "scale and shift of each label's scores",
-    "thresholds.parquet": "the least probability of each label",
-    "reliability.csv": "how often labels of a probability are gold",
-    "per_document.parquet": "P@k and NDCG@k of every document",
-    "report.html": "a page of all this, by match-graph report",
-    "events": "the same as history.csv for TensorBoard",
-    "levels": "the upper levels of the label tree",
-    "tokens": "names of tokens and labels",
-    "graph": "documents that new ones can reach, with their edges",
-}
 
 
 @dataclass(frozen=True)
@@ -84,7 +64,9 @@ def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
 def list_files(folder: Path) -> dict[str, str]:
     """Existing files of a run by path, with what they hold."""
     return {
-        str(folder / name): content for name, content in _FILES.items() if (folder / name).exists()
+        str(folder / name): content
+        for name, content in CONTENT.items()
+        if content and (folder / name).exists()
     }
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.errors import CorpusError, MatchGraphError
 from match_graph.io import Reporter
-from match_graph.io.files import HISTORY
+from match_graph.io.run_folder import HISTORY
 from match_graph.io.yaml import dump_yaml
 from match_graph.report.benchmark_tables import (
     format_value,

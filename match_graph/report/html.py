@@ -6,7 +6,7 @@ from pathlib import Path
 from match_graph.benchmark.results import RESULTS
 from match_graph.errors import ConfigError
 from match_graph.io import Reporter
-from match_graph.io.files import REPORT
+from match_graph.io.run_folder import REPORT
 from match_graph.report.benchmark_page import make_benchmark_page
 from match_graph.report.page import write_page
 from match_graph.report.run_page import make_run_page

@@ -8,12 +8,8 @@ import pandas as pd
 
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io import Reporter
-from match_graph.io.files import (
-    CONFIG,
-    METRICS,
-    RELIABILITY,
-    has_file,
-)
+from match_graph.io.files import has_file
+from match_graph.io.run_folder import CONFIG, METRICS, RELIABILITY
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page import Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (

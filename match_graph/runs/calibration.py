@@ -7,15 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch, Hierarchy
-from match_graph.io.files import CALIBRATION, has_file, read_tensors, write_tensors
+from match_graph.io.files import write_tensors
+from match_graph.io.run_folder import CALIBRATION
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
+from match_graph.runs.readers import NUMBERS, TABLES
 from match_graph.training.evaluate import WatchedBatches, evaluate_model
-
-#: One-number tensors of the file, and those of all labels.
-_NUMBERS, _TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")
 
 
 class CalibratedModel(nn.Module):
@@ -128,43 +126,7 @@ def fit_calibration(
 def write_calibration(folder: Path, calibration: PlattScaling) -> None:
     """Writes the tensors of a calibration by name, its scalars as one-element tensors."""
     numbers = {
-        name: torch.tensor(getattr(calibration, name), dtype=torch.float64) for name in _NUMBERS
+        name: torch.tensor(getattr(calibration, name), dtype=torch.float64) for name in NUMBERS
     }
-    tables = {name: getattr(calibration, name) for name in _TABLES}
+    tables = {name: getattr(calibration, name) for name in TABLES}
     write_tensors(folder / CALIBRATION, {**tables, **numbers})
-
-
-def read_calibration(folder: Path, num_labels: int) -> PlattScaling | None:
-    """Reads the calibration of a run folder; None if there is none.
-
-    Raises:
-        CheckpointError: The file is broken, or of other labels.
-    """
-    path = folder / CALIBRATION
-    if not has_file(path):
-        return None
-    tensors = read_tensors(path)
-    if tensors.keys() != {*_NUMBERS, *_TABLES}:
-        raise _broken(path, f"it holds {sorted(tensors)}")
-    if any(tensors[name].shape[-1:] != (num_labels,) for name in _TABLES):
-        raise _broken(path, f"it is of {tensors['scale'].numel()} labels, not {num_labels}")
-    scale, shift, fold_scale, fold_shift = (tensors[name] for name in _TABLES)
-    if not (
-        all(tensors[name].dim() == 0 for name in _NUMBERS)
-        and scale.dim() == shift.dim() == 1
-        and fold_scale.dim() == 2
-        and fold_scale.shape == fold_shift.shape
-        and all(tensors[name].dtype == torch.float32 for name in _TABLES)
-    ):
-        raise _broken(path, "its tensors have other shapes or types")
-    if not bool((scale > 0).all() & (fold_scale > 0).all() & (tensors["width"] >= 0)):
-        raise _broken(path, "a scale or the width is not positive")
-    width, before, after = (float(tensors[name]) for name in _NUMBERS)
-    return PlattScaling(scale, shift, fold_scale, fold_shift, width, before, after)
-
-
-def _broken(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"'{path}' must hold a scale and a shift for each label of the run, but it cannot be used "
-        f"({reason}); delete it and write it again with `match-graph evaluate`."
-    )

@@ -19,12 +19,13 @@ hierarchy stays in the data, so that violations of it are measured also where no
 low. A field that is named like another ablation ("metadata") is taken out by ``data.drop_fields``.
 """
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
 from torch_geometric.data import HeteroData
 
-from match_graph.config import Config, load_config
+from match_graph.config import Config, ModelConfig, name_code, parse_settings, put, read_given
 from match_graph.datasets import DATASETS, CorpusDataset, resolve_paths
 from match_graph.errors import ConfigError
 from match_graph.graph import DropFields, metadata_fields
@@ -51,13 +52,21 @@ def load_preset_config(
     Raises:
         ConfigError: With every fault and its path, or the encoder has no such preset.
     """
-    if preset is None:
-        return load_config(path, settings)
-    return load_config(
-        path,
-        settings,
-        lambda encoder: find_model(Config().change("model", encoder=encoder)).find_preset(preset),
-    )
+    content, below = read_given(path, settings), dict[str, Any]()
+    if preset is not None:
+        encoder = str(name_code(content).get("encoder", ModelConfig().encoder))
+        model = find_model(Config().change("model", encoder=encoder))
+        for key, value in model.find_preset(preset).items():
+            put(below, key, deepcopy(value))
+    return parse_settings(Config, _merge(below, content), "The configuration must be valid")
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
 
 
 def locate_config(dataset_name: str, config: Config) -> Config:

@@ -12,16 +12,9 @@ from filelock import FileLock, Timeout
 from match_graph.config import SHARING, Config, parse_settings, read_settings
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
-from match_graph.io.files import (
-    CONFIG,
-    LOCK,
-    RUN_FILES,
-    DamagedError,
-    check_whole,
-    describe_failure,
-    write_beside,
-)
+from match_graph.io.files import reading, write_beside
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
+from match_graph.io.run_folder import CHECKPOINT, CONFIG, LOCK, RUN_FILES
 from match_graph.io.yaml import dump_yaml
 
 
@@ -43,16 +36,11 @@ def open_run_folder(folder: Path) -> Config:
                 f"A run folder holds {name}, but '{folder}' has none; check the path, or start a "
                 f"run with `match-graph run DATASET --out {folder}`."
             )
-    try:
-        check_whole(folder / CONFIG)
-    except (OSError, DamagedError) as error:
-        raise CheckpointError(
-            f"The settings of a run must stay as they were written, but '{folder / CONFIG}' cannot "
-            f"be used ({describe_failure(error)}); restore it, or start the run again with "
-            f"--overwrite."
-        ) from error
-    summary = f"The settings in '{folder / CONFIG}' must be valid"
-    return parse_settings(Config, read_settings(folder / CONFIG), summary)
+    must = "The settings of a run must stay as they were written"
+    remedy = "restore it, or start the run again with --overwrite"
+    with reading(folder / CONFIG, must, remedy, f"'{folder / CONFIG}' cannot be used"):
+        summary = f"The settings in '{folder / CONFIG}' must be valid"
+        return parse_settings(Config, read_settings(folder / CONFIG), summary)
 
 
 def verify_run_folder(folder: Path) -> None:
@@ -71,7 +59,7 @@ def verify_run_folder(folder: Path) -> None:
 
 def _is_wanted(path: Path) -> bool:
     """Whether a file is required; checkpoints may be deleted."""
-    return path.parent.name != "checkpoint" or os.path.lexists(path)
+    return path.parent.name != CHECKPOINT or os.path.lexists(path)
 
 
 @contextmanager

@@ -11,18 +11,18 @@ from torch_geometric.data import HeteroData
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import CheckpointError
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.io.files import (
     DamagedError,
-    describe_failure,
     read_tensors,
+    reading,
     write_beside,
     write_tensors,
 )
+from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.runs.vocabulary import Record, Vocabulary, read_names
 from match_graph.training.models import find_model
 from match_graph.typing import (
@@ -36,7 +36,6 @@ from match_graph.typing import (
     reverse_edge,
 )
 
-GRAPH, EDGES = "graph", "edges.safetensors"
 _POSITION = "position"
 
 
@@ -166,7 +165,10 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
         for name in vocabulary.space.types
     }
     data = HeteroData()
-    try:
+    must = "A run of a graph encoder keeps the graph that it was trained on"
+    remedy = "delete it and go on with the run by `match-graph train`, which writes it again"
+    found = f"'{folder / GRAPH}' cannot be used"
+    with reading(folder / GRAPH / EDGES, must, remedy, found):
         table = tables[DOCUMENT]
         documents = dict(zip(table["id"].tolist(), table["row"].tolist(), strict=True))
         data[DOCUMENT].num_nodes = number = int(tensors["num_documents"])
@@ -187,12 +189,6 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
             raise DamagedError(f"'{_POSITION}' is not of the words")
         _check_rows(position.to(torch.int64), MAX_POSITIONS)
         data[CONTAINS].position = position
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(
-            f"A run of a graph encoder keeps the graph that it was trained on, but "
-            f"'{folder / GRAPH}' cannot be used ({describe_failure(error)}); delete it and go on "
-            f"with the run by `match-graph train`, which writes it again."
-        ) from error
     known_names = Vocabulary(vocabulary.settings, rows, vocabulary.labels)
     return KnownGraph(data, known_names, documents)
 

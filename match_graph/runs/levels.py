@@ -10,7 +10,8 @@ from match_graph.config import ModelConfig
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import Hierarchy, Targets, TokenSpace
 from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
-from match_graph.io.files import LEVELS, MODEL, read_weights
+from match_graph.io.files import read_weights
+from match_graph.io.run_folder import LEVELS, MODEL
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import TreeModel, make_levels
 from match_graph.typing import MASKS

@@ -1,6 +1,6 @@
 """Meters of `evaluate` besides ranking: propensity, sets, slices, reliability."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from match_graph.datasets import CorpusDataset
 from match_graph.io.files import write_beside
+from match_graph.io.run_folder import THRESHOLDS
 from match_graph.metrics import (
     CalibrationMeter,
     F1Meter,
@@ -86,6 +87,19 @@ def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
     ]
     table = pd.DataFrame(rows)
     write_beside(path, lambda beside: table.to_csv(beside, index=False))
+
+
+def write_thresholds(folder: Path, labels: Sequence[str], thresholds: Thresholds) -> None:
+    """Writes columns ``label``, ``threshold``, ``num_positives`` and ``is_own``, a row a label."""
+    table = pd.DataFrame(
+        {
+            "label": list(labels),
+            "threshold": thresholds.value.numpy(),
+            "num_positives": thresholds.num_positives.numpy(),
+            "is_own": thresholds.is_own.numpy(),
+        }
+    )
+    write_beside(folder / THRESHOLDS, table.to_parquet)
 
 
 class _AtThresholds:

@@ -7,14 +7,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
-from match_graph.io.files import DamagedError, check_whole, describe_failure, write_beside
+from match_graph.io.files import write_beside
+from match_graph.io.run_folder import PER_DOCUMENT
 from match_graph.metrics import find_hits, ndcg_at_k, precision_at_k
 from match_graph.training.evaluate import WatchedBatches
 from match_graph.typing import Split
 
-PER_DOCUMENT = "per_document.parquet"
 #: The cuts.
 _KS = (1, 3, 5)
 #: The columns besides ``document`` and ``split``.
@@ -67,29 +66,3 @@ def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
         tables.append(table)
     whole = pd.concat(tables, ignore_index=True)
     write_beside(folder / PER_DOCUMENT, lambda beside: whole.to_parquet(beside, index=False))
-
-
-def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
-    """Measure of every document of a split, [D], float32, in the order of the data set.
-
-    Raises:
-        CheckpointError: The file is missing or broken, or has no such measure or split.
-    """
-    path = folder / PER_DOCUMENT
-    try:
-        check_whole(path)
-        table = pd.read_parquet(path, columns=["document", "split", measure])
-        if not table[measure].between(0, 1).all():
-            raise DamagedError("a measure is not in 0..1")
-    except Exception as error:
-        raise CheckpointError(
-            f"'{path}' must hold the measure '{measure}' of every document, but it cannot be read "
-            f"({describe_failure(error)}); write it again with `match-graph evaluate`."
-        ) from error
-    table = table[table["split"] == split].sort_values("document")
-    if table.empty:
-        raise CheckpointError(
-            f"'{path}' must hold documents of the split '{split}', but it has none; write it again "
-            f"with `match-graph evaluate`."
-        )
-    return torch.from_numpy(table[measure].to_numpy(dtype="float32", copy=True))

@@ -16,7 +16,6 @@ from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.io.files import (
-    VECTORS,
     has_file,
     has_state,
     read_state,
@@ -28,6 +27,7 @@ from match_graph.io.files import (
     write_tensors,
 )
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import DOCUMENT_NAMES, PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
 from match_graph.nn import LinearHead, MatchModel
 from match_graph.pretrain import (
     CONTEXT,
@@ -44,9 +44,6 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 
-STATE = "checkpoint/pretrain.pt"
-TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
-DOCUMENT_NAMES = "tokens/document.parquet"
 #: Between two checkpoints.
 SAVE_SECONDS = 30.0
 #: Share of (document, metadata) and (document, label) pairs that `Pretraining.evaluate` holds out.
@@ -96,7 +93,7 @@ class Pretraining:
         Writes ``vectors.safetensors`` and ``tokens/document.parquet``; the other tables' names are
         in ``tokens`` already, and contexts share the names of words.
         """
-        path = self.folder / STATE
+        path = self.folder / PRETRAIN_STATE
         if self.is_done():
             return read_tensors(self.folder / VECTORS)
         trainer = self._make_trainer()
@@ -111,7 +108,7 @@ class Pretraining:
 
     def close(self) -> None:
         """Deletes a checkpoint left by a process that was killed after its last step."""
-        remove_state(self.folder / STATE)
+        remove_state(self.folder / PRETRAIN_STATE)
 
     def adopt(self, source: Path) -> None:
         """Takes the vectors of another run's folder, by a hard link where the disk has them.
@@ -136,7 +133,7 @@ class Pretraining:
                 )
             original = source / name
             write_beside(self.folder / name, partial(_link, original))
-        remove_state(self.folder / STATE)
+        remove_state(self.folder / PRETRAIN_STATE)
 
     def _make_trainer(self, **changes: Any) -> SphericalTrainer:
         config, data = self.config, self.dataset[0]

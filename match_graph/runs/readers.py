@@ -1,29 +1,37 @@
-"""Typed readers of a run folder's small files: measures, history, reliability, record."""
+"""Typed readers of a run folder's small files; what is broken is one sentence."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+import torch
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+from torch import Tensor
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import (
+from match_graph.io.files import DamagedError, has_file, read_json, read_tensors, reading
+from match_graph.io.manifest import read_bytes
+from match_graph.io.run_folder import (
+    CALIBRATION,
     HISTORY,
     METRICS,
+    PER_DOCUMENT,
     RECORD,
     RELIABILITY,
-    check_whole,
-    describe_failure,
-    has_file,
-    read_json,
+    THRESHOLDS,
 )
-from match_graph.io.manifest import read_bytes
+from match_graph.metrics import PlattScaling
 from match_graph.typing import Split
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+#: What to do about a broken file.
+_EVALUATE = "write it again with `match-graph evaluate`"
+_OVERWRITE = "write it again with --overwrite"
+#: One-number tensors of a calibration, and those of all labels.
+NUMBERS, TABLES = ("width", "before", "after"), ("scale", "shift", "fold_scale", "fold_shift")
 
 
 class Metrics(RootModel[dict[Split, dict[str, Finite]]]):
@@ -59,9 +67,10 @@ def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
     """
     path = folder / METRICS
     content = read_json(path)
-    _check(Metrics, content, path, "measures of splits", "`match-graph evaluate`")
-    if "valid" not in content:
-        raise _broken(path, "measures of splits", "valid is missing", "`match-graph evaluate`")
+    with reading(path, f"'{path}' must hold measures of splits", _EVALUATE):
+        Metrics.model_validate(content)
+        if "valid" not in content:
+            raise DamagedError("valid is missing")
     return content
 
 
@@ -73,7 +82,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     content = read_json(path)
-    _check(RecordFile, content, path, "how the run was made", "--overwrite")
+    with reading(path, f"'{path}' must hold how the run was made", _OVERWRITE):
+        RecordFile.model_validate(content)
     return content
 
 
@@ -88,13 +98,13 @@ def read_history(folder: Path) -> pd.DataFrame | None:
     path = folder / HISTORY
     if not has_file(path):
         return None
-    what, remedy = "losses and measures of each epoch", "--overwrite"
-    table = _read_csv(path, what, remedy)
-    if "epoch" not in table or table["epoch"].tolist() != list(range(1, len(table) + 1)):
-        raise _broken(path, what, "epochs are not counted from 1", remedy)
-    for name in table:
-        if not _is_number(table[name]):
-            raise _broken(path, what, f"'{name}' is not a number everywhere", remedy)
+    with reading(path, f"'{path}' must hold losses and measures of each epoch", _OVERWRITE):
+        table = _read_csv(path)
+        if "epoch" not in table or table["epoch"].tolist() != list(range(1, len(table) + 1)):
+            raise DamagedError("epochs are not counted from 1")
+        for name in table:
+            if not _is_number(table[name]):
+                raise DamagedError(f"'{name}' is not a number everywhere")
     return table
 
 
@@ -107,47 +117,95 @@ def read_bins(folder: Path) -> pd.DataFrame | None:
     path = folder / RELIABILITY
     if not has_file(path):
         return None
-    what, remedy = "bins of probabilities", "`match-graph evaluate`"
-    table = _read_csv(path, what, remedy)
     columns = ["split", "labels", "bin", "pairs", "probability", "gold"]
-    if table.columns.tolist() != columns:
-        raise _broken(path, what, f"its columns are not {', '.join(columns)}", remedy)
-    if not (table["split"].isin(["valid", "test"]) & table["labels"].isin(["ranked", "all"])).all():
-        raise _broken(path, what, "it has other splits or labels", remedy)
-    for name in ("bin", "pairs", "probability", "gold"):
-        values = table[name].dropna() if name in ("probability", "gold") else table[name]
-        most = 1.0 if name in ("probability", "gold") else 1e18
-        if not _is_number(values) or not values.between(0, most).all():
-            raise _broken(path, what, f"'{name}' is out of range", remedy)
+    with reading(path, f"'{path}' must hold bins of probabilities", _EVALUATE):
+        table = _read_csv(path)
+        if table.columns.tolist() != columns:
+            raise DamagedError(f"its columns are not {', '.join(columns)}")
+        known = table["split"].isin(["valid", "test"]) & table["labels"].isin(["ranked", "all"])
+        if not known.all():
+            raise DamagedError("it has other splits or labels")
+        for name, most in zip(columns[2:], (1e18, 1e18, 1.0, 1.0), strict=True):
+            values = table[name].dropna() if most == 1.0 else table[name]
+            if not _is_number(values) or not values.between(0, most).all():
+                raise DamagedError(f"'{name}' is out of range")
     return table
 
 
-def _read_csv(path: Path, what: str, remedy: str) -> pd.DataFrame:
-    try:
-        check_whole(path)
-        return pd.read_csv(io.BytesIO(read_bytes(path)), encoding="utf-8")
-    except Exception as error:
-        raise _broken(path, what, describe_failure(error), remedy) from error
+def read_thresholds(folder: Path, labels: Sequence[str]) -> Tensor | None:
+    """The thresholds of labels, [L], float32; None if none were chosen yet.
+
+    Raises:
+        CheckpointError: The file is broken, or of other labels.
+    """
+    path = folder / THRESHOLDS
+    if not has_file(path):
+        return None
+    with reading(path, f"'{path}' must hold a threshold for each label of the run", _EVALUATE):
+        table = pd.read_parquet(path, columns=["label", "threshold"])
+        threshold = torch.from_numpy(table["threshold"].to_numpy(dtype="float32", copy=True))
+        if table["label"].tolist() != list(labels):
+            raise DamagedError("it has other labels")
+        if not bool(((threshold >= 0) & (threshold <= 1)).all()):
+            raise DamagedError("a threshold is no probability")
+    return threshold
+
+
+def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
+    """Measure of every document of a split, [D], float32, in the order of the data set.
+
+    Raises:
+        CheckpointError: The file is missing or broken, or has no such measure or split.
+    """
+    path = folder / PER_DOCUMENT
+    must = f"'{path}' must hold the measure '{measure}' of every document"
+    with reading(path, must, _EVALUATE, "it cannot be read"):
+        table = pd.read_parquet(path, columns=["document", "split", measure])
+        if not table[measure].between(0, 1).all():
+            raise DamagedError("a measure is not in 0..1")
+    table = table[table["split"] == split].sort_values("document")
+    if table.empty:
+        raise CheckpointError(
+            f"'{path}' must hold documents of the split '{split}', but it has none; {_EVALUATE}."
+        )
+    return torch.from_numpy(table[measure].to_numpy(dtype="float32", copy=True))
+
+
+def read_calibration(folder: Path, num_labels: int) -> PlattScaling | None:
+    """Reads the calibration of a run folder; None if there is none.
+
+    Raises:
+        CheckpointError: The file is broken, or of other labels.
+    """
+    path = folder / CALIBRATION
+    if not has_file(path):
+        return None
+    must = f"'{path}' must hold a scale and a shift for each label of the run"
+    tensors = read_tensors(path)
+    with reading(path, must, f"delete it and {_EVALUATE}"):
+        if tensors.keys() != {*NUMBERS, *TABLES}:
+            raise DamagedError(f"it holds {sorted(tensors)}")
+        tables = scale, shift, fold_scale, fold_shift = [tensors[name] for name in TABLES]
+        if any(table.shape[-1:] != (num_labels,) for table in tables):
+            raise DamagedError(f"it is of {scale.numel()} labels, not {num_labels}")
+        if not (
+            all(tensors[name].dim() == 0 for name in NUMBERS)
+            and scale.dim() == shift.dim() == 1
+            and fold_scale.dim() == 2
+            and fold_scale.shape == fold_shift.shape
+            and all(table.dtype == torch.float32 for table in tables)
+        ):
+            raise DamagedError("its tensors have other shapes or types")
+        if not bool((scale > 0).all() & (fold_scale > 0).all() & (tensors["width"] >= 0)):
+            raise DamagedError("a scale or the width is not positive")
+    numbers: Any = [float(tensors[name]) for name in NUMBERS]
+    return PlattScaling(scale, shift, fold_scale, fold_shift, *numbers)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(read_bytes(path)), encoding="utf-8")
 
 
 def _is_number(values: pd.Series) -> bool:
     is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
     return bool(is_number) or values.empty
-
-
-def _check(
-    cls: type[BaseModel], content: Mapping[str, Any], path: Path, what: str, remedy: str
-) -> None:
-    try:
-        cls.model_validate(content)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise _broken(path, what, f"{place}: {fault['msg']}", remedy) from error
-
-
-def _broken(path: Path, what: str, reason: str, remedy: str) -> CheckpointError:
-    return CheckpointError(
-        f"'{path}' must hold {what}, but it cannot be used ({reason}); write it again with "
-        f"{remedy}."
-    )

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 
 from match_graph.config import TrainConfig
-from match_graph.io.files import RECORD, has_file, write_json
+from match_graph.io.files import has_file, write_json
+from match_graph.io.run_folder import RECORD
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 

@@ -27,19 +27,18 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.io.beside import remove_leftovers
-from match_graph.io.files import (
+from match_graph.io.files import has_folder, has_state, remove_files, write_json
+from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import (
     CALIBRATION,
     FITTED,
     METRICS,
+    PER_DOCUMENT,
     RELIABILITY,
     REPORT,
     STATE,
-    has_folder,
-    has_state,
-    remove_files,
-    write_json,
+    THRESHOLDS,
 )
-from match_graph.io.progress import Reporter
 from match_graph.metrics import PlattScaling, ThresholdSearch
 from match_graph.nn import Encoder, MatchModel
 from match_graph.runs.calibration import (
@@ -47,18 +46,16 @@ from match_graph.runs.calibration import (
     Validation,
     assign_folds,
     fit_calibration,
-    read_calibration,
     write_calibration,
 )
 from match_graph.runs.folder import describe_work, in_use
 from match_graph.runs.known_graph import make_graphs
 from match_graph.runs.levels import Level, plan_levels
-from match_graph.runs.measures import SplitMeasures, write_bins
-from match_graph.runs.per_document import PER_DOCUMENT, DocumentScores, write_scores
+from match_graph.runs.measures import SplitMeasures, write_bins, write_thresholds
+from match_graph.runs.per_document import DocumentScores, write_scores
 from match_graph.runs.pretraining import Pretraining
-from match_graph.runs.readers import read_metrics
+from match_graph.runs.readers import read_calibration, read_metrics
 from match_graph.runs.record import RunRecord
-from match_graph.runs.thresholds import THRESHOLDS, write_thresholds
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import Observer, evaluate_model, label_prior
 from match_graph.training.heartbeat import shared

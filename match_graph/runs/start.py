@@ -11,8 +11,9 @@ from match_graph.config import SHARING, Config, TrainConfig, parse_settings
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
-from match_graph.io.files import CONFIG, RECORD, has_file
+from match_graph.io.files import has_file
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.runs.checks import check_model
 from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.folder import (

@@ -1,6 +1,7 @@
 """Token and label names of a run, and its tokenizer."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,21 +13,19 @@ from torch_geometric.data import HeteroData
 from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets import CorpusDataset, split_words
 from match_graph.datasets.text import WORD_PATTERN, Tokenizer
-from match_graph.errors import CheckpointError
 from match_graph.graph import Hierarchy, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
 from match_graph.io.files import (
     DamagedError,
-    check_whole,
-    describe_failure,
     read_json,
+    reading,
     write_beside,
     write_json,
 )
+from match_graph.io.run_folder import TEXT, TOKENS
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, WORD, has_edge
 
-TOKENS, TEXT = "tokens", "text.json"
 #: Beside the tables of the node types; no metadata field can have two underscores.
 HIERARCHY = "label__is_a"
 
@@ -152,8 +151,9 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     """
     path = folder / TOKENS / TEXT
     settings = parse_settings(TextSettings, read_json(path), f"'{path}' must be valid")
-    if settings.word_pattern != WORD_PATTERN:  # any other could match for ever
-        raise _incomplete(path, f"word_pattern must be {WORD_PATTERN!r}")
+    with _reading(path):
+        if settings.word_pattern != WORD_PATTERN:  # any other could match for ever
+            raise DamagedError(f"word_pattern must be {WORD_PATTERN!r}")
     rows = {}
     for name in (*settings.fields, WORD):
         names = read_names(folder / TOKENS / f"{name}.parquet")["id"].tolist()
@@ -168,12 +168,9 @@ def read_hierarchy(folder: Path, num_labels: int) -> Hierarchy:
         CheckpointError: The file is missing or broken.
     """
     path = folder / TOKENS / f"{HIERARCHY}.parquet"
-    try:
-        check_whole(path)
+    with _reading(path):
         edges = pd.read_parquet(path, columns=["child", "parent"]).to_numpy(dtype="int64")
         return Hierarchy(torch.from_numpy(edges.T.copy()), num_labels)
-    except Exception as error:
-        raise _incomplete(path, describe_failure(error)) from error
 
 
 def read_names(path: Path) -> pd.DataFrame:
@@ -182,8 +179,7 @@ def read_names(path: Path) -> pd.DataFrame:
     Raises:
         CheckpointError: The file is missing or broken, or holds something else.
     """
-    try:
-        check_whole(path)
+    with _reading(path):
         table = pd.read_parquet(path)
         if "id" not in table or not _holds_strings(table["id"]):
             raise DamagedError("its column 'id' does not hold strings")
@@ -191,8 +187,6 @@ def read_names(path: Path) -> pd.DataFrame:
             raise DamagedError("an id stands there twice")
         if "name" in table and not _holds_strings(table["name"].dropna()):
             raise DamagedError("its column 'name' does not hold strings")
-    except Exception as error:
-        raise _incomplete(path, describe_failure(error)) from error
     return table
 
 
@@ -200,8 +194,7 @@ def _holds_strings(values: pd.Series) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _incomplete(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"A run folder keeps how its documents are read, but '{path}' cannot be used ({reason}); "
-        f"delete it and go on with the run by `match-graph train`, which writes it again."
-    )
+def _reading(path: Path) -> AbstractContextManager[None]:
+    must, found = "A run folder keeps how its documents are read", f"'{path}' cannot be used"
+    remedy = "delete it and go on with the run by `match-graph train`, which writes it again"
+    return reading(path, must, remedy, found)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
+from match_graph.training.shards import find_shard
 
 #: Up to this step every one is taken in, then one in `_EVERY`.
 _SETTLED, _EVERY = 64, 8
@@ -45,7 +46,9 @@ class WeightAverage:
         ]
         self.eta, self.after = 1 / share - 2, after
         self.values = [parameter.clone() for parameter in parameters]
-        self._own, self._averages = _find_shards(parameters), _find_shards(self.values)
+        self._own, self._averages = (
+            [find_shard(value) for value in values] for values in (parameters, self.values)
+        )
 
     def update(self, step: int) -> None:
         """Takes the model's parameters in, if it is their turn.
@@ -80,15 +83,4 @@ class WeightAverage:
         here, there = ([list(value.shape) for value in part] for part in (self.values, values))
         if here != there:
             raise CheckpointError(f"Averages must be of the shapes {here}, found {there}.")
-        torch._foreach_copy_(self._averages, _find_shards(values))
-
-
-def _find_shards(values: list[Tensor]) -> list[Tensor]:
-    """Local shards of tensors; a tensor itself unless it is sharded."""
-    return [find_shard(value) for value in values]
-
-
-def find_shard(value: Tensor) -> Tensor:
-    """Local shard of a tensor; the tensor itself unless it is sharded."""
-    shard: Tensor = value.to_local() if hasattr(value, "to_local") else value
-    return shard
+        torch._foreach_copy_(self._averages, [find_shard(value) for value in values])

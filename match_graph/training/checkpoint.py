@@ -3,25 +3,29 @@
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 from lightning.fabric import Fabric
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from torch import Tensor, nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
-from match_graph.io.files import STATE, has_state, read_state, write_state
+from match_graph.io.files import has_state, read_state, write_state
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import STATE
 from match_graph.nn import MatchModel
 from match_graph.nn.loss import Losses, whole
 from match_graph.training.average import WeightAverage
 from match_graph.training.processes import gather, lead, sum_up
+from match_graph.training.shards import is_sharded, spread
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
@@ -33,7 +37,7 @@ ASK_EVERY = 20
 RECENT = 100
 
 
-@dataclass
+@pydantic_dataclass(config=ConfigDict(strict=True, extra="forbid"))
 class TrainState:
     """Progress of a training, which a checkpoint keeps.
 
@@ -44,10 +48,10 @@ class TrainState:
         step: Number of batches done of the next epoch.
     """
 
-    epoch: int = 0
-    best: float = -1.0
-    best_epoch: int = 0
-    step: int = 0
+    epoch: int = Field(default=0, ge=0, lt=_MOST)
+    best: float = Field(default=-1.0, ge=-1, le=1)
+    best_epoch: int = Field(default=0, ge=0, lt=_MOST)
+    step: int = Field(default=0, ge=0, lt=_MOST)
 
     @classmethod
     def from_checkpoint(cls, content: Mapping[str, Any], path: Path) -> "TrainState":
@@ -57,15 +61,9 @@ class TrainState:
             CheckpointError: The checkpoint does not say so, or no training can be so far.
         """
         found = content.get("train")
-        kinds = {each.name: type(each.default) for each in fields(cls)}
-        if isinstance(found, dict) and {name: type(found[name]) for name in found} == kinds:
-            state = cls(**found)
-            counts = (state.epoch, state.best_epoch, state.step)
-            if (
-                all(0 <= count < _MOST for count in counts)
-                and state.best_epoch <= state.epoch
-                and -1 <= state.best <= 1
-            ):
+        with suppress(TypeError, ValueError):
+            state = cls(**found) if found else None
+            if state and asdict(state) == found and state.best_epoch <= state.epoch:
                 return state
         raise CheckpointError(
             f"The checkpoint '{path}' must say how far its training was, but it holds {found!r}; "
@@ -228,7 +226,7 @@ class Learner:
             _spread_weights(self.model, content["model"])
             if self.average is not None:
                 values = zip(content["average"], self.average.values, strict=True)
-                self.average.load([_spread(value, like) for value, like in values])
+                self.average.load([spread(value, like) for value, like in values])
             for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
                 _spread_moments(optimizer, moments)
             self.losses.load_state_dict(content["losses"], self.fabric)
@@ -366,28 +364,13 @@ class SaveTimer:
         self.seconds = max(SAVE_SECONDS, SAVE_FACTOR * self.cost)
 
 
-def is_sharded(value: Any) -> bool:
-    """Whether a value is a tensor sharded over several processes."""
-    return hasattr(value, "full_tensor")
-
-
-def _spread(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor placed as another one."""
-    if not is_sharded(like):
-        return value.to(like.device)
-    from torch.distributed.tensor import distribute_tensor
-
-    placed: Any = like
-    return distribute_tensor(value.to(like.device), placed.device_mesh, placed.placements)
-
-
 def _spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     here = model.state_dict()
     for name, value in weights.items():
         if value.is_floating_point() and not bool(value.isfinite().all()):
             raise ValueError(f"the weights '{name}' are not finite")
     placed = {
-        name: _spread(value, here[name]) if name in here else value
+        name: spread(value, here[name]) if name in here else value
         for name, value in weights.items()
     }
     model.load_state_dict(placed)
@@ -409,7 +392,7 @@ def _spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]
                 raise ValueError(f"the moments of parameter {number} have another shape")
     state = {
         number: {
-            name: _spread(value, parameters[number]) if value.dim() else value  # or a count
+            name: spread(value, parameters[number]) if value.dim() else value  # or a count
             for name, value in moments.items()
         }
         for number, moments in content["state"].items()

@@ -4,6 +4,7 @@ import logging
 import os
 import warnings
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from lightning.fabric import Fabric
@@ -21,6 +22,8 @@ from match_graph.training.launch import check_number, count_processes, launch
 
 #: Multiplications of a matrix product for which one more thread pays on CPU.
 _WORK_PER_THREAD = 2**28
+#: Weights of the largest matrix of each module that was asked for.
+_WIDEST: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 #: Parameters with sparse gradients, which neither DDP on GPUs nor FSDP takes.
 APART = ["wide.weight"]
 
@@ -71,19 +74,21 @@ def count_threads(batch: EgoBatch, model: MatchModel) -> int:
     if batch.text is not None:  # word pieces, and layers that are wider than the embedding
         rows = max(rows, sum(map(len, batch.text)) // 4)
     scored = rows if model.head.takes == "tokens" else batch.num_documents
-    encoder, head = (_widest(part) for part in (model.encoder, model.head))
+    encoder, head = (_find_widest(part) for part in (model.encoder, model.head))
     return (rows * encoder + scored * head) // _WORK_PER_THREAD
 
 
-def _widest(module: nn.Module) -> int:
-    """Weights of the largest matrix of a module, embeddings left out."""
-    sizes = (
-        parameter.numel()
-        for part in module.modules()
-        if not isinstance(part, nn.Embedding)
-        for parameter in part.parameters(recurse=False)
-    )
-    return max(sizes, default=0)
+def _find_widest(module: nn.Module) -> int:
+    """Weights of the largest matrix of a module, embeddings left out; counted once."""
+    if module not in _WIDEST:
+        sizes = (
+            parameter.numel()
+            for part in module.modules()
+            if not isinstance(part, nn.Embedding)
+            for parameter in part.parameters(recurse=False)
+        )
+        _WIDEST[module] = max(sizes, default=0)
+    return _WIDEST[module]
 
 
 def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:

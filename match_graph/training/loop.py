@@ -16,11 +16,12 @@ from torch.utils.tensorboard import SummaryWriter
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, EgoLoader, Hierarchy
-from match_graph.io.files import HISTORY, MODEL, STATE, write_beside, write_tensors
+from match_graph.io.files import write_beside, write_tensors
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import HISTORY, MODEL, STATE
 from match_graph.nn import MatchModel, match_loss
 from match_graph.openmp import limit_threads
-from match_graph.training.average import WeightAverage, find_shard
+from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import (
     Learner,
     SaveTimer,
@@ -32,6 +33,7 @@ from match_graph.training.device import count_threads, keep_apart, make_fabric
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_up
+from match_graph.training.shards import find_shard
 
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"

@@ -16,8 +16,9 @@ from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, Hierarchy, NeighborhoodConfig, TokenSpace
-from match_graph.io.files import ENCODER_FILES, FITTED, has_folder, load_weights, write_folder
+from match_graph.io.files import has_folder, load_weights, write_folder
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import ENCODER_FILES, FITTED
 from match_graph.nn import ENCODERS, HEADS, Encoder, MatchModel, TokenEmbedding
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels

@@ -13,6 +13,7 @@ import torch
 from match_graph.errors import CheckpointError
 from match_graph.io import files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
+from match_graph.io.run_folder import FITTED, METRICS, STATE
 
 
 class Payload:
@@ -156,7 +157,7 @@ def test_read_tensors_refuses_numbers_that_are_not_finite(tmp_path: Path) -> Non
 
 def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
     """There, never written, deleted, and outside of any run."""
-    path = tmp_path / files.METRICS
+    path = tmp_path / METRICS
     assert not files.has_file(path)
     write_manifest(tmp_path, {})
     assert not files.has_file(path)
@@ -176,7 +177,7 @@ def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
 def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
     """One deleted, one changed, one too many."""
     write_manifest(tmp_path, {})
-    path = tmp_path / files.FITTED
+    path = tmp_path / FITTED
 
     def fill(place: Path) -> None:
         (place / "trees").mkdir()
@@ -207,7 +208,7 @@ def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
 def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) -> None:
     """torch reads such a file without a word."""
     write_manifest(tmp_path, {})
-    path = tmp_path / files.STATE
+    path = tmp_path / STATE
     for epoch in (1, 2):
         files.write_state(path, {"epoch": epoch, "a": torch.ones(100)})
     content = path.read_bytes()
@@ -237,11 +238,11 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
         f"'{path}' must list the files of the run, but it cannot be used (it holds no list of "
         f"files); restore it, or start the run again with --overwrite."
     )
-    metrics = tmp_path / files.METRICS
+    metrics = tmp_path / METRICS
     for work in (files.has_file, files.remove_files, lambda path: files.write_json(path, {})):
         with pytest.raises(CheckpointError) as caught:
             work(metrics)
         assert str(caught.value) == sentence
     with pytest.raises(CheckpointError) as caught:
-        files.has_folder(tmp_path / files.FITTED)
+        files.has_folder(tmp_path / FITTED)
     assert str(caught.value) == sentence

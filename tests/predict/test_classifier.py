@@ -17,8 +17,9 @@ from match_graph import Run, load, rank_labels, start_run
 from match_graph.datasets import CorpusDataset
 from match_graph.datasets.text import WORD_PATTERN
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
-from match_graph.io.files import METRICS, MODEL, read_tensors, remove_files, write_tensors
+from match_graph.io.files import read_tensors, remove_files, write_tensors
 from match_graph.io.manifest import read_manifest, write_manifest
+from match_graph.io.run_folder import METRICS, MODEL
 from match_graph.predict import Classifier
 from match_graph.predict.classifier import choose_labels, read_record
 from match_graph.predict.evidence import DocumentEvidence

@@ -16,8 +16,8 @@ from match_graph import (
 )
 from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError
-from match_graph.io.files import CONFIG
 from match_graph.io.manifest import write_manifest
+from match_graph.io.run_folder import CONFIG
 from match_graph.predict.explain import Explainer
 from match_graph.typing import MASKS
 

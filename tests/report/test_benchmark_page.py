@@ -9,7 +9,7 @@ import pytest
 from match_graph import Run, load_config, start_run
 from match_graph.benchmark import write_results
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.io.files import RELIABILITY
+from match_graph.io.run_folder import RELIABILITY
 from match_graph.report.benchmark_page import choose_main_measures, make_benchmark_page
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Block, Case, Code, Note, Page, render_page

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from match_graph.io.files import RELIABILITY
+from match_graph.io.run_folder import RELIABILITY
 from match_graph.report.charts import Series
 from match_graph.report.page_parts import (
     ABOUT_SLICES,

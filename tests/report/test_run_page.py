@@ -9,8 +9,9 @@ import pytest
 
 from match_graph import Run
 from match_graph.errors import CheckpointError, CorpusError
-from match_graph.io.files import HISTORY, METRICS, RELIABILITY, remove_files, write_json
+from match_graph.io.files import remove_files, write_json
 from match_graph.io.manifest import write_manifest
+from match_graph.io.run_folder import HISTORY, METRICS, RELIABILITY
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Case, Note, Page, render_page
 from match_graph.report.run_page import draw_columns, make_run_page

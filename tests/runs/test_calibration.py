@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import CALIBRATION, METRICS, read_tensors, remove_files, write_tensors
+from match_graph.io.files import read_tensors, remove_files, write_tensors
+from match_graph.io.run_folder import CALIBRATION, METRICS
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.predict import load
 from match_graph.predict.classifier import read_record
@@ -22,9 +23,9 @@ from match_graph.runs.calibration import (
     Validation,
     assign_folds,
     fit_calibration,
-    read_calibration,
     write_calibration,
 )
+from match_graph.runs.readers import read_calibration
 from match_graph.training.evaluate import evaluate_model
 from match_graph.typing import MASKS
 

@@ -78,7 +78,8 @@ def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path)
 
 
 def test_without_a_name_there_are_the_defaults_alone() -> None:
-    """No name, no change."""
+    """No name, no change; the preset is that of the default encoder where none is named."""
+    assert load_preset_config(preset="paper").train.batch_size == 256
     assert load_preset_config(None, ["model.encoder=xml_cnn"]).train.batch_size is None
 
 

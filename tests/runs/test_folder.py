@@ -13,6 +13,7 @@ from match_graph.config import load_config
 from match_graph.errors import CheckpointError
 from match_graph.io import files, manifest
 from match_graph.io.manifest import MANIFEST, read_manifest
+from match_graph.io.run_folder import CONFIG, METRICS, RECORD, STATE
 from match_graph.runs import folder as folders
 
 
@@ -140,7 +141,7 @@ def test_claim_run_folder_goes_on_after_any_kill(
             folder = tmp_path / f"{overwrite}{moment}"
             if overwrite:
                 claim_again(folder)
-                files.write_json(folder / files.METRICS, {"valid": {}})
+                files.write_json(folder / METRICS, {"valid": {}})
             with monkeypatch.context() as patch:
                 count = itertools.count()
 
@@ -156,7 +157,7 @@ def test_claim_run_folder_goes_on_after_any_kill(
                     done = False
             folders.claim_run_folder(folder, load_config(), overwrite)
             folders.verify_run_folder(folder)
-            assert not (folder / files.METRICS).exists()
+            assert not (folder / METRICS).exists()
         assert done
 
 
@@ -174,7 +175,7 @@ def hook_files(patch: pytest.MonkeyPatch, hook: Callable[..., None]) -> None:
 
 def change_files(folder: Path) -> list[Callable[[], None]]:
     """One change of each kind."""
-    state, metrics = folder / files.STATE, folder / files.METRICS
+    state, metrics = folder / STATE, folder / METRICS
 
     def fit() -> None:
         if not files.has_folder(folder / "baseline"):
@@ -198,10 +199,10 @@ def test_files_of_a_run_are_whole_after_any_kill(
     for moment in range(40):
         folder = tmp_path / f"run{moment}"
         claim_again(folder)
-        state = folder / files.STATE
+        state = folder / STATE
         for epoch in (1, 2):
             files.write_state(state, {"epoch": epoch})
-        files.write_json(folder / files.METRICS, {"valid": {"P@1": 0.5}})
+        files.write_json(folder / METRICS, {"valid": {"P@1": 0.5}})
         work = change_files(folder)
         count, done = itertools.count(), 0
         with monkeypatch.context() as patch:
@@ -218,14 +219,14 @@ def test_files_of_a_run_are_whole_after_any_kill(
             except KeyboardInterrupt:
                 pass
         folders.verify_run_folder(folder)
-        files.has_file(folder / files.METRICS)
+        files.has_file(folder / METRICS)
         files.has_folder(folder / "baseline")
         if files.has_state(state):
             assert files.read_state(state)["epoch"] in (2, 3, 4)
         for step in work[done:]:
             step()
         assert sorted(read_manifest(folder)) == ["baseline/a", "config.yaml"]
-        assert not (folder / files.METRICS).exists()
+        assert not (folder / METRICS).exists()
     assert done == len(work)
 
 
@@ -235,13 +236,13 @@ def test_verify_run_folder_names_all_that_is_damaged(
     """However large the files are."""
     monkeypatch.setattr(manifest, "LARGE_BYTES", 1)
     claim_again(tmp_path)
-    for name in (files.METRICS, files.RECORD):
+    for name in (METRICS, RECORD):
         files.write_json(tmp_path / name, {"a": 1})
     folders.verify_run_folder(tmp_path)
-    text = (tmp_path / files.METRICS).read_text()
-    (tmp_path / files.METRICS).write_text(text.replace("1", "2"))
-    (tmp_path / files.RECORD).unlink()
-    assert files.read_json(tmp_path / files.METRICS) == {"a": 2}  # large: by its size
+    text = (tmp_path / METRICS).read_text()
+    (tmp_path / METRICS).write_text(text.replace("1", "2"))
+    (tmp_path / RECORD).unlink()
+    assert files.read_json(tmp_path / METRICS) == {"a": 2}  # large: by its size
     with pytest.raises(CheckpointError) as caught:
         folders.verify_run_folder(tmp_path)
     assert str(caught.value) == (
@@ -255,7 +256,7 @@ def test_verify_run_folder_names_all_that_is_damaged(
 def test_open_run_folder_refuses_damaged_settings(tmp_path: Path) -> None:
     """Also without a manifest, which earlier versions did not write."""
     claim_again(tmp_path)
-    path = tmp_path / files.CONFIG
+    path = tmp_path / CONFIG
     kept = path.read_text()
     path.write_text(kept.replace("seed: 0", "seed: 7"))
     with pytest.raises(CheckpointError) as caught:
@@ -289,7 +290,7 @@ def test_open_run_folder_of_odd_places_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is a file; choose another"):
         claim_again(tmp_path / "loop")
     claim_again(tmp_path / "run")
-    (tmp_path / "run" / files.CONFIG).unlink()
-    os.mkfifo(tmp_path / "run" / files.CONFIG)
+    (tmp_path / "run" / CONFIG).unlink()
+    os.mkfifo(tmp_path / "run" / CONFIG)
     with pytest.raises(CheckpointError, match=r"A run folder holds config\.yaml, but"):
         folders.open_run_folder(tmp_path / "run")

@@ -12,8 +12,9 @@ from match_graph import Run, load, start_run
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import NeighborhoodConfig
 from match_graph.io.files import read_tensors, write_tensors
+from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.predict.classifier import read_record
-from match_graph.runs.known_graph import EDGES, GRAPH, read_known_graph, write_known_graph
+from match_graph.runs.known_graph import read_known_graph, write_known_graph
 from match_graph.runs.vocabulary import read_vocabulary
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge

@@ -8,7 +8,8 @@ import torch
 
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
-from match_graph.io.files import HISTORY, LEVELS, MODEL, STATE, read_tensors
+from match_graph.io.files import read_tensors
+from match_graph.io.run_folder import HISTORY, LEVELS, MODEL, STATE
 from match_graph.nn.label_tree import TreeModel
 from match_graph.predict import load
 from match_graph.runs import Run, start_run

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import METRICS
+from match_graph.io.run_folder import METRICS, PER_DOCUMENT
 from match_graph.runs import Run
-from match_graph.runs.per_document import PER_DOCUMENT, SCORE_NAMES, DocumentScores, read_scores
+from match_graph.runs.per_document import SCORE_NAMES, DocumentScores
+from match_graph.runs.readers import read_scores
 from match_graph.typing import MASKS
 
 

@@ -19,7 +19,8 @@ from gensim.models import KeyedVectors
 from safetensors.torch import load_file
 
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.io.files import VECTORS, read_json, write_state
+from match_graph.io.files import read_json, write_state
+from match_graph.io.run_folder import PRETRAIN_STATE, QUALITY, VECTORS
 from match_graph.runs import Run, start_run
 from match_graph.runs import pretraining as module
 
@@ -67,7 +68,7 @@ def test_vectors_and_names_of_every_table(start) -> None:
         names = pd.read_parquet(run.folder / "tokens" / f"{name}.parquet")["id"]
         assert len(names) == len(saved[name])
     assert len(saved["context"]) == len(saved["word"])
-    assert not (run.folder / module.STATE).exists()
+    assert not (run.folder / PRETRAIN_STATE).exists()
 
 
 def test_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
@@ -85,7 +86,7 @@ def test_a_killed_run_goes_on_to_the_same_file(tmp_path: Path, root: Path, small
     config = small_settings("pretrain.samples=300000", "pretrain.chunk_size=64")
     (tmp_path / "settings.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     folder = tmp_path / "killed"
-    state = folder / module.STATE
+    state = folder / PRETRAIN_STATE
     process = subprocess.Popen(
         [sys.executable, "-c", CODE, str(folder), str(root)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -105,7 +106,7 @@ def test_a_killed_run_goes_on_to_the_same_file(tmp_path: Path, root: Path, small
 
 def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
     run = start()
-    path = run.folder / module.STATE
+    path = run.folder / PRETRAIN_STATE
     path.parent.mkdir()
     path.write_bytes(b"PK\x03\x04 broken")
     with pytest.raises(CheckpointError) as caught:
@@ -116,7 +117,7 @@ def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
 
 def test_a_checkpoint_of_something_else_is_named(start) -> None:
     run = start()
-    path = run.folder / module.STATE
+    path = run.folder / PRETRAIN_STATE
     write_state(path, {"epoch": 3})
     with pytest.raises(CheckpointError) as caught:
         run.pretrain()
@@ -144,7 +145,7 @@ def test_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
     run = start("pretrain.samples=30000")
     quality = run.pretraining.evaluate()
     assert not (run.folder / VECTORS).exists()
-    assert read_json(run.folder / module.QUALITY) == quality
+    assert read_json(run.folder / QUALITY) == quality
     assert set(quality["types"]) == {"label", *fields(run)}
     assert all(0 < values["mrr"] <= values["mrr_filtered"] for values in quality["types"].values())
     near = quality["neighbours"]["word"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import HISTORY, METRICS, RECORD, RELIABILITY
+from match_graph.io.run_folder import HISTORY, METRICS, RECORD, RELIABILITY
 from match_graph.runs.readers import read_bins, read_history, read_metrics, read_record
 
 RIGHT_RECORD = {

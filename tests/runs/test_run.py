@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
-from match_graph.io.files import METRICS, MODEL, RECORD, STATE, read_tensors
+from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
+from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
 from match_graph.predict import load
 from match_graph.runs import open_run, start_run
 from match_graph.testing import toy_documents, write_match_folder

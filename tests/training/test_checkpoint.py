@@ -9,8 +9,9 @@ import torch
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
-from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors, write_state
+from match_graph.io.files import read_state, read_tensors, write_state
 from match_graph.io.manifest import write_manifest
+from match_graph.io.run_folder import HISTORY, MODEL, STATE
 from match_graph.nn.loss import Losses
 from match_graph.runs import Run, start_run
 from match_graph.training import checkpoint

@@ -16,8 +16,9 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import Targets
 from match_graph.graph.csr import make_ptr, row_index
-from match_graph.io.files import HISTORY, MODEL, STATE, read_state, read_tensors
+from match_graph.io.files import read_state, read_tensors
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import HISTORY, MODEL, STATE
 from match_graph.runs import Run, start_run
 from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module

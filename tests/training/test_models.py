@@ -16,7 +16,7 @@ from match_graph.config import Config
 from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
-from match_graph.io.files import ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
+from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
 from match_graph.nn import ENCODERS, HEADS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run

@@ -19,15 +19,8 @@ import torch.distributed.fsdp  # here, so that forked processes need not
 
 from match_graph.config import Config, TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.io.files import (
-    HISTORY,
-    METRICS,
-    MODEL,
-    RECORD,
-    STATE,
-    read_state,
-    read_tensors,
-)
+from match_graph.io.files import read_state, read_tensors
+from match_graph.io.run_folder import HISTORY, METRICS, MODEL, RECORD, STATE
 from match_graph.runs import Run, start_run
 from match_graph.testing import write_match_folder
 from match_graph.training import checkpoint, loop

@@ -1,0 +1,57 @@
+"""Names of the files in a run folder, and what each holds."""
+
+from match_graph.io.manifest import MANIFEST
+
+CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
+MODEL, VECTORS = "model.safetensors", "vectors.safetensors"
+#: How logits are scaled; says nothing of the weights.
+CALIBRATION = "calibration.safetensors"
+THRESHOLDS, PER_DOCUMENT = "thresholds.parquet", "per_document.parquet"
+#: The bins of reliability diagrams, and the page of `match-graph report`.
+RELIABILITY, REPORT = "reliability.csv", "report.html"
+#: The folder of a fitted baseline, in the place of MODEL.
+FITTED = "baseline"
+#: The folder of what an encoder keeps besides its weights.
+ENCODER_FILES = "encoder"
+#: The folder of a label tree's upper levels, each with the files of a training.
+LEVELS = "levels"
+#: The folder of token and label names; in it how texts are read, and the names of documents.
+TOKENS, TEXT, DOCUMENT_NAMES = "tokens", "text.json", "tokens/document.parquet"
+#: The folder of the known graph, and its edges in it.
+GRAPH, EDGES = "graph", "edges.safetensors"
+#: The folder of checkpoints; those of training and of pre-training.
+CHECKPOINT = "checkpoint"
+STATE, PRETRAIN_STATE = f"{CHECKPOINT}/state.pt", f"{CHECKPOINT}/pretrain.pt"
+#: Vectors as word2vec text, and how well held-out pairs are ranked.
+TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
+#: Held by the process that changes the folder.
+LOCK = ".lock"
+
+#: What lies at the top of a run folder, as a reader wants it; what has no text is not worth naming.
+CONTENT = {
+    METRICS: "measures on valid and test",
+    HISTORY: "losses and validation measures per epoch",
+    RECORD: "seed, seconds, memory, versions, checksum of the data",
+    CONFIG: "every setting",
+    MODEL: "weights",
+    FITTED: "what the baseline learned",
+    ENCODER_FILES: "what the encoder keeps besides its weights",
+    VECTORS: "pre-trained vectors",
+    CALIBRATION: "scale and shift of each label's scores",
+    THRESHOLDS: "the least probability of each label",
+    RELIABILITY: "how often labels of a probability are gold",
+    PER_DOCUMENT: "P@k and NDCG@k of every document",
+    REPORT: "a page of all this, by match-graph report",
+    "events": "the same as history.csv for TensorBoard",
+    LEVELS: "the upper levels of the label tree",
+    TOKENS: "names of tokens and labels",
+    GRAPH: "documents that new ones can reach, with their edges",
+    CHECKPOINT: "",
+    TEXT_VECTORS: "",
+    QUALITY: "",
+}
+#: What stages read again: the manifest lists it. What is made for people alone is in no manifest:
+#: it may be written while another process trains.
+LISTED = CONTENT.keys() - {REPORT, "events", TEXT_VECTORS, QUALITY}
+#: Everything that match-graph writes at the top of a run folder.
+RUN_FILES = {*CONTENT, MANIFEST, LOCK}
