@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.loggers import Logger, TensorBoardLogger
 from torch import Tensor
-from torch.utils.tensorboard import SummaryWriter
 
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
@@ -107,7 +107,7 @@ def train_model(
             with timer.writing():
                 learner.save(folder)
 
-    with _open_events(fabric, folder, state.epoch + 1) as writer:
+    with _open_logger(folder, state.epoch + 1) as logger:
         while not state.is_over(config):
             torch.manual_seed(draw_seed(seed, state.epoch, fabric.global_rank))
             losses = _train_epoch(learner, train_loader, edges, config, random, save, reporter)
@@ -119,7 +119,7 @@ def train_model(
                     state.best, state.best_epoch = measures[MONITOR], state.epoch
                     _write_weights(learner, folder)
             learner.add_row({"epoch": state.epoch, **losses, **measures})
-            _write_history(learner, folder, writer)
+            _write_history(learner, folder, logger)
             if state.is_over(config) or timer.is_due_after_epoch():
                 with timer.writing():
                     learner.save(folder)
@@ -298,11 +298,9 @@ def _write_weights(learner: Learner, folder: Path) -> None:
     lead(learner.fabric, lambda: write_tensors(folder / MODEL, weights))
 
 
-def _write_history(learner: Learner, folder: Path, writer: SummaryWriter | None) -> None:
+def _write_history(learner: Learner, folder: Path, logger: Logger) -> None:
     history = learner.history
-    if writer is not None:
-        for name, value in history.iloc[-1].items():
-            writer.add_scalar(name, value, learner.state.epoch)
+    logger.log_metrics(history.iloc[-1].to_dict(), learner.state.epoch)
 
     def write() -> None:
         write_beside(folder / HISTORY, lambda beside: history.to_csv(beside, index=False))
@@ -311,16 +309,14 @@ def _write_history(learner: Learner, folder: Path, writer: SummaryWriter | None)
 
 
 @contextmanager
-def _open_events(fabric: Fabric, folder: Path, epoch: int) -> Iterator[SummaryWriter | None]:
-    """TensorBoard events from an epoch on; None on all processes but the first.
+def _open_logger(folder: Path, epoch: int) -> Iterator[Logger]:
+    """TensorBoard logger of a run from an epoch on; the first process alone writes.
 
     Raises:
-        OSError: They cannot be written; names their folder.
+        OSError: Its events cannot be written; names their folder.
     """
-    if not fabric.is_global_zero:
-        yield None
-        return
-    before, path = threading.excepthook, folder / "events"
+    logger = TensorBoardLogger(folder, name="", version="events", purge_step=epoch)
+    before = threading.excepthook
 
     def hook(arguments: threading.ExceptHookArgs) -> None:
         if not isinstance(arguments.exc_value, OSError):  # raised once more where events are added
@@ -328,11 +324,14 @@ def _open_events(fabric: Fabric, folder: Path, epoch: int) -> Iterator[SummaryWr
 
     threading.excepthook = hook
     try:
-        with SummaryWriter(str(path), purge_step=epoch) as writer:
-            yield writer
-    except OSError as error:
-        if error.filename is not None or error.errno is None:
+        try:
+            yield logger
+        finally:
+            logger.finalize("")
+    except (OSError, ValueError) as error:  # of the logger: a ValueError from what was raised
+        fault = error.__cause__ if isinstance(error, ValueError) else error
+        if not isinstance(fault, OSError) or fault.filename is not None or fault.errno is None:
             raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise OSError(fault.errno, os.strerror(fault.errno), logger.log_dir) from error
     finally:
         threading.excepthook = before

@@ -5,7 +5,6 @@ import math
 import threading
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -290,7 +289,7 @@ def test_train_model_places_labels_withheld_from_training_by_their_parents(
     assert found > without + 0.1
 
 
-def test_a_full_disk_names_the_folder_of_events(
+def test_open_logger_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """TensorBoard writes in a thread, whose error has no file and would print a traceback."""
@@ -304,10 +303,9 @@ def test_a_full_disk_names_the_folder_of_events(
     def refuse() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(loop_module, "SummaryWriter", fail)
-    fabric = SimpleNamespace(is_global_zero=True)
-    opened = loop_module._open_events(fabric, tmp_path, 1)
-    with pytest.raises(OSError, match="No space") as caught, opened:
-        pass
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter", fail)
+    opened = loop_module._open_logger(tmp_path, 1)
+    with pytest.raises(OSError, match="No space") as caught, opened as logger:
+        logger.log_metrics({"loss": 1.0}, 1)
     assert caught.value.filename == str(tmp_path / "events")
     assert capsys.readouterr().err == ""
