@@ -13,10 +13,10 @@ row is run with several seeds, and tables have means with standard deviations.
 # words alone starts from vectors that no metadata have touched. An equal budget, which is the
 # default, gives both rows the same number of epochs.
 
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import match_graph as mg
 
 workspace = TemporaryDirectory()
 folder = Path(workspace.name)
@@ -43,14 +43,23 @@ rows:
 # The run
 # -------
 # A cell is one row on one data set with one seed: an ordinary run folder, trained in a process of
-# its own. After a kill the same command goes on, and more ``--runs`` or another ``--dataset`` add
-# cells. Tables are written as Markdown, CSV and LaTeX; ``results.json`` beside them has every cell
-# with its settings, seconds, versions and commit, and ``match-graph report`` makes a page of it.
+# its own. After a kill the same call goes on, and more runs or another data set add cells.
+# ``results.json`` has every cell with its settings, seconds, versions and commit.
 
 (folder / "encoders.yaml").write_text(experiment, encoding="utf-8")
-command = [sys.executable, "-m", "match_graph.cli", "benchmark", str(folder / "encoders.yaml")]
-places = ["--out", str(folder / "out"), "--root", str(folder / "data"), "--quiet"]
-subprocess.run([*command, *places], check=True, stdout=subprocess.DEVNULL)
+results = mg.run_benchmark(
+    mg.load_experiment(folder / "encoders.yaml"), folder / "out", root=folder / "data"
+)
+
+# %%
+# The tables
+# ----------
+# As Markdown, CSV and LaTeX; a page has the curves, reliability and case studies too.
+# ``match-graph benchmark`` and ``match-graph report`` do the same on the command line.
+
+mg.write_tables(folder / "out", results)
 print((folder / "out" / "tables" / "synthetic.md").read_text(encoding="utf-8"))
+page = mg.write_report(folder / "out", num_documents=1, root=folder / "data")
+print(f"{page.name}: {page.stat().st_size / 1024:.0f} KiB")
 
 workspace.cleanup()

@@ -12,8 +12,6 @@ and nothing to download.
 # into the user's cache folder, and without ``folder`` a run goes into ``runs/`` below the current
 # one.
 
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -91,12 +89,10 @@ for result in classifier.predict([document], top_k=3):
 # %%
 # The report
 # ----------
-# ``match-graph report RUN`` writes the measures, curves, reliability diagrams and case studies of
-# a run as one HTML file that loads nothing from elsewhere.
+# The measures, curves, reliability diagrams and case studies of a run as one HTML file that loads
+# nothing from elsewhere; ``match-graph report RUN`` writes it too.
 
-command = [sys.executable, "-m", "match_graph.cli", "report", str(folder / "run"), "--quiet"]
-subprocess.run([*command, "--root", str(folder / "data")], check=True)
-size = (folder / "run" / "report.html").stat().st_size
-print(f"report.html: {size / 1024:.0f} KiB")
+page = mg.write_report(folder / "run", root=folder / "data")
+print(f"{page.name}: {page.stat().st_size / 1024:.0f} KiB")
 
 workspace.cleanup()

@@ -1,8 +1,9 @@
 """MATCH on PyTorch Geometric: documents with metadata into a large label hierarchy.
 
 The line from raw files to predictions is `open_dataset` (or `build_graph` of a `Corpus`),
-`start_run`, `Run.train`, `Run.evaluate`, `load`, `Classifier.predict`; every part also serves
-alone. More names stand in the sub-packages.
+`start_run`, `Run.train`, `Run.evaluate`, `load`, `Classifier.predict`; `run_benchmark` compares
+many runs, `write_report` makes a page of one or of many. Every part also serves alone, and more
+names stand in the sub-packages.
 """
 
 import lazy_loader as lazy

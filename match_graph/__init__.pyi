@@ -21,6 +21,7 @@ from . import (
     typing,
 )
 from .baselines import BASELINES, Baseline, LabelPrior, OmikujiTrees, TfidfLinear
+from .benchmark import Experiment, Results, load_experiment, run_benchmark
 from .config import Config, PretrainConfig, load_config
 from .corpus import Corpus, CorpusBuilder
 from .datasets import (
@@ -115,6 +116,7 @@ from .nn import (
 )
 from .predict import Classifier, load
 from .pretrain import SphericalTrainer
+from .report import write_report, write_tables
 from .runs import Run, open_run, start_run
 from .training import evaluate_model
 
@@ -149,6 +151,7 @@ __all__ = [
     "Encoder",
     "EncoderOutput",
     "Evaluator",
+    "Experiment",
     "ExportError",
     "ExportOptions",
     "F1Meter",
@@ -184,6 +187,7 @@ __all__ = [
     "PubMedXml",
     "RankingMeter",
     "Reporter",
+    "Results",
     "RgcnEncoder",
     "Run",
     "SliceMeter",
@@ -219,6 +223,7 @@ __all__ = [
     "io",
     "load",
     "load_config",
+    "load_experiment",
     "match_loss",
     "metrics",
     "nn",
@@ -229,6 +234,7 @@ __all__ = [
     "pretrain",
     "rank_labels",
     "report",
+    "run_benchmark",
     "runs",
     "sparse_bce",
     "speed",
@@ -236,4 +242,6 @@ __all__ = [
     "testing",
     "training",
     "typing",
+    "write_report",
+    "write_tables",
 ]

@@ -1,17 +1,21 @@
 """Cell of a benchmark (row, data set, seed), run in a process of its own."""
 
+import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -29,6 +33,8 @@ from match_graph.runs.start import start_run
 
 #: Seconds that a process of a killed benchmark has to end.
 _PATIENCE = 60.0
+#: Bytes of the path of a socket on macOS; Linux has 107.
+_SOCKET = 103
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,40 @@ def do_work(work: Work, answer: Connection) -> None:
     except Exception as error:
         traceback.print_exc()
         answer.send(describe_error(error))
+
+
+def make_context() -> Any:
+    """Multiprocessing context of cells: forked off a server that has imported torch once.
+
+    The server's socket lies in ``TMPDIR``. Where that is too long for a socket, or where there is
+    no such server, every cell imports torch.
+    """
+    socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-12345678/listener-12345678")
+    if socket > _SOCKET or "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def start_process(
+    context: Any, function: Callable[..., None], work: Any
+) -> tuple[BaseProcess, Connection]:
+    """Starts a process for some work, which answers through a connection.
+
+    It does not import the script that this process was started with, so that a script needs no
+    ``if __name__ == "__main__"``.
+    """
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=function, args=(work, send), daemon=True)
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = main
+    send.close()
+    return process, receive
 
 
 @contextmanager

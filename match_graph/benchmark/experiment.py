@@ -282,7 +282,7 @@ def write_value(value: Any) -> str:
 
 
 def load_experiment(
-    path: Path,
+    path: str | Path,
     datasets: Iterable[str] | None = None,
     runs: int | None = None,
     seed: int | None = None,
@@ -303,6 +303,7 @@ def load_experiment(
     Raises:
         ConfigError: With every fault and its path.
     """
+    path = Path(path)
     content = _read_mapping(path)
     version = content.get("format", EXPERIMENT_FORMAT)
     if version != EXPERIMENT_FORMAT:

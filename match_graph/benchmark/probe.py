@@ -7,7 +7,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from match_graph.benchmark.cell import Work, prepare_process
+from match_graph.benchmark.cell import Work, prepare_process, start_process
 from match_graph.benchmark.estimate import Estimate, Kind
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.config import Config
@@ -53,10 +53,7 @@ def probe_cells(
     found: dict[Kind, float] = {}
     for name in dict.fromkeys(dataset for dataset, _ in chosen):
         works = [make_work(planned) for (dataset, _), planned in chosen.items() if dataset == name]
-        receive, send = context.Pipe(duplex=False)
-        process = context.Process(target=_probe, args=(works, send), daemon=True)
-        process.start()
-        send.close()
+        process, receive = start_process(context, _probe, works)
         try:
             while True:
                 row, seconds = receive.recv()

@@ -1,18 +1,16 @@
 """Execution of a benchmark: plan, cells in processes of their own, results after each."""
 
-import multiprocessing
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
 
-from match_graph.benchmark.cell import Work, do_work
+from match_graph.benchmark.cell import Work, do_work, make_context, start_process
 from match_graph.benchmark.estimate import Estimate, format_seconds
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.ledger import Ledger
@@ -43,8 +41,6 @@ def run_benchmark(
     own; beside it lies what the process printed. Finished cells are kept, stopped ones go on where
     they were, failed ones are tried again. ``results.json`` is written after every cell. Cells
     that start from equal vectors share them: the first pre-trains, the others link its file.
-
-    Call it below ``if __name__ == "__main__"``: processes import the main module.
 
     Args:
         experiment: Experiment to run.
@@ -116,12 +112,7 @@ class _Benchmark:
         self.ledger = Ledger(plan, out, reporter)
         self.estimate = Estimate()
         limit_spinning()  # of the cells' processes, wherever this one was started
-        methods = multiprocessing.get_all_start_methods()
-        self.context: Any = multiprocessing.get_context(
-            "forkserver" if "forkserver" in methods else "spawn"
-        )
-        if "forkserver" in methods:  # so that torch is imported once, not once a cell
-            self.context.set_forkserver_preload([do_work.__module__])
+        self.context = make_context()
 
     def run(self, rows: Sequence[str]) -> Results:
         pending = [one for one in self.ledger.find_pending() if one.row.name in rows]
@@ -218,12 +209,7 @@ class _Benchmark:
 
     def _start(self, planned: PlannedCell, taken: Iterable[int]) -> _Running:
         slot = min({*range(self.parallel)} - {*taken})
-        receive, send = self.context.Pipe(duplex=False)
-        process = self.context.Process(
-            target=do_work, args=(self._make_work(planned, slot), send), daemon=True
-        )
-        process.start()
-        send.close()
+        process, receive = start_process(self.context, do_work, self._make_work(planned, slot))
         return _Running(process, receive, planned, slot)
 
     def _finish(self, done: _Running) -> None:

@@ -112,9 +112,9 @@ def build(
         table.add_row(name.replace("_", " "), *cells)
     SafeConsole().print(table)
     if report is not None:
-        from match_graph.report import write_report
+        from match_graph.report import write_graph_report
 
-        for path in write_report(built, report, Reporter(quiet)):
+        for path in write_graph_report(built, report, Reporter(quiet)):
             echo(path)
 
 

@@ -257,11 +257,11 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write one self-contained HTML file of a run or a benchmark."""
-    from match_graph.report import write_report_page
+    from match_graph.report import write_report
 
     others, documents, reporter = against or [], document or [], Reporter(quiet)
     echo(
-        write_report_page(
+        write_report(
             folder, out, others, documents, num_documents, root, device, reporter, encoder, head
         )
     )

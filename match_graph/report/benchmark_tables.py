@@ -27,7 +27,9 @@ from match_graph.report.tables import (
 TABLES = "tables"
 
 
-def write_tables(folder: Path, results: Results, reporter: Reporter | None = None) -> list[Path]:
+def write_tables(
+    folder: str | Path, results: Results, reporter: Reporter | None = None
+) -> list[Path]:
     """Writes ``tables/DATASET.md``, ``.csv`` and ``.tex``, and the experiment's figure.
 
     Fractions are printed with 4 digits, as in the paper. In CSV a name that a spreadsheet would
@@ -44,7 +46,7 @@ def write_tables(folder: Path, results: Results, reporter: Reporter | None = Non
     Raises:
         CheckpointError: A finished cell lacks a measure.
     """
-    written = []
+    folder, written = Path(folder), []
     for record in results.datasets:
         rows = summarize(results, record.name, folder)
         measures = results.experiment.measures

@@ -29,7 +29,7 @@ _DOCUMENT_ENDS = ("document", "training document", "citing document")
 _SHARES = {"without", "with a value", "values unseen in training", "only unseen values", "share"}
 
 
-def write_report(
+def write_graph_report(
     dataset: CorpusDataset, folder: str | Path, reporter: Reporter | None = None
 ) -> list[Path]:
     """Writes ``REPORT.md`` and, where matplotlib is installed, its figures.

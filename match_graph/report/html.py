@@ -12,7 +12,7 @@ from match_graph.report.page import write_page
 from match_graph.report.run_page import make_run_page
 
 
-def write_report_page(
+def write_report(
     folder: str | Path,
     out: str | Path | None = None,
     against: Sequence[str | Path] = (),

@@ -9,7 +9,7 @@ import pytest
 from match_graph.cli import main
 from match_graph.datasets import MatchFolder
 from match_graph.io import Reporter
-from match_graph.report import write_report
+from match_graph.report import write_graph_report
 
 PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 
@@ -18,7 +18,7 @@ PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 def report(toy_dataset: MatchFolder, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The files of the toy corpus."""
     pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
-    return write_report(toy_dataset, tmp_path_factory.mktemp("toy") / "report")
+    return write_graph_report(toy_dataset, tmp_path_factory.mktemp("toy") / "report")
 
 
 def test_the_report_has_every_table_and_picture(report: list[Path]) -> None:
@@ -50,7 +50,7 @@ def test_without_matplotlib_there_is_markdown_and_a_sentence(
     """It names the extra, in the file and on the terminal."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    paths = write_report(toy_dataset, tmp_path / "report", Reporter(quiet=True))
+    paths = write_graph_report(toy_dataset, tmp_path / "report", Reporter(quiet=True))
     assert [path.name for path in paths] == ["REPORT.md"]
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["REPORT.md"]
     sentence = (

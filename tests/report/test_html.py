@@ -13,7 +13,7 @@ import pytest
 from match_graph import Run, start_run
 from match_graph.cli import main
 from match_graph.errors import ConfigError
-from match_graph.report import write_report_page
+from match_graph.report import write_report
 from match_graph.testing import toy_documents, write_match_folder
 
 HOSTILE = "<script>document.title='hit'</script>"
@@ -105,7 +105,7 @@ def test_in_a_browser(
     """No console message, no overflow, no script, legible figures; at the width of a phone too."""
     run: Run = trained_run if name == "benchmark" else request.getfixturevalue(name)
     folder, root = benchmark_folder if name == "benchmark" else run.folder, run.dataset.root
-    path = write_report_page(folder, tmp_path / "page.html", root=root, device="cpu")
+    path = write_report(folder, tmp_path / "page.html", root=root, device="cpu")
     _, console = browse(chromium, path, tmp_path)
     assert console == []
     for width, seen in zip(WIDTHS, look(chromium, path, tmp_path), strict=True):
@@ -138,7 +138,7 @@ def test_the_check_tells_right_from_wrong(chromium: str, tmp_path: Path) -> None
 def test_hostile_text_is_escaped_without_a_browser(hostile_run: Run, tmp_path: Path) -> None:
     """The markup of users never is markup of the page."""
     root = hostile_run.dataset.root
-    path = write_report_page(hostile_run.folder, tmp_path / "page.html", root=root, device="cpu")
+    path = write_report(hostile_run.folder, tmp_path / "page.html", root=root, device="cpu")
     text = path.read_text(encoding="utf-8")
     assert html.escape(HOSTILE).replace("&#x27;", "&#39;") in text
     for markup in ("<script", "<img", "<b>", "<i>"):
@@ -149,10 +149,10 @@ def test_a_benchmark_is_told_from_a_run(
     benchmark_folder: Path, trained_run: Run, tmp_path: Path
 ) -> None:
     """By its results.json; its rows are compared, not other runs."""
-    path = write_report_page(benchmark_folder, tmp_path / "page.html", num_documents=0)
+    path = write_report(benchmark_folder, tmp_path / "page.html", num_documents=0)
     assert "<h1>trial</h1>" in path.read_text(encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        write_report_page(benchmark_folder, against=[trained_run.folder])
+        write_report(benchmark_folder, against=[trained_run.folder])
     assert str(caught.value) == (
         f"The case studies of a benchmark compare its own rows, but other runs are given for "
         f"'{benchmark_folder}'; leave out --against."
