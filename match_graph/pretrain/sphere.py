@@ -5,6 +5,8 @@ Source: equations 14 and 15 of MATCH (https://arxiv.org/abs/2102.07349), after B
 paper prints the step with plus; as the objective is minimised, the step here is minus.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -33,22 +35,25 @@ def riemannian_gradient(point: Tensor, gradient: Tensor) -> Tensor:
     return gradient - (gradient * point).sum(dim=1, keepdim=True) * point
 
 
-def riemannian_step_(table: Tensor, index: Tensor, gradient: Tensor, learning_rate: float) -> None:
-    """Moves the rows of a table against the gradient and back to the sphere, in place.
+def riemannian_step_(
+    steps: Sequence[tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]], learning_rate: float
+) -> None:
+    """Moves rows of tables against their Riemannian gradients and back to the sphere, in place.
 
     Rows that occur several times move by the sum of their gradients; as the projection is linear
     and taken at the same point, this is the step for their summed loss. Other rows stay as they
-    are, to the bit.
+    are, to the bit. All rows are moved before any is brought back, so that a table may come twice.
 
     Args:
-        table: Unit vectors, [num_rows, C].
-        index: Rows to move, may repeat, [R], int64.
-        gradient: Euclidean gradients, [R, C].
+        steps: Tables of unit vectors, [num_rows, C]; for each the rows to move, which may repeat,
+            in parts, [R], int64; and their Riemannian gradients in the same parts, [R, C].
         learning_rate: Factor of the step, which is minus this times the Riemannian gradient.
     """
-    tangent = riemannian_gradient(table.index_select(0, index), gradient)
-    table.index_add_(0, index, tangent, alpha=-learning_rate)
-    retract_rows_(table, index)
+    for table, rows, tangents in steps:
+        for index, tangent in zip(rows, tangents, strict=True):
+            table.index_add_(0, index, tangent, alpha=-learning_rate)
+    for table, rows, _ in steps:
+        retract_rows_(table, torch.cat([*rows]))
 
 
 def retract_rows_(table: Tensor, index: Tensor) -> None:

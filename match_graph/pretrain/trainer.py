@@ -16,7 +16,7 @@ from match_graph.openmp import limit_threads
 from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
 from match_graph.pretrain.pairs import Relation, find_relations
-from match_graph.pretrain.sphere import random_unit_rows, retract_rows_, riemannian_gradient
+from match_graph.pretrain.sphere import random_unit_rows, riemannian_gradient, riemannian_step_
 from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 
 #: Reports are called every so many chunks.
@@ -164,15 +164,15 @@ class SphericalTrainer:
             anchors.index_select(0, anchor),
             targets.index_select(0, positive),
         )
-        negative_row = targets.index_select(0, negative.view(-1))  # [K, C] or [P * K, C]
-        if negative.dim() == 1:
+        shape, negative = negative.shape, negative.view(-1)
+        negative_row = targets.index_select(0, negative)  # [K, C] or [P * K, C]
+        if len(shape) == 1:
             loss, *tangents = margin_tangents(
                 anchor_row, positive_row, negative_row, self.config.margin, allowed
             )
         else:
-            shape = (*negative.shape, negative_row.size(1))
             losses, *gradients = margin_gradients(
-                anchor_row, positive_row, negative_row.view(shape), self.config.margin, allowed
+                anchor_row, positive_row, negative_row.view(*shape, -1), self.config.margin, allowed
             )
             loss = losses.sum()
             tangents = [
@@ -181,12 +181,8 @@ class SphericalTrainer:
                     (anchor_row, positive_row, negative_row), gradients, strict=True
                 )
             ]
-        negative = negative.view(-1)
-        anchors.index_add_(0, anchor, tangents[0], alpha=-learning_rate)
-        targets.index_add_(0, positive, tangents[1], alpha=-learning_rate)
-        targets.index_add_(0, negative, tangents[2], alpha=-learning_rate)
-        retract_rows_(anchors, anchor)
-        retract_rows_(targets, torch.cat([positive, negative]))
+        moved = (anchors, [anchor], tangents[:1]), (targets, [positive, negative], tangents[1:])
+        riemannian_step_(moved, learning_rate)
         return loss
 
     def _choose(self, kind: list[Relation]) -> Relation:

@@ -81,7 +81,8 @@ def test_a_negative_of_negative_cosine_is_never_attracted() -> None:
         anchor, positive, negative, MARGIN, torch.ones(1, 1, dtype=torch.bool)
     )
     table = negative.clone()
-    riemannian_step_(table, torch.tensor([0]), gradient, 0.1)
+    tangent = riemannian_gradient(table, gradient)
+    riemannian_step_([(table, [torch.tensor([0])], [tangent])], 0.1)
     assert float(table @ anchor.t()) < float(negative @ anchor.t())
 
 
@@ -116,7 +117,8 @@ def test_the_step_is_minus_and_the_printed_plus_diverges(sign: float, falls: boo
         loss, *gradients = margin_gradients(*tables, MARGIN, allowed)
         losses.append(float(loss.mean()))
         for table, gradient in zip(tables, gradients, strict=True):
-            riemannian_step_(table, torch.arange(len(table)), gradient, sign * 0.1)
+            tangent = riemannian_gradient(table, gradient)
+            riemannian_step_([(table, [torch.arange(len(table))], [tangent])], sign * 0.1)
     if falls:
         assert losses[-1] < 1e-3 < losses[0]
     else:

@@ -18,6 +18,7 @@ from match_graph.pretrain import (
     Relation,
     SphericalTrainer,
     margin_gradients,
+    riemannian_gradient,
     riemannian_step_,
 )
 
@@ -84,9 +85,13 @@ def test_a_step_is_the_objective_on_the_drawn_rows(synthetic: Synthetic, shared:
     expected_loss, *gradients = margin_gradients(
         anchors[anchor], targets[positive], targets[negative], 0.3, allowed
     )
-    riemannian_step_(anchors, anchor, gradients[0], 0.1)
     moved = torch.cat([positive, negative.view(-1)])
-    riemannian_step_(targets, moved, torch.cat([gradients[1], gradients[2].view(-1, 16)]), 0.1)
+    gradient = torch.cat([gradients[1], gradients[2].view(-1, 16)])
+    tangents = [
+        riemannian_gradient(anchors[anchor], gradients[0]),
+        riemannian_gradient(targets[moved], gradient),
+    ]
+    riemannian_step_([(anchors, [anchor], tangents[:1]), (targets, [moved], tangents[1:])], 0.1)
     assert torch.allclose(loss, expected_loss.sum(), atol=1e-4)
     for name, table in expected.items():
         assert torch.allclose(trainer.tables[name], table, atol=1e-6)
