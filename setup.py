@@ -52,6 +52,7 @@ setup(
     packages=find_packages(include=["match_graph", "match_graph.*"]),
     package_data={
         "match_graph": ["py.typed", "__init__.pyi"],
+        "match_graph.nn.encoders": ["presets.yaml"],
         "match_graph.report": ["page.html.jinja", "page.css"],
     },
     install_requires=[

@@ -3,13 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+from pydantic import Field
 from torch import Tensor, nn
 
-from match_graph.config import StrictModel
+from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.nn.embedding import TokenEmbedding
+
+#: Kinds of settings with their ranges and, where it is the same everywhere, their meaning.
+Width: TypeAlias = Annotated[int, Field(ge=1, le=MAX_CHANNELS)]
+NumLayers: TypeAlias = Annotated[int, Field(ge=1, le=256)]
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
+NumHeads: TypeAlias = Annotated[int, Field(ge=1, le=1024, description="number of attention heads")]
+Rate: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass

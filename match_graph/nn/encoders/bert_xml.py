@@ -1,18 +1,16 @@
 """BertXML: a Transformer over several [CLS] tokens and the words, from scratch."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import nn
 
-from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, NumTokens, Rate, Width
+from match_graph.nn.encoders.presets import read_presets
 from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.transformer import TransformerStack, check_heads, prepend
 
@@ -35,14 +33,11 @@ class BertXmlEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings; the defaults are CorNet's."""
 
-        num_cls: int = Field(5, ge=1, le=1024, description="number of [CLS] tokens")
-        num_layers: int = Field(3, ge=1, le=256, description="number of Transformer layers")
-        num_heads: int = Field(2, ge=1, le=1024, description="number of attention heads")
-        hidden_channels: int = Field(
-            600,
-            ge=1,
-            le=MAX_CHANNELS,
-            description="width of the feed-forward network's hidden layer",
+        num_cls: NumTokens = Field(5, description="number of [CLS] tokens")
+        num_layers: NumLayers = Field(3, description="number of Transformer layers")
+        num_heads: NumHeads = 2
+        hidden_channels: Width = Field(
+            600, description="width of the feed-forward network's hidden layer"
         )
         max_positions: int = Field(
             500,
@@ -50,42 +45,10 @@ class BertXmlEncoder(TextEncoder):
             le=10**6,
             description="number of positions; words further on share the last one",
         )
-        dropout: float = Field(0.1, ge=0, lt=1, description="dropout rate on residual branches")
+        dropout: Rate = Field(0.1, description="dropout rate on residual branches")
 
     paper: ClassVar[str] = "Xun et al., KDD 2020, https://doi.org/10.1145/3394486.3403151"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's, whose 2 layers are followed by one of [CLS] tokens alone
-        "paper": {
-            **COMPARED,
-            "model.embedding_dropout": 0.1,
-            "model.encoder_config": {
-                "metadata": False,
-                "num_cls": 5,
-                "num_layers": 3,
-                "num_heads": 2,
-                "hidden_channels": 600,
-                "max_positions": 500,
-                "dropout": 0.1,
-            },
-        },
-        # the same with its vectors of words of 300 channels and its batches
-        "own": {
-            **COMPARED,
-            "pretrain.channels": 300,
-            "model.channels": 300,
-            "model.embedding_dropout": 0.1,
-            "model.encoder_config": {
-                "metadata": False,
-                "num_cls": 5,
-                "num_layers": 3,
-                "num_heads": 2,
-                "hidden_channels": 600,
-                "max_positions": 500,
-                "dropout": 0.1,
-            },
-            "train.batch_size": 200,
-        },
-    }
+    presets = read_presets("bert_xml")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)

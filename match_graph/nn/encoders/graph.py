@@ -7,12 +7,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
-from match_graph.config import MAX_CHANNELS, StrictModel
+from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import Encoder, EncoderOutput
+from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, Rate, Width
 from match_graph.nn.neighbors import Neighbors, take_rows
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, WORD, EdgeType, has_edge, reverse_edge
 
@@ -36,9 +36,9 @@ class GraphEncoder(Encoder):
     class Config(StrictModel):
         """Settings; a subclass adds its layer's."""
 
-        num_layers: int = Field(2, ge=1, le=256, description="number of layers, rounds of messages")
-        channels: int = Field(128, ge=1, le=MAX_CHANNELS, description="width of node states")
-        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate after each layer")
+        num_layers: NumLayers = Field(2, description="number of layers, rounds of messages")
+        channels: Width = Field(128, description="width of node states")
+        dropout: Rate = Field(0.2, description="dropout rate after each layer")
         neighborhood: NeighborhoodConfig = Field(default_factory=NeighborhoodConfig)
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})

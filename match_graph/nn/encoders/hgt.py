@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import HGTConv
@@ -12,6 +11,7 @@ from torch_geometric.utils import softmax
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import row_index
 from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import NumHeads
 from match_graph.nn.encoders.graph import GraphEncoder, key_of, key_of_edge
 from match_graph.nn.neighbors import Neighbors, mean_rows, take_rows
 from match_graph.typing import EdgeType
@@ -37,7 +37,7 @@ class HgtEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_heads: int = Field(4, ge=1, le=1024, description="number of attention heads")
+        num_heads: NumHeads = 4
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         if config.channels % config.num_heads:

@@ -1,7 +1,6 @@
 """The encoder of MATCH: a Transformer over [CLS] tokens, metadata and words."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -11,8 +10,8 @@ from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import Encoder, EncoderOutput
-from match_graph.nn.encoders.presets import RELEASE
+from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, NumTokens, Rate
+from match_graph.nn.encoders.presets import read_presets
 from match_graph.nn.transformer import TransformerStack, check_heads, prepend, sinusoids
 from match_graph.typing import WORD
 
@@ -63,44 +62,29 @@ class MatchEncoder(Encoder):
     class Config(StrictModel):
         """Settings; the defaults are the paper's where it gives one, but for layers and dropout."""
 
-        num_cls: int = Field(8, ge=1, le=1024, description="number of [CLS] tokens; the paper's C")
-        num_layers: int = Field(
-            1, ge=1, le=256, description="number of layers, the paper's L, which is 3 there"
+        num_cls: NumTokens = Field(8, description="number of [CLS] tokens; the paper's C")
+        num_layers: NumLayers = Field(
+            1, description="number of layers, the paper's L, which is 3 there"
         )
-        num_heads: int = Field(
-            2, ge=1, le=1024, description="number of attention heads, the paper's k"
-        )
+        num_heads: NumTokens = Field(2, description="number of attention heads, the paper's k")
         position_channels: int = Field(
             28,
             ge=2,
             le=MAX_CHANNELS,
             description="width of the sinusoidal code joined to each word",
         )
-        feed_forward: int = Field(
-            4, ge=1, le=1024, description="width of the hidden layer, as a factor of the encoder's"
+        feed_forward: NumTokens = Field(
+            4, description="width of the hidden layer, as a factor of the encoder's"
         )
-        dropout: float = Field(
-            0.2, ge=0, lt=1, description="dropout rate on residual branches; the paper's is 0.1"
+        dropout: Rate = Field(
+            0.2, description="dropout rate on residual branches; the paper's is 0.1"
         )
         field_vectors: bool = Field(
             True, description="whether every token gets a learned vector of its type"
         )
 
     paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {
-            **RELEASE,
-            "model.encoder_config": {
-                "num_cls": 8,
-                "num_layers": 3,
-                "num_heads": 2,
-                "position_channels": 28,
-                "feed_forward": 4,
-                "dropout": 0.1,
-                "field_vectors": False,
-            },
-        },
-    }
+    presets = read_presets("match")
     needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
     gives: ClassVar[Literal["document", "tokens"]] = "document"
 

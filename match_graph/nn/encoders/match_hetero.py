@@ -6,10 +6,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from match_graph.config import MAX_CHANNELS, StrictModel
+from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.graph.csr import make_ptr, ragged_arange
 from match_graph.nn.embedding import TokenEmbedding
+from match_graph.nn.encoders.base import NumLayers, Width
 from match_graph.nn.encoders.hetero_sage import HeteroSageEncoder
 from match_graph.nn.encoders.match import MatchEncoder
 from match_graph.typing import DOCUMENT
@@ -32,8 +33,8 @@ class MatchHeteroEncoder(MatchEncoder):
     class Config(MatchEncoder.Config):
         """Settings: those of MATCH, and of its graph encoder."""
 
-        graph_layers: int = Field(2, ge=1, le=256, description="number of graph layers")
-        graph_channels: int = Field(64, ge=1, le=MAX_CHANNELS, description="width of node states")
+        graph_layers: NumLayers = Field(2, description="number of graph layers")
+        graph_channels: Width = Field(64, description="width of node states")
         neighborhood: NeighborhoodConfig = Field(
             default_factory=lambda: NeighborhoodConfig(words=[0], word_documents=[0])
         )

@@ -1,19 +1,18 @@
 """MeSHProbeNet: a bidirectional recurrent network whose states several probes attend to."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import RaggedLayout, unreached
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.base import EncoderOutput, NumLayers, NumTokens, Rate, Width
+from match_graph.nn.encoders.presets import read_presets
 from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.recurrent import run_recurrent
 
@@ -37,58 +36,15 @@ class MeshProbeNetEncoder(TextEncoder):
         """Settings; the defaults are smaller than the paper's, for speed without a GPU."""
 
         rnn: Literal["lstm", "gru"] = Field("lstm", description="the recurrent cell")
-        hidden_channels: int = Field(
-            128, ge=1, le=MAX_CHANNELS, description="width of each direction"
-        )
-        num_layers: int = Field(1, ge=1, le=256, description="number of recurrent layers")
-        num_probes: int = Field(
-            5, ge=1, le=1024, description="number of attention queries per document"
-        )
-        dropout: float = Field(0.5, ge=0, lt=1, description="dropout rate on the states")
+        hidden_channels: Width = Field(128, description="width of each direction")
+        num_layers: NumLayers = Field(1, description="number of recurrent layers")
+        num_probes: NumTokens = Field(5, description="number of attention queries per document")
+        dropout: Rate = Field(0.5, description="dropout rate on the states")
 
     paper: ClassVar[str] = (
         "Xun et al., Bioinformatics 2019, https://doi.org/10.1093/bioinformatics/btz142"
     )
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's
-        "paper": {
-            **COMPARED,
-            "model.embedding_dropout": 0.2,
-            "model.encoder_config": {
-                "metadata": False,
-                "rnn": "lstm",
-                "hidden_channels": 300,
-                "num_layers": 2,
-                "num_probes": 5,
-                "dropout": 0.5,
-            },
-        },
-        # its authors' release (https://github.com/XunGuangxu/MeSHProbeNet), which also bounds
-        # gradients by a fifth of CorNet's
-        "own": {
-            **COMPARED,
-            "pretrain.channels": 355,
-            "model.channels": 355,
-            "model.encoder_config": {
-                "metadata": False,
-                "rnn": "lstm",
-                "hidden_channels": 355,
-                "num_layers": 2,
-                "num_probes": 5,
-                "dropout": 0.0,
-            },
-            "train.batch_size": 340,
-            "train.learning_rate": 0.0025,
-            "train.epochs": 5,
-            "train.weight_decay": 1e-10,
-            "train.warmup": 0.2,
-            "train.schedule": "linear",
-            "train.clip_norm": COMPARED["train.clip_norm"] / 5,
-            "train.average": 0.0,
-            "train.average_after": 0,
-            "train.patience": 5,
-        },
-    }
+    presets = read_presets("mesh_probe_net")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)

@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.nn import RGCNConv
 
+from match_graph.nn.encoders.base import NumTokens
 from match_graph.nn.encoders.graph import GraphEncoder
 from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import EdgeType
@@ -25,9 +26,7 @@ class RgcnEncoder(GraphEncoder):
     class Config(GraphEncoder.Config):
         """Settings."""
 
-        num_bases: int = Field(
-            4, ge=1, le=1024, description="number of matrices that the edge types share"
-        )
+        num_bases: NumTokens = Field(4, description="number of matrices that the edge types share")
 
     def make_layer(self, config: Any, edge_types: list[EdgeType]) -> nn.Module:
         return RelationalLayer(config.channels, edge_types, config.num_bases)

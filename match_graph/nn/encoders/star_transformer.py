@@ -1,7 +1,6 @@
 """Star-Transformer: every token attends to its neighbours in a ring and to one relay node."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -13,8 +12,8 @@ from match_graph.graph.csr import row_index
 from match_graph.nn.attention import RaggedAttention, RaggedLayout
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.presets import COMPARED, NEURAL_CLASSIFIER
+from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, Rate
+from match_graph.nn.encoders.presets import read_presets
 from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.transformer import add_positions, check_heads, prepend
 
@@ -37,43 +36,12 @@ class StarTransformerEncoder(TextEncoder):
     class Config(TextEncoder.Config):
         """Settings."""
 
-        num_cycles: int = Field(
-            2, ge=1, le=256, description="number of update cycles, the paper's T"
-        )
-        num_heads: int = Field(4, ge=1, le=1024, description="number of attention heads")
-        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate on the attention output")
+        num_cycles: NumLayers = Field(2, description="number of update cycles, the paper's T")
+        num_heads: NumHeads = 4
+        dropout: Rate = Field(0.2, description="dropout rate on the attention output")
 
     paper: ClassVar[str] = "Guo et al., NAACL 2019, https://arxiv.org/abs/1902.09113"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # NeuralClassifier's, but heads of 25 channels, where it has 32, and no dropout on logits
-        "paper": {
-            **NEURAL_CLASSIFIER,
-            "model.encoder_config": {
-                "metadata": False,
-                "num_cycles": 1,
-                "num_heads": 4,
-                "dropout": 0.1,
-            },
-        },
-        # its authors' for classifying sentences (https://github.com/fastnlp/fastNLP)
-        "own": {
-            **COMPARED,
-            "pretrain.channels": 300,
-            "model.channels": 300,
-            "model.embedding_dropout": 0.5,
-            "model.encoder_config": {
-                "metadata": False,
-                "num_cycles": 2,
-                "num_heads": 6,
-                "dropout": 0.5,
-            },
-            "train.batch_size": 128,
-            "train.learning_rate": 0.0001,
-            "train.weight_decay": 1e-5,
-            "train.average": 0.0,
-            "train.average_after": 0,
-        },
-    }
+    presets = read_presets("star_transformer")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)

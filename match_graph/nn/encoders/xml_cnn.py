@@ -1,20 +1,18 @@
 """XML-CNN: convolutions of several widths over the words, dynamic max pooling, a bottleneck."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch_geometric.utils import segment
 
-from match_graph.config import MAX_CHANNELS
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.encoders.presets import COMPARED
+from match_graph.nn.encoders.base import EncoderOutput, Rate, Width
+from match_graph.nn.encoders.presets import read_presets
 from match_graph.nn.encoders.text import TextEncoder
 
 
@@ -46,51 +44,13 @@ class XmlCnnEncoder(TextEncoder):
             max_length=256,
             description="widths of filters, in tokens",
         )
-        num_filters: int = Field(
-            128, ge=1, le=MAX_CHANNELS, description="number of filters of each width"
-        )
+        num_filters: Width = Field(128, description="number of filters of each width")
         num_chunks: int = Field(8, ge=1, le=10_000, description="number of chunks, the paper's p")
-        bottleneck: int = Field(
-            512, ge=1, le=MAX_CHANNELS, description="width of the document's state"
-        )
-        dropout: float = Field(0.2, ge=0, lt=1, description="dropout rate on the document's state")
+        bottleneck: Width = Field(512, description="width of the document's state")
+        dropout: Rate = Field(0.2, description="dropout rate on the document's state")
 
     paper: ClassVar[str] = "Liu et al., SIGIR 2017, https://doi.org/10.1145/3077136.3080834"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # CorNet's
-        "paper": {
-            **COMPARED,
-            "model.encoder_config": {
-                "metadata": False,
-                "widths": [2, 4, 8],
-                "num_filters": 128,
-                "num_chunks": 8,
-                "bottleneck": 512,
-                "dropout": 0.5,
-            },
-        },
-        # those of a public port of its code (https://github.com/siddsax/XML-CNN), which cuts
-        # gradients of a loss summed over 20 documents to 1,000 and knows no validation
-        "own": {
-            **COMPARED,
-            "pretrain.channels": 300,
-            "model.channels": 300,
-            "model.encoder_config": {
-                "metadata": False,
-                "widths": [2, 4, 8],
-                "num_filters": 32,
-                "num_chunks": 32,
-                "bottleneck": 512,
-                "dropout": 0.3,
-            },
-            "train.batch_size": 20,
-            "train.epochs": 100,
-            "train.clip_norm": 50.0,
-            "train.average": 0.0,
-            "train.average_after": 0,
-            "train.patience": 100,
-        },
-    }
+    presets = read_presets("xml_cnn")
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)
