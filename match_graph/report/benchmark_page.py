@@ -1,6 +1,7 @@
 """Page of a benchmark: tables with stars, figures, case studies, provenance."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -8,7 +9,6 @@ import pandas as pd
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.errors import CorpusError, MatchGraphError
-from match_graph.io import Reporter
 from match_graph.io.run_folder import HISTORY
 from match_graph.io.yaml import dump_yaml
 from match_graph.report.benchmark_tables import (
@@ -22,9 +22,12 @@ from match_graph.report.charts import Bar, BarChart, LineChart
 from match_graph.report.page import Block, Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
+    NO_CASES,
+    CaseOptions,
     average_histories,
     cut,
     draw_reliability,
+    explain_absence,
     list_record,
     select_bins,
     study_cases,
@@ -40,42 +43,28 @@ from match_graph.typing import DOCUMENT
 _VARIANTS = 3
 
 
-def make_benchmark_page(
-    folder: Path,
-    documents: Sequence[str] = (),
-    num_documents: int = 3,
-    root: Path | None = None,
-    device: str = "auto",
-    reporter: Reporter | None = None,
-) -> Page:
+def make_benchmark_page(folder: Path, options: CaseOptions | None = None) -> Page:
     """Page of a benchmark, finished or not.
 
     Args:
         folder: Folder with ``results.json``.
-        documents: Ids of the documents of case studies; none draws some of test by the first run's
-            seed.
-        num_documents: Number of documents drawn for each data set; 0 keeps all texts out of the
-            page.
-        root: Root folder of built data; None takes the default.
-        device: Device, as for `load`.
-        reporter: Progress reporter, also of warnings.
+        options: Options of the case studies of each data set, which compare its rows; None takes
+            the defaults.
 
     Raises:
         CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
         CorpusError: A document is in no data set that has a finished run.
     """
+    options = options or CaseOptions()
     results = read_results(folder)
     several = len(results.datasets) > 1
     headlines, sections = [], []
-    missing = [*documents]
+    missing = [*options.documents]
     for record in results.datasets:
         part = DatasetPart(folder, results, record)
         headlines += part.headlines()
         found = [part.results_section(), part.figures(), part.curves()]
-        found += [part.slices(), part.calibration()]
-        found.append(
-            part.case_studies(documents, num_documents, root, device, reporter or Reporter(True))
-        )
+        found += [part.slices(), part.calibration(), part.case_studies(options)]
         missing = [one for one in missing if one not in part.studied]
         for section in found:
             title = f"{record.name}: {section.title}" if several else section.title
@@ -209,34 +198,24 @@ class DatasetPart:
         )
         return Section("Calibration", about, charts)
 
-    def case_studies(
-        self,
-        documents: Sequence[str],
-        number: int,
-        root: Path | None,
-        device: str,
-        reporter: Reporter,
-    ) -> Section:
+    def case_studies(self, options: CaseOptions) -> Section:
         """The reference, or the first row, beside the rows that follow it."""
-        if not documents and not number:
-            return Section("Case studies", "", [])
+        if not options.documents and not options.num_documents:
+            return NO_CASES
         reference = self.results.experiment.reference
         order = sorted(self.rows, key=lambda row: row.name != reference)
         names = [row.name for row in order if self._finished(row.name)][:_VARIANTS]
-        cells = [self._finished(name)[0] for name in names]
+        folders = [self.folder / self._finished(name)[0].folder for name in names]
         try:
-            runs = [open_run(self.folder / cell.folder, root, reporter) for cell in cells]
-            if runs and documents:
+            runs = [open_run(folder, options.root, options.reporter) for folder in folders]
+            if runs and options.documents:
                 known = set(runs[0].dataset.names(DOCUMENT).astype(str))
-                self.studied = [one for one in documents if one in known]
-            if not runs or (documents and not self.studied):
-                return _NO_CASES
-            return study_cases(runs, self.studied, number, device, names=names)
+                self.studied = [one for one in options.documents if one in known]
+            if not runs or (options.documents and not self.studied):
+                return NO_CASES
+            return study_cases(runs, replace(options, documents=self.studied), names)
         except MatchGraphError as error:
-            if documents:
-                raise
-            reporter.warn(f"The report has no case studies of {self.record.name}: {error}")
-            return Section("Case studies", "", [Note([f"There are none: {error}"])])
+            return explain_absence(error, options, f" of {self.record.name}")
 
     def _finished(self, row: str) -> list[Cell]:
         cells = self.results.find_cells(self.record.name, row)
@@ -251,9 +230,6 @@ class DatasetPart:
             for name in names
             if all(name in run for run in runs)
         }
-
-
-_NO_CASES = Section("Case studies", "", [])
 
 
 def describe_making(results: Results) -> Section:

@@ -9,6 +9,7 @@ from match_graph.io import Reporter
 from match_graph.io.run_folder import REPORT
 from match_graph.report.benchmark_page import make_benchmark_page
 from match_graph.report.page import write_page
+from match_graph.report.page_parts import CaseOptions
 from match_graph.report.run_page import make_run_page
 
 
@@ -50,18 +51,18 @@ def write_report(
     """
     folder = Path(folder)
     path = folder / REPORT if out is None else Path(out)
-    where = None if root is None else Path(root)
+    options = CaseOptions(
+        documents, num_documents, [*map(Path, against)], None if root is None else Path(root),
+        device, reporter or Reporter(quiet=True), encoder, head,
+    )  # fmt: skip
     if (folder / RESULTS).is_file():
         if against:
             raise ConfigError(
                 f"The case studies of a benchmark compare its own rows, but other runs are given "
                 f"for '{folder}'; leave out --against."
             )
-        page = make_benchmark_page(folder, documents, num_documents, where, device, reporter)
+        page = make_benchmark_page(folder, options)
     else:
-        others = [Path(other) for other in against]
-        page = make_run_page(
-            folder, others, documents, num_documents, where, device, reporter, encoder, head
-        )
+        page = make_run_page(folder, options)
     write_page(page, path)
     return path

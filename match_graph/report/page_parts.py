@@ -1,23 +1,27 @@
 """Sections shared by the pages of runs and benchmarks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
 
+from match_graph.errors import MatchGraphError
+from match_graph.io import Reporter
 from match_graph.metrics.slices import FREQUENCY_CUTS
 from match_graph.predict import Explainer, compare_variants
 from match_graph.predict.summary import draw_records
 from match_graph.report.charts import NUM_STYLES, LineChart, Series
 from match_graph.report.label_rows import LabelRows
-from match_graph.report.page import Case, Section
+from match_graph.report.page import Case, Note, Section
 from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
 from match_graph.runs.readers import read_bins
 
 T = TypeVar("T")
 
+NO_CASES = Section("Case studies", "", [])
 #: How labels are parted, as `metrics.slices` does.
 ABOUT_SLICES = (
     f"Head: more than {FREQUENCY_CUTS[1]} training documents; torso: {FREQUENCY_CUTS[0]} to "
@@ -25,33 +29,47 @@ ABOUT_SLICES = (
 )
 
 
-def study_cases(
-    runs: Sequence[Run],
-    documents: Sequence[str],
-    num_documents: int,
-    device: str = "auto",
-    encoder: str | None = None,
-    head: str | None = None,
-    names: Sequence[str] = (),
-) -> Section:
+@dataclass(frozen=True)
+class CaseOptions:
+    """Options of the case studies of a page.
+
+    Args:
+        documents: Ids of the documents; none draws some of test by the first run's seed.
+        num_documents: Number of documents drawn; 0 keeps all texts out of the page.
+        against: Run folders of the same data that a run is compared with.
+        root: Root folder of built data; None takes the default.
+        device: Device, as for `load`.
+        reporter: Progress reporter, also of warnings.
+        encoder: Encoder of a run, as for `load`.
+        head: Head of a run, as for `load`.
+    """
+
+    documents: Sequence[str] = ()
+    num_documents: int = 3
+    against: Sequence[Path] = ()
+    root: Path | None = None
+    device: str = "auto"
+    reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
+    encoder: str | None = None
+    head: str | None = None
+
+
+def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] = ()) -> Section:
     """Case studies of given or randomly drawn documents, in variants of a model.
 
     Args:
         runs: Trained runs on the same data.
-        documents: Ids of the documents.
-        num_documents: Number of documents drawn where none is named.
-        device: Device, as for `load`.
-        encoder: Encoder of the first run, as for `load`.
-        head: Head of the first run, as for `load`.
+        options: Options of the case studies.
         names: Names of the variants; none takes those of the folders.
     """
-    if not documents and num_documents:
-        documents = [record["paper"] for record in draw_records(runs[0], num_documents)]
+    documents = options.documents
+    if not documents and options.num_documents:
+        documents = [record["paper"] for record in draw_records(runs[0], options.num_documents)]
     if not documents:
-        return Section("Case studies", "", [])
+        return NO_CASES
     explainers = [
-        Explainer(runs[0], device, encoder, head),
-        *(Explainer(run, device) for run in runs[1:]),
+        Explainer(runs[0], options.device, options.encoder, options.head),
+        *(Explainer(run, options.device) for run in runs[1:]),
     ]
     for explainer, name in zip(explainers, names, strict=False):
         explainer.name = name
@@ -66,6 +84,18 @@ def study_cases(
         "is exact. Hypernymy terms are those of the loss, for this document."
     )
     return Section("Case studies", about, cases)
+
+
+def explain_absence(error: MatchGraphError, options: CaseOptions, where: str = "") -> Section:
+    """Section that says why there are no case studies, as do the warnings.
+
+    Raises:
+        MatchGraphError: The error, where documents are asked for by name.
+    """
+    if options.documents:
+        raise error
+    options.reporter.warn(f"The report has no case studies{where}: {error}")
+    return Section("Case studies", "", [Note([f"There are none: {error}"])])
 
 
 def select_bins(folder: Path, split: str, names: Mapping[str, str]) -> pd.DataFrame | None:

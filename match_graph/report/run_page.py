@@ -7,14 +7,15 @@ import numpy as np
 import pandas as pd
 
 from match_graph.errors import CheckpointError, MatchGraphError
-from match_graph.io import Reporter
 from match_graph.io.files import has_file
 from match_graph.io.run_folder import CONFIG, METRICS, RELIABILITY
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page import Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
     ABOUT_SLICES,
+    CaseOptions,
     draw_reliability,
+    explain_absence,
     list_record,
     select_bins,
     study_cases,
@@ -152,50 +153,30 @@ class RunFolder:
         ])  # fmt: skip
 
 
-def make_run_page(
-    folder: Path,
-    against: Sequence[Path] = (),
-    documents: Sequence[str] = (),
-    num_documents: int = 3,
-    root: Path | None = None,
-    device: str = "auto",
-    reporter: Reporter | None = None,
-    encoder: str | None = None,
-    head: str | None = None,
-) -> Page:
+def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
     """Page of an evaluated run.
 
-    Where its data set cannot be opened, the page says so and lacks what needs it.
+    Where its data set cannot be opened, the page says so and lacks what needs it; a run of a custom
+    encoder that is not named has no case studies.
 
     Args:
         folder: Run folder.
-        against: Run folders of the same data that case studies compare it with.
-        documents: Ids of the documents of case studies; none draws some of test by the run's seed.
-        num_documents: Number of documents drawn; 0 keeps all texts out of the page.
-        root: Root folder of built data; None takes the default.
-        device: Device, as for `load`.
-        reporter: Progress reporter, also of warnings.
-        encoder: Encoder, as for `load`; without it, a run of a custom encoder has no case studies.
-        head: Head, as for `load`.
+        options: Options of the case studies; None takes the defaults.
 
     Raises:
         CheckpointError: The folder is no evaluated run, or runs were made from different data.
         CorpusError: There is no such document.
     """
-    reporter = reporter or Reporter(quiet=True)
-    own = RunFolder(folder)
-    prior, cases = None, Section("Case studies", "", [])
+    options = options or CaseOptions()
+    own, prior = RunFolder(folder), None
     try:
-        run = open_run(folder, root, reporter, encoder, head)
+        run = open_run(folder, options.root, options.reporter, options.encoder, options.head)
     except MatchGraphError as error:
-        if documents:
-            raise
-        reporter.warn(f"The report has no case studies: {error}")
-        cases = Section("Case studies", "", [Note([f"There are none: {error}"])])
+        cases = explain_absence(error, options)
     else:
         prior = run.prior("test") if own.split == "test" else run.prior("valid")
-        runs = [run, *(open_run(other, root, reporter) for other in against)]
-        cases = study_cases(runs, documents, num_documents, device, encoder, head)
+        others = [open_run(one, options.root, options.reporter) for one in options.against]
+        cases = study_cases([run, *others], options)
     parts = [own.config.model.encoder, *own.config.ablation, f"seed {own.config.seed}"]
     sections = [own.measures(prior), own.curves(), own.slices(), own.calibration()]
     return Page(

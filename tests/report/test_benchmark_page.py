@@ -13,12 +13,14 @@ from match_graph.io.run_folder import RELIABILITY
 from match_graph.report.benchmark_page import choose_main_measures, make_benchmark_page
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Block, Case, Code, Note, Page, render_page
+from match_graph.report.page_parts import CaseOptions
 from match_graph.report.tables import Table
 from match_graph.testing import write_match_folder
 
 
 def make(folder: Path, run: Run, number: int = 1, documents: tuple[str, ...] = ()) -> Page:
-    return make_benchmark_page(folder, documents, number, Path(run.dataset.root), "cpu")
+    options = CaseOptions(documents, number, root=Path(run.dataset.root), device="cpu")
+    return make_benchmark_page(folder, options)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import HISTORY, METRICS, RELIABILITY
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Case, Note, Page, render_page
+from match_graph.report.page_parts import CaseOptions
 from match_graph.report.run_page import draw_columns, make_run_page
 from match_graph.report.tables import Table
 
@@ -21,7 +22,7 @@ from match_graph.report.tables import Table
 @pytest.fixture(scope="module")
 def page(trained_run: Run, baseline_run: Run) -> Page:
     root = Path(trained_run.dataset.root)
-    return make_run_page(trained_run.folder, [baseline_run.folder], (), 2, root, "cpu")
+    return make_run_page(trained_run.folder, CaseOptions((), 2, [baseline_run.folder], root, "cpu"))
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def copied(trained_run: Run, tmp_path: Path) -> Path:
 
 
 def make(folder: Path, run: Run, *documents: str, number: int = 0) -> Page:
-    return make_run_page(folder, (), documents, number, Path(run.dataset.root), "cpu")
+    return make_run_page(
+        folder, CaseOptions(documents, number, root=Path(run.dataset.root), device="cpu")
+    )
 
 
 TITLES = [
@@ -96,7 +99,9 @@ def test_case_studies_compare_the_variants(page: Page) -> None:
 def test_the_same_run_gives_the_same_page(page: Page, trained_run: Run, baseline_run: Run) -> None:
     """Byte by byte: no clock is read."""
     root = Path(trained_run.dataset.root)
-    again = make_run_page(trained_run.folder, [baseline_run.folder], (), 2, root, "cpu")
+    again = make_run_page(
+        trained_run.folder, CaseOptions((), 2, [baseline_run.folder], root, "cpu")
+    )
     assert render_page(again) == render_page(page)
 
 
@@ -147,7 +152,8 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
         def track(self, *_: object) -> None:
             raise AssertionError
 
-    page = make_run_page(copied, root=tmp_path, device="cpu", reporter=Listener())  # type: ignore[arg-type]
+    options = CaseOptions(root=tmp_path, device="cpu", reporter=Listener())  # type: ignore[arg-type]
+    page = make_run_page(copied, options)
     [table] = page.sections[0].blocks
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["valid", "test"]
@@ -156,7 +162,7 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
     assert note.lines[0].startswith("There are none: ")
     assert warned == [note.lines[0].replace("There are none", "The report has no case studies")]
     with pytest.raises(CorpusError):
-        make_run_page(copied, documents=["d1"], root=tmp_path, device="cpu")
+        make_run_page(copied, CaseOptions(["d1"], root=tmp_path, device="cpu"))
 
 
 def test_a_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
