@@ -18,7 +18,7 @@ def done(row: str, seconds: float, resumed: bool = False) -> Cell:
     )  # fmt: skip
 
 
-def test_finished_cells_correct_what_probes_said() -> None:
+def test_Estimate_finished_cells_correct_what_probes_said() -> None:
     """MATCH took twice what its probe said, so the other network is taken to do so too."""
     estimate = Estimate({("toy", "MATCH"): 5.0, ("toy", "other"): 20.0})
     cells = [planned("MATCH"), planned("other"), planned("prior")]
@@ -34,7 +34,7 @@ def test_finished_cells_correct_what_probes_said() -> None:
     assert estimate.describe(cells[:2], 2) == "about 9 s left (from 3 finished cells)"
 
 
-def test_nothing_known_is_said() -> None:
+def test_Estimate_nothing_known_is_said() -> None:
     """A cell that was stopped in between tells nothing; a foreign data set neither."""
     estimate = Estimate()
     estimate.add(done("MATCH", 10.0, resumed=True))
@@ -47,5 +47,5 @@ def test_nothing_known_is_said() -> None:
     ("seconds", "text"),
     [(3.2, "3 s"), (600, "10 min"), (9000, "2.5 h"), (86400 * 3, "3.0 days")],
 )
-def test_seconds_for_people(seconds: float, text: str) -> None:
+def test_format_seconds_for_people(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

@@ -44,7 +44,7 @@ def message(path: Path, **given) -> str:
     return str(caught.value)
 
 
-def test_a_file_is_read_and_changed_by_the_command_line(write) -> None:
+def test_load_experiment_file_read_and_changed_by_command_line(write) -> None:
     """Name of the file, three runs; data sets, runs, seed and settings win over the file."""
     experiment = load_experiment(write())
     assert (experiment.name, experiment.seeds, experiment.budget) == ("trial", [0, 1, 2], "equal")
@@ -53,7 +53,7 @@ def test_a_file_is_read_and_changed_by_the_command_line(write) -> None:
     assert experiment.overrides == {"train.epochs": 1}
 
 
-def test_settings_win_in_their_order(write) -> None:
+def test_load_experiment_settings_win_in_their_order(write) -> None:
     """Encoder's own < experiment's < row's < point of the grid < overrides; null undoes."""
     rows = [
         {
@@ -77,7 +77,7 @@ def test_settings_win_in_their_order(write) -> None:
     assert (config.train.warmup, config.train.patience, config.train.average) == (0.5, 7, 0.25)
 
 
-def test_a_row_stands_for_each_metadata_field(write) -> None:
+def test_load_experiment_row_stands_for_each_metadata_field(write) -> None:
     """{field} in name and ablation; no field, no row."""
     rows = [*CONTENT["rows"], {"name": "No-{field}", "ablation": ["no-{field}"]}]
     experiment = load_experiment(write(rows=rows))
@@ -87,7 +87,7 @@ def test_a_row_stands_for_each_metadata_field(write) -> None:
     assert [row.name for row in experiment.expand([])] == ["XML-CNN", "MATCH"]
 
 
-def test_every_fault_comes_in_one_message(write) -> None:
+def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
     """Kinds of values first, each with its path; then what does not go together."""
     text = message(write(runs=0, measures=["P@1", "NDCG@7"], rows=[{"nam": "x"}]))
     lines = text.splitlines()
@@ -116,7 +116,8 @@ def test_every_fault_comes_in_one_message(write) -> None:
     assert lines[1].startswith("  'rows', B: The encoder must be one of [")
 
 
-def test_what_is_expected_must_be_of_rows_and_columns(write) -> None:
+def test_load_experiment_what_expected_must_be_rows_and_columns(write) -> None:
+    """What is expected must be of rows and columns."""
     expected = {"x": {"MATCH": {"R@5": [0.1], "P@1": [0.1, 0.2, 0.3]}}}
     assert message(write(expected=expected)).splitlines()[1:] == [
         "  'expected.x.MATCH': 'R@5' is not one of 'measures'.",
@@ -125,7 +126,7 @@ def test_what_is_expected_must_be_of_rows_and_columns(write) -> None:
     ]
 
 
-def test_the_reference_is_a_row(write) -> None:
+def test_load_experiment_reference_is_a_row(write) -> None:
     path = write(reference="BERT")
     assert message(path) == (
         f"The experiment '{path}' must be valid: 'reference' must be one of the rows ['XML-CNN', "
@@ -133,7 +134,7 @@ def test_the_reference_is_a_row(write) -> None:
     )
 
 
-def test_a_name_twice_and_an_empty_grid(write) -> None:
+def test_load_experiment_name_twice_and_an_empty_grid(write) -> None:
     path = write(rows=[{"name": "MATCH"}] * 2, grid={"train.epochs": []}, expected={})
     assert message(path).splitlines()[1:] == [
         "  'grid' must give every setting values, found none for ['train.epochs'].",
@@ -141,7 +142,7 @@ def test_a_name_twice_and_an_empty_grid(write) -> None:
     ]
 
 
-def test_points_of_a_grid_have_different_names(write) -> None:
+def test_load_experiment_points_of_a_grid_have_different_names(write) -> None:
     """A value twice would be two cells in one folder."""
     path = write(rows=[{"name": "M"}], grid={"train.epochs": [1, 1]}, reference=None, expected={})
     assert message(path) == (
@@ -151,7 +152,7 @@ def test_points_of_a_grid_have_different_names(write) -> None:
 
 
 @pytest.mark.parametrize("names", [["MATCH", "XML-CNN"], ["No-{field}"]])
-def test_a_grid_is_drawn_of_one_row(write, names: list[str]) -> None:
+def test_load_experiment_grid_is_drawn_of_one_row(write, names: list[str]) -> None:
     """Points of several rows would be averaged, or hide each other."""
     grid = {"train.lambda_parameter": [0.0], "train.lambda_output": [0.0]}
     rows = [{"name": name} for name in names]
@@ -163,8 +164,11 @@ def test_a_grid_is_drawn_of_one_row(write, names: list[str]) -> None:
     )
 
 
-def test_what_valid_does_not_have_is_a_fault_before_anything_runs(write) -> None:
-    """Thresholds and slices are of test; the others are of both."""
+def test_load_experiment_valid_does_not_fault_before_anything(write) -> None:
+    """What valid does not have is a fault before anything runs.
+
+    Thresholds and slices are of test; the others are of both.
+    """
     path = write(measures=["P@1", "F1_macro", "tail/R@5"], split="valid")
     assert message(path) == (
         f"The experiment '{path}' must be valid: 'measures': ['F1_macro', 'tail/R@5'] are measured "
@@ -173,14 +177,15 @@ def test_what_valid_does_not_have_is_a_fault_before_anything_runs(write) -> None
     assert load_experiment(write(measures=["P@1", "ECE@5"], split="valid")).split == "valid"
 
 
-def test_overrides_that_are_no_mapping_are_a_fault(write) -> None:
+def test_load_experiment_overrides_that_are_no_mapping_are_fault(write) -> None:
     """With settings of the command line too."""
     path = write(overrides=None)
     assert message(path, settings=["train.epochs=1"]) == message(path)
     assert "'overrides': Input should be a valid dictionary" in message(path)
 
 
-def test_other_formats_and_broken_files_are_one_sentence(write, tmp_path: Path) -> None:
+def test_load_experiment_other_formats_broken_files_one_sentence(write, tmp_path: Path) -> None:
+    """Other formats and broken files are one sentence."""
     path = write(format=9)
     assert message(path) == (
         f"This version of match-graph reads experiments of format 1, found format 9 in '{path}'; "
@@ -204,17 +209,17 @@ def test_other_formats_and_broken_files_are_one_sentence(write, tmp_path: Path) 
         max_leaves=5,
     )
 )
-def test_values_are_written_as_they_are_read(value: object) -> None:
+def test_write_value_values_are_written_as_they_are_read(value: object) -> None:
     """Numbers such as 1e-05 too, which YAML would take for a word."""
     assert yaml.safe_load(write_value(value)) == value
 
 
-def test_an_experiment_survives_json(write) -> None:
+def test_load_experiment_survives_json(write) -> None:
     experiment = load_experiment(write())
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
 
 
-def test_experiment_sizes_are_counted(write) -> None:
+def test_load_experiment_sizes_are_counted(write) -> None:
     """10^16 points of a grid, or more, are refused without one of them."""
     grid = {f"train.k{number}": [*range(10)] for number in range(16)}
     path = write(grid=grid, figure="grid")
@@ -234,7 +239,7 @@ def test_experiment_sizes_are_counted(write) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "a\\b", "a\x1b[2Jb", "n" * 201])
-def test_experiment_names_stay_inside(write, name: str) -> None:
+def test_load_experiment_names_stay_inside(write, name: str) -> None:
     assert "must be valid: 'name': must be a " in message(write(name=name))
     assert "name" in message(write(name=name))
 

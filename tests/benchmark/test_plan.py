@@ -34,7 +34,7 @@ ROWS = [
 ]
 
 
-def test_every_network_gets_the_most_that_the_size_gives_to_one(plan) -> None:
+def test_make_plan_every_network_gets_most_size_gives_to_one(plan) -> None:
     """Without a wide term more than with one; an encoder's own number gives way, a row's stays."""
     settings = {"train.accelerator": "cpu"}
     found = plan(rows=ROWS, settings=settings)
@@ -45,7 +45,7 @@ def test_every_network_gets_the_most_that_the_size_gives_to_one(plan) -> None:
     assert found.datasets[0].epochs == most
 
 
-def test_a_given_number_of_epochs_is_the_budget(plan) -> None:
+def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
     """Of the experiment, below a row's; --set wins over both."""
     found = plan(rows=ROWS, settings={"train.epochs": 7, "train.accelerator": "cpu"})
     assert found.datasets[0].epochs == 7
@@ -54,7 +54,7 @@ def test_a_given_number_of_epochs_is_the_budget(plan) -> None:
     assert set(epochs(found).values()) == {3}
 
 
-def test_budgets_of_their_own(plan) -> None:
+def test_make_plan_budgets_of_their_own(plan) -> None:
     """Epochs by size and wide term, or those of an encoder's own settings."""
     found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")
     assert found.datasets[0].epochs is None
@@ -62,7 +62,7 @@ def test_budgets_of_their_own(plan) -> None:
     assert epochs(found)["MATCH"] == derive_epochs(8, wide=True)
 
 
-def test_all_rows_come_with_the_first_seed_first(plan) -> None:
+def test_make_plan_all_rows_come_with_the_first_seed_first(plan) -> None:
     found = plan()
     assert [(cell.row.name, cell.seed) for cell in found.cells] == [
         ("prior", 0), ("MATCH", 0), ("prior", 1), ("MATCH", 1),
@@ -71,7 +71,7 @@ def test_all_rows_come_with_the_first_seed_first(plan) -> None:
     assert found.cells[3].config.seed == 1
 
 
-def test_cells_share_vectors_by_seed_data_and_pre_training(plan) -> None:
+def test_make_plan_cells_share_vectors_seed_data_pre_training(plan) -> None:
     """Ablations of the loss do; of metadata, other seeds and other inits do not."""
     found = plan(
         rows=[
@@ -92,7 +92,7 @@ def test_cells_share_vectors_by_seed_data_and_pre_training(plan) -> None:
     assert len({*different}) == 4
 
 
-def test_several_processes_for_a_cell_are_refused(plan) -> None:
+def test_make_plan_several_processes_for_a_cell_are_refused(plan) -> None:
     found = plan(overrides={"train.devices": 2})
     assert {cell.reason for cell in found.cells} == {
         "A cell of a benchmark must be one process, found train.devices=2 and "
@@ -100,14 +100,15 @@ def test_several_processes_for_a_cell_are_refused(plan) -> None:
     }
 
 
-def test_a_row_stands_for_each_field_of_the_data_set(plan) -> None:
+def test_make_plan_row_stands_for_each_field_of_the_data_set(plan) -> None:
     found = plan(rows=[{"name": "MATCH"}, {"name": "No-{field}", "ablation": ["no-{field}"]}])
     names = [row.name for row in found.datasets[0].rows]
     assert names == ["MATCH", "No-venue", "No-author", "No-reference"]
     assert found.cells[1].config.data.drop_fields == ["venue"]
 
 
-def test_rows_of_one_name_are_refused_when_the_fields_are_known(plan) -> None:
+def test_make_plan_rows_one_name_are_refused_when_fields_known(plan) -> None:
+    """Rows of one name are refused when the fields are known."""
     rows = [{"name": "MATCH"}, {"name": "No-venue"}, {"name": "No-{field}"}]
     with pytest.raises(ConfigError) as caught:
         plan(rows=rows)

@@ -69,7 +69,7 @@ def results() -> Results:
     )
 
 
-def test_results_are_read_back_as_written(results: Results, tmp_path: Path) -> None:
+def test_read_results_are_read_back_as_written(results: Results, tmp_path: Path) -> None:
     """By folder or by file; nothing half-written is left."""
     path = write_results(tmp_path, results)
     assert read_results(tmp_path) == read_results(path) == results
@@ -77,13 +77,13 @@ def test_results_are_read_back_as_written(results: Results, tmp_path: Path) -> N
     assert results.is_finished
 
 
-def test_values_are_by_seed_of_the_finished_cells(results: Results) -> None:
+def test_Results_values_are_by_seed_of_the_finished_cells(results: Results) -> None:
     assert results.find_values("toy", "MATCH", "P@1") == {0: 0.5, 1: 0.6}
     assert results.find_values("toy", "prior", "P@1") == {1: 0.6}
     assert [cell.status for cell in results.find_cells("toy", "prior")] == ["failed", "done"]
 
 
-def test_a_missing_measure_is_an_error_and_never_0(results: Results) -> None:
+def test_find_measure_missing_measure_is_an_error_and_never_0(results: Results) -> None:
     cell = results.cells[1]
     with pytest.raises(CheckpointError) as caught:
         find_measure(cell, "test", "P@3")
@@ -99,7 +99,7 @@ def test_a_missing_measure_is_an_error_and_never_0(results: Results) -> None:
     )
 
 
-def test_another_version_is_refused(results: Results, tmp_path: Path) -> None:
+def test_write_results_another_version_is_refused(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "format": 99}))
@@ -111,7 +111,7 @@ def test_another_version_is_refused(results: Results, tmp_path: Path) -> None:
     )
 
 
-def test_broken_results_say_where(results: Results, tmp_path: Path) -> None:
+def test_write_results_broken_results_say_where(results: Results, tmp_path: Path) -> None:
     path = write_results(tmp_path, results)
     content = json.loads(path.read_text())
     content["cells"][1]["seed"] = "one"
@@ -183,7 +183,7 @@ def test_read_results_names_what_is_damaged(
     assert fault in str(caught.value)
 
 
-def test_cells_are_in_the_order_of_tables(results: Results) -> None:
+def test_sort_cells_are_in_the_order_of_tables(results: Results) -> None:
     shuffled = [results.cells[number] for number in (3, 1, 2, 0)]
     assert sort_cells(shuffled, results.datasets) == results.cells
 

@@ -51,7 +51,7 @@ def match_row(name: str = "MATCH", **changes) -> dict:
     return {"name": name, "settings": settings, **changes}
 
 
-def test_cells_are_run_folders_and_rows_say_why(
+def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
     make_experiment, tmp_path: Path, monkeypatch
 ) -> None:
     """Done, refused, failed by a sentence, by an exception and by a signal; the others go on."""
@@ -119,10 +119,13 @@ def check_shared_vectors(out: Path, cells) -> None:
     assert files[0].samefile(files[1])
 
 
-def test_finished_cells_are_kept_and_other_settings_refused(
+def test_run_benchmark_finished_cells_kept_other_settings(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """More runs add cells; other settings or data are one sentence before anything starts."""
+    """Finished cells are kept and other settings refused.
+
+    More runs add cells; other settings or data are one sentence before anything starts.
+    """
     out, root = tmp_path / "out", tmp_path / "root"
     run_benchmark(make_experiment(runs=1), out, root)
     weights = out / "cells" / "toy" / "MATCH" / "seed0" / "model.safetensors"
@@ -153,7 +156,9 @@ def test_finished_cells_are_kept_and_other_settings_refused(
         run_benchmark(make_experiment(), out, root)
 
 
-def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path, capsys) -> None:
+def test_run_benchmark_some_rows_now_and_the_others_later(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
     """The budget and the table are those of all rows; a row that is none is one sentence."""
     out, root = tmp_path / "out", tmp_path / "root"
     experiment = make_experiment(runs=2)
@@ -173,7 +178,9 @@ def test_some_rows_now_and_the_others_later(make_experiment, tmp_path: Path, cap
     assert [cell for cell in results.cells if cell.row == "prior"] == kept
 
 
-def test_rows_with_data_options_of_their_own_are_kept(make_experiment, tmp_path: Path) -> None:
+def test_run_benchmark_rows_with_data_options_of_own_are_kept(
+    make_experiment, tmp_path: Path
+) -> None:
     """Their data have another checksum than those of the other rows."""
     own = {"name": "flat", "encoder": "prior", "settings": {"data.hierarchy": "ignore"}}
     rows = [{"name": "prior", "encoder": "prior"}, own]
@@ -188,7 +195,9 @@ def test_rows_with_data_options_of_their_own_are_kept(make_experiment, tmp_path:
     assert run_benchmark(experiment, out, root).cells == first.cells
 
 
-def test_other_data_sets_are_kept_beside(make_experiment, tmp_path: Path, capsys) -> None:
+def test_run_benchmark_other_data_sets_are_kept_beside(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
     """The same rows on another data set, in the same folder; two of one name are refused."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": "prior", "encoder": "prior"}]
@@ -247,7 +256,7 @@ def check_continued(experiment: Experiment, out: Path) -> None:
     assert (whole.metrics, whole.history) == (cell.metrics, cell.history)
 
 
-def test_a_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
+def test_run_benchmark_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
     """`kill -9` of the command in a training; its cell ends with it."""
     path, out = tmp_path / "e.yaml", tmp_path / "out"
     path.write_text(yaml.safe_dump(long_experiment.model_dump(), sort_keys=False))
@@ -263,7 +272,7 @@ def test_a_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
     check_continued(long_experiment, out)
 
 
-def test_an_interrupted_benchmark_says_how_to_go_on(
+def test_run_benchmark_interrupted_benchmark_says_how_to_go_on(
     long_experiment, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     """Ctrl-C: cells stop, results say what waits, a note says how to go on."""
@@ -290,7 +299,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(
     check_continued(long_experiment, out)
 
 
-def test_a_cell_that_was_stopped_is_known_to_be_so_after_another_kill(
+def test_run_benchmark_stopped_cell_is_known_after_another_kill(
     make_experiment, tmp_path: Path
 ) -> None:
     """Results say it before the cell goes on: a kill after its end leaves no other sign."""
@@ -309,7 +318,7 @@ def test_a_cell_that_was_stopped_is_known_to_be_so_after_another_kill(
     assert (cell.status, cell.resumed) == ("done", True)
 
 
-def test_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:
+def test_run_benchmark_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with FileLock(tmp_path / "out" / ".lock"), pytest.raises(CheckpointError) as caught:
         run_benchmark(make_experiment(), tmp_path / "out", tmp_path / "root")
@@ -319,7 +328,9 @@ def test_one_benchmark_at_a_time(make_experiment, tmp_path: Path) -> None:
     )
 
 
-def test_a_measure_that_a_cell_lacks_fails_the_cell(make_experiment, tmp_path: Path) -> None:
+def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
+    make_experiment, tmp_path: Path
+) -> None:
     """Never a 0 in its place."""
     rows = [{"name": "prior", "encoder": "prior"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "nowhere/R@5"])

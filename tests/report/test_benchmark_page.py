@@ -33,7 +33,7 @@ def find_blocks(page: Page, title: str) -> list[Block]:
     return list(section.blocks)
 
 
-def test_the_table_by_hand(page: Page) -> None:
+def test_make_benchmark_page_table_by_hand(page: Page) -> None:
     """Means, deviations with n - 1, stars by the paired test, the best marked, notes below."""
     table, expected, notes = find_blocks(page, "Results")
     assert isinstance(table, Table)
@@ -63,12 +63,12 @@ def test_the_table_by_hand(page: Page) -> None:
         (["violation_rate"], ["violation_rate"]),
     ],
 )
-def test_main_measures(measures: list[str], expected: list[str]) -> None:
+def test_choose_main_measures(measures: list[str], expected: list[str]) -> None:
     """The first and the last of which more is better, before all P@k and NDCG@k."""
     assert choose_main_measures(measures) == expected
 
 
-def test_headlines_name_the_best_row(page: Page) -> None:
+def test_make_benchmark_page_headlines_name_the_best_row(page: Page) -> None:
     """By each main measure."""
     shown = [(one.name, one.value, one.about) for one in page.headlines]
     assert shown == [
@@ -78,7 +78,7 @@ def test_headlines_name_the_best_row(page: Page) -> None:
     ]
 
 
-def test_the_figures(page: Page, trained_run: Run) -> None:
+def test_make_benchmark_page_figures(page: Page, trained_run: Run) -> None:
     """Bars of main measures and violations, curves over seeds, slices, reliability."""
     bars = find_blocks(page, "Rows side by side")
     assert [(block.title, block.about) for block in bars if isinstance(block, BarChart)] == [
@@ -113,7 +113,7 @@ def test_the_figures(page: Page, trained_run: Run) -> None:
     assert diagram.series[1].y == mine["gold"].tolist()
 
 
-def test_case_studies_compare_the_rows(
+def test_make_benchmark_page_case_studies_compare_the_rows(
     page: Page, benchmark_folder: Path, trained_run: Run
 ) -> None:
     """The reference first, then the others in their order, by the names of the table."""
@@ -129,7 +129,7 @@ def test_case_studies_compare_the_rows(
     )
 
 
-def test_a_document_is_looked_for_in_every_data_set(
+def test_make_benchmark_page_document_in_any_data_set(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
     """Named, it is studied where it is; the other data set has no case study."""
@@ -151,7 +151,7 @@ def test_a_document_is_looked_for_in_every_data_set(
     assert case.study.document == document
 
 
-def test_how_it_was_made(page: Page) -> None:
+def test_make_benchmark_page_how_it_was_made(page: Page) -> None:
     """Machine, data sets, every run with its state, and the experiment."""
     machine, datasets, cells, experiment = find_blocks(page, "How it was made")
     assert isinstance(machine, Table)
@@ -167,14 +167,14 @@ def test_how_it_was_made(page: Page) -> None:
     assert "question: Is <script> better?" in experiment.text
 
 
-def test_the_same_results_give_the_same_page(
+def test_make_benchmark_page_same_results_give_the_same_page(
     page: Page, benchmark_folder: Path, trained_run: Run
 ) -> None:
     """Byte by byte."""
     assert render_page(make(benchmark_folder, trained_run)) == render_page(page)
 
 
-def test_without_the_cells_the_rest_is_there(
+def test_make_benchmark_page_without_the_cells_the_rest_is_there(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
     """Results that were moved, or of a benchmark that has not begun."""
@@ -199,7 +199,7 @@ def test_without_the_cells_the_rest_is_there(
         make(tmp_path, trained_run)
 
 
-def test_several_data_sets_are_told_apart(
+def test_make_benchmark_page_several_data_sets_are_told_apart(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
     """Sections carry the name of theirs."""

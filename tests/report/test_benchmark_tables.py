@@ -87,7 +87,7 @@ def make_results(values=VALUES, seeds=3, **changes) -> Results:
     )  # fmt: skip
 
 
-def test_a_row_by_hand() -> None:
+def test_summarize_row_by_hand() -> None:
     """Mean, deviation with n - 1, paired test with the reference, best, direction of stars."""
     rows = {row.name: row for row in summarize(make_results(), "toy")}
     first = rows["A & B_1"]
@@ -115,7 +115,7 @@ def test_a_row_by_hand() -> None:
     assert not rows["gone"].measured
 
 
-def test_stars_say_which_side_is_better() -> None:
+def test_summarize_stars_say_which_side_is_better() -> None:
     """Of a rate of violations less is better; ++ is significantly better than the reference."""
     values = {
         "low": [(0.9, 0.101), (0.9, 0.202), (0.9, 0.303)],
@@ -129,7 +129,7 @@ def test_stars_say_which_side_is_better() -> None:
     assert (row.measured["NDCG@5"].stars, row.measured["violation_rate"].stars) == ("**", "**")
 
 
-def test_one_run_is_compared_over_documents_and_says_so(tmp_path: Path) -> None:
+def test_summarize_one_run_is_compared_over_documents(tmp_path: Path) -> None:
     """No star; a p-value of the bootstrap, named as such."""
     values = {name: found[:1] for name, found in VALUES.items()}
     results = make_results(values, seeds=1)
@@ -155,7 +155,7 @@ def test_one_run_is_compared_over_documents_and_says_so(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_are_compared_on_the_seeds_that_both_have() -> None:
+def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
     """A failed run leaves two pairs; no common seed leaves no test, with the reason."""
     results = make_results()
     cells = [
@@ -175,7 +175,8 @@ def test_rows_are_compared_on_the_seeds_that_both_have() -> None:
     assert row.notes[1] == "no test over runs, as it has no run with a seed of 'MATCH'."
 
 
-def test_a_measure_without_a_test_is_named_where_others_have_one() -> None:
+def test_summarize_measure_without_a_test_is_named() -> None:
+    """A measure without a test is named where others have one."""
     values = {"MATCH": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.4, 0.1), (0.4, 0.2)]}
     row = summarize(make_results(values, seeds=2, expected={}), "toy")[1]
     assert row.measured["NDCG@5"].test.p_value > 0
@@ -184,7 +185,7 @@ def test_a_measure_without_a_test_is_named_where_others_have_one() -> None:
     )
 
 
-def test_the_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
+def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
     """Earlier calls with more runs, or another first seed, are in its means too."""
     results = make_results()
     experiment = results.experiment.model_copy(update={"runs": 1, "seed": 2})
@@ -192,7 +193,7 @@ def test_the_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
     assert "Seeds 0, 1, 2; 9 runs are finished." in (tmp_path / "tables" / "toy.md").read_text()
 
 
-def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
+def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     """Markdown and LaTeX with 4 digits, CSV with all."""
     written = write_tables(tmp_path, make_results())
     assert [path.name for path in written] == ["toy.md", "toy.csv", "toy.tex"]
@@ -222,7 +223,7 @@ def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     assert table["violation_rate_p"].notna().tolist() == [True, False, False, False]
 
 
-def test_a_missing_measure_is_an_error_and_no_table(tmp_path: Path) -> None:
+def test_write_tables_missing_measure_is_an_error_and_no_table(tmp_path: Path) -> None:
     results = make_results(measures=["NDCG@5", "violation_rate", "P@1"])
     with pytest.raises(CheckpointError) as caught:
         write_tables(tmp_path, results)
@@ -239,7 +240,9 @@ def test_a_missing_measure_is_an_error_and_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", ["bars", "curves", "grid"])
-def test_figures_come_with_their_data(tmp_path: Path, figure: str, monkeypatch, capsys) -> None:
+def test_write_tables_figures_come_with_their_data(
+    tmp_path: Path, figure: str, monkeypatch, capsys
+) -> None:
     """A CSV and a picture; without matplotlib the CSV and one sentence."""
     changes = {"figure": figure}
     values = {"MATCH": VALUES["MATCH"]}
@@ -274,7 +277,7 @@ def test_figures_come_with_their_data(tmp_path: Path, figure: str, monkeypatch, 
         assert ours == pytest.approx([0.62] * (4 if figure == "grid" else 1))
 
 
-def test_an_empty_benchmark_has_empty_tables(tmp_path: Path) -> None:
+def test_write_tables_empty_benchmark_has_empty_tables(tmp_path: Path) -> None:
     """Every row left out: dashes, no figure."""
     results = make_results({"MATCH": [], "b": []}, figure="bars", expected={})
     written = write_tables(tmp_path, results)

@@ -35,7 +35,7 @@ def list_texts(chart: Chart) -> list[str]:
     return [one.text or "" for one in ET.fromstring(chart.svg).iter("text")]
 
 
-def test_line_chart_draw() -> None:
+def test_LineChart_draw() -> None:
     """A line and its dots; ticks from the first to the last cover the values."""
     chart = LineChart("Loss", "epoch", "mean", [Series("a", [1, 2, 3], [0.0, 5.0, 10.0])])
     axis = draw(chart)
@@ -53,7 +53,7 @@ def test_line_chart_draw() -> None:
 
 
 @given(st.lists(st.tuples(numbers, st.floats(0, 100)), min_size=1, max_size=12))
-def test_line_chart_covers_its_bands(points: list[tuple[float, float]]) -> None:
+def test_LineChart_covers_its_bands(points: list[tuple[float, float]]) -> None:
     """Also a single point, and equal values."""
     values, spread = zip(*points, strict=True)
     axis = draw(LineChart("", "x", "y", [Series("a", range(len(values)), values, spread)]))
@@ -65,7 +65,7 @@ def test_line_chart_covers_its_bands(points: list[tuple[float, float]]) -> None:
         assert low - slack <= y <= high + slack
 
 
-def test_line_chart_square() -> None:
+def test_LineChart_square() -> None:
     """Both axes from 0 to 1, whatever the points, with a diagonal."""
     axis = draw(LineChart("", "p", "q", [Series("a", [0.2], [0.3])], is_square=True))
     for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
@@ -73,14 +73,14 @@ def test_line_chart_square() -> None:
     assert axis.lines[0].get_xydata().tolist() == [[0, 0], [1, 1]]
 
 
-def test_line_chart_data() -> None:
+def test_LineChart_data() -> None:
     """A row for each place; series that lack a place leave a gap."""
     chart = LineChart("", "epoch", "", [Series("a", [1, 2], [0.5, 0.25]), Series("b", [2], [1.0])])
     assert chart.data.columns == ["epoch", "a", "b"]
     assert chart.data.rows == [["1", "0.5", ""], ["2", "0.25", "1"]]
 
 
-def test_bar_chart_draw() -> None:
+def test_BarChart_draw() -> None:
     """Lengths in proportion; a whisker never begins before zero; long names are cut."""
     long = "a name that is much too long for its place"
     chart = BarChart("", "fraction", [Bar("a", 10.0, "10"), Bar(long, 5.0, "5", spread=10.0)])
@@ -97,7 +97,7 @@ def test_bar_chart_draw() -> None:
     assert draw(BarChart("", "", [Bar("a", 0.0, "0")])).patches[0].get_width() == 0
 
 
-def test_bar_chart_data() -> None:
+def test_BarChart_data() -> None:
     """Deviations where there are any."""
     chart = BarChart("", "fraction", [Bar("a", 10.0, "10"), Bar("b", 5.0, "5", spread=10.0)])
     assert chart.data.columns == ["", "fraction", "±"]
@@ -106,7 +106,7 @@ def test_bar_chart_data() -> None:
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, float("inf")])
-def test_chart_svg_of_the_largest_numbers(value: float) -> None:
+def test_LineChart_svg_of_the_largest_numbers(value: float) -> None:
     """As far as they can: every place is a number."""
     line = LineChart("", "", "", [Series("a", [1, 2, 3], [0.0, value, -value], [value] * 3)])
     bars = BarChart("", "", [Bar("a", abs(value), "x", abs(value)), Bar("b", 1.0, "y")])
@@ -115,7 +115,7 @@ def test_chart_svg_of_the_largest_numbers(value: float) -> None:
     assert all(label.get_text() for label in draw(line).get_yticklabels())
 
 
-def test_chart_svg_keeps_text_as_text() -> None:
+def test_BarChart_svg_keeps_text_as_text() -> None:
     """Mathematics, control characters, other scripts: all of it as it is, without a warning."""
     names = ["$x_1$ & <b>", "文書", "line\nbreak", "bell\x07"]
     texts = list_texts(BarChart("", "", [Bar(name, 1.0, "1") for name in names]))

@@ -28,7 +28,7 @@ def test_draw_svg() -> None:
     assert draw_svg(draw, 300, 200, "A title") == text
 
 
-def test_palette_is_of_the_style_sheet() -> None:
+def test_PALETTE_is_of_the_style_sheet() -> None:
     """Every colour once, so that each has a variable of its own."""
     assert {"ground", "ink", "muted", "rule", "bad", "c0", "c5"} <= PALETTE.keys()
     assert len(set(PALETTE.values())) == len(PALETTE)

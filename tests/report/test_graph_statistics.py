@@ -21,7 +21,7 @@ def report(toy_dataset: MatchFolder, tmp_path_factory: pytest.TempPathFactory) -
     return write_graph_report(toy_dataset, tmp_path_factory.mktemp("toy") / "report")
 
 
-def test_the_report_has_every_table_and_picture(report: list[Path]) -> None:
+def test_write_graph_report_has_every_table_and_picture(report: list[Path]) -> None:
     """Pictures are PNG, and each is shown; tables have as many cells in every row."""
     paths = report
     assert [path.name for path in paths] == ["REPORT.md", *PICTURES]
@@ -44,7 +44,7 @@ def test_the_report_has_every_table_and_picture(report: list[Path]) -> None:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block}) == 1
 
 
-def test_without_matplotlib_there_is_markdown_and_a_sentence(
+def test_write_graph_report_without_matplotlib(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     """It names the extra, in the file and on the terminal."""
@@ -61,7 +61,7 @@ def test_without_matplotlib_there_is_markdown_and_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
-def test_build_writes_it(
+def test_write_graph_report_by_the_command(
     toy_dataset: MatchFolder,
     report: list[Path],
     tmp_path: Path,

@@ -94,7 +94,7 @@ def look(chromium: str, page: Path, folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", ["hostile_run", "trained_run", "benchmark"])
-def test_in_a_browser(
+def test_write_report_in_a_browser(
     name: str,
     request: pytest.FixtureRequest,
     chromium: str,
@@ -135,7 +135,9 @@ def test_the_check_tells_right_from_wrong(chromium: str, tmp_path: Path) -> None
     assert "wrong" in browse(chromium, path, tmp_path)[1][0]
 
 
-def test_hostile_text_is_escaped_without_a_browser(hostile_run: Run, tmp_path: Path) -> None:
+def test_write_report_hostile_text_is_escaped_without_a_browser(
+    hostile_run: Run, tmp_path: Path
+) -> None:
     """The markup of users never is markup of the page."""
     root = hostile_run.dataset.root
     path = write_report(hostile_run.folder, tmp_path / "page.html", root=root, device="cpu")
@@ -145,7 +147,7 @@ def test_hostile_text_is_escaped_without_a_browser(hostile_run: Run, tmp_path: P
         assert markup not in text
 
 
-def test_a_benchmark_is_told_from_a_run(
+def test_write_report_benchmark_is_told_from_a_run(
     benchmark_folder: Path, trained_run: Run, tmp_path: Path
 ) -> None:
     """By its results.json; its rows are compared, not other runs."""
@@ -159,7 +161,7 @@ def test_a_benchmark_is_told_from_a_run(
     )
 
 
-def test_the_command_writes_the_page(
+def test_write_report_by_the_command(
     trained_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     """Into the run folder, or where --out says; a folder that is no run is one sentence."""

@@ -10,7 +10,7 @@ from match_graph.report.figures import PALETTE
 from match_graph.report.label_rows import LabelRows, arrange
 
 
-def test_label_rows_diamond(case_study: CaseStudy, hostile: str) -> None:
+def test_LabelRows_diamond(case_study: CaseStudy, hostile: str) -> None:
     """Five labels, five edges; the child above its parent's probability is a violation."""
     figure = LabelRows(case_study.labels, case_study.variants[0])
     place = {row.label.label: row for row in figure.rows}

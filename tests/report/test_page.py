@@ -46,7 +46,7 @@ def page(case_study: CaseStudy, hostile: str) -> Page:
     ])  # fmt: skip
 
 
-def test_the_structure(page: Page, hostile: str, parse_page) -> None:
+def test_render_page_structure(page: Page, hostile: str, parse_page) -> None:
     """One heading, a section for each that has blocks, links that lead there, unique ids."""
     found = parse_page(render_page(page))
     assert found.declared == "DOCTYPE html"
@@ -65,7 +65,7 @@ def test_the_structure(page: Page, hostile: str, parse_page) -> None:
     assert [cell["class"] for cell in found.named("td") if "class" in cell] == ["best"]
 
 
-def test_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
+def test_render_page_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
     """Wherever users' text goes it is text: no script, and each place shows it whole."""
     found = parse_page(render_page(page))
     assert not found.named("script")
@@ -79,7 +79,7 @@ def test_all_text_is_escaped(page: Page, hostile: str, parse_page) -> None:
     assert {hostile} <= {svg.get("aria-label") for svg in found.named("svg")}
 
 
-def test_nothing_is_loaded_and_nothing_runs(page: Page, parse_page) -> None:
+def test_render_page_nothing_is_loaded_and_nothing_runs(page: Page, parse_page) -> None:
     """No address but places in the page, no handler, and a policy that forbids both."""
     text = render_page(page)
     found = parse_page(text)
@@ -94,7 +94,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: Page, parse_page) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_the_same_page_gives_the_same_bytes(page: Page, tmp_path: Path) -> None:
+def test_write_page_same_page_gives_the_same_bytes(page: Page, tmp_path: Path) -> None:
     """And the file is written as a whole."""
     for name in ("a.html", "b.html"):
         write_page(page, tmp_path / "deep" / name)
@@ -104,7 +104,7 @@ def test_the_same_page_gives_the_same_bytes(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["jinja2", "matplotlib"])
-def test_a_missing_package_is_named(
+def test_write_page_missing_package_is_named(
     page: Page, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """And the extra that brings it; nothing is written."""

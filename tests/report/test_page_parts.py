@@ -17,7 +17,7 @@ from match_graph.report.page_parts import (
 )
 
 
-def test_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
+def test_select_bins_are_read_by_split_and_kind(tmp_path: Path) -> None:
     """Empty bins are left out; a line for each kind that is named, its pairs in the data."""
     table = pd.DataFrame(
         [
@@ -47,7 +47,7 @@ def test_slices_are_described_as_they_are_cut() -> None:
     assert ABOUT_SLICES.startswith("Head: more than 100 training documents; torso: 20 to 100;")
 
 
-def test_records_become_rows() -> None:
+def test_list_record_records_become_rows() -> None:
     """Nested names joined, durations as people read them."""
     record = {"seed": 0, "git": None, "seconds": {"train": 90.0}, "device": {"threads": 1}}
     assert list_record(record) == [
@@ -55,7 +55,7 @@ def test_records_become_rows() -> None:
     ]  # fmt: skip
 
 
-def test_histories_are_averaged_by_epoch() -> None:
+def test_average_histories_are_averaged_by_epoch() -> None:
     """Over the runs that reached it; without a band where there is one run."""
     first = pd.DataFrame({"epoch": [1, 2], "loss": [1.0, 0.5]})
     second = pd.DataFrame({"epoch": [1], "loss": [2.0]})
@@ -66,7 +66,7 @@ def test_histories_are_averaged_by_epoch() -> None:
     assert average_histories({"a": [first]}, "other") == []
 
 
-def test_a_figure_has_no_more_lines_than_styles() -> None:
+def test_cut_figure_has_no_more_lines_than_styles() -> None:
     """Seven lines are two figures."""
     lines = [Series(str(number), [1], [1]) for number in range(7)]
     assert [len(part) for part in cut(lines)] == [6, 1]

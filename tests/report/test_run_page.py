@@ -43,7 +43,7 @@ TITLES = [
 ]  # fmt: skip
 
 
-def test_the_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
+def test_make_run_page_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
     """Headlines and table from metrics.json, with the label prior below."""
     metrics = trained_run.read_metrics()
     assert page.title == "synthetic: match, seed 0"
@@ -59,7 +59,7 @@ def test_the_numbers_are_those_of_the_run(page: Page, trained_run: Run) -> None:
     assert table.rows[0][table.columns.index("F1_micro")] == "-"
 
 
-def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:
+def test_make_run_page_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:
     """Curves from history.csv, slices from metrics.json, the diagram from reliability.csv."""
     history = pd.read_csv(trained_run.folder / HISTORY)
     loss = page.sections[1].blocks[0]
@@ -85,7 +85,7 @@ def test_the_figures_are_those_of_its_files(page: Page, trained_run: Run) -> Non
     assert error == pytest.approx(values["ECE@5"])
 
 
-def test_case_studies_compare_the_variants(page: Page) -> None:
+def test_make_run_page_case_studies_compare_the_variants(page: Page) -> None:
     """Two drawn test documents, both runs side by side, each with its labels' rows."""
     cases = page.sections[4].blocks
     assert len(cases) == 2
@@ -96,7 +96,9 @@ def test_case_studies_compare_the_variants(page: Page) -> None:
         assert [rows.variant for rows in case.rows] == case.study.variants
 
 
-def test_the_same_run_gives_the_same_page(page: Page, trained_run: Run, baseline_run: Run) -> None:
+def test_make_run_page_same_run_gives_the_same_page(
+    page: Page, trained_run: Run, baseline_run: Run
+) -> None:
     """Byte by byte: no clock is read."""
     root = Path(trained_run.dataset.root)
     again = make_run_page(
@@ -105,7 +107,7 @@ def test_the_same_run_gives_the_same_page(page: Page, trained_run: Run, baseline
     assert render_page(again) == render_page(page)
 
 
-def test_named_documents_take_the_place_of_drawn_ones(trained_run: Run) -> None:
+def test_make_run_page_named_documents_take_place_of_drawn_ones(trained_run: Run) -> None:
     """In their order; and without any there is no text of the data set."""
     names = trained_run.dataset.names("document")[[395, 391]].tolist()
     cases = make(trained_run.folder, trained_run, *names, number=3).sections[4].blocks
@@ -115,7 +117,7 @@ def test_named_documents_take_the_place_of_drawn_ones(trained_run: Run) -> None:
         make(trained_run.folder, trained_run, "nobody")
 
 
-def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
+def test_make_run_page_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     """A run without history, bins and slices, as of an older version or a baseline."""
     remove_files(copied / HISTORY, copied / RELIABILITY)
     values = json.loads((copied / METRICS).read_text())
@@ -138,7 +140,7 @@ def test_what_is_missing_is_said(copied: Path, trained_run: Run) -> None:
     ]
 
 
-def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> None:
+def test_make_run_page_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> None:
     """A data set that cannot be opened costs the case studies and the label prior alone."""
     config = (copied / "config.yaml").read_text()
     (copied / "config.yaml").write_text(config.replace("dataset: synthetic", "dataset: /nowhere"))
@@ -165,7 +167,7 @@ def test_without_the_data_the_rest_is_there(copied: Path, tmp_path: Path) -> Non
         make_run_page(copied, CaseOptions(["d1"], root=tmp_path, device="cpu"))
 
 
-def test_a_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
+def test_make_run_page_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
     """With the command that evaluates it."""
     remove_files(copied / METRICS)
     with pytest.raises(CheckpointError) as caught:
@@ -176,7 +178,7 @@ def test_a_run_that_was_not_evaluated_is_refused(copied: Path) -> None:
     )
 
 
-def test_columns_that_are_not_finite_are_left_out() -> None:
+def test_draw_columns_that_are_not_finite_are_left_out() -> None:
     """A loss that overflowed leaves a gap; what is nowhere finite leaves no line."""
     table = pd.DataFrame(
         {"epoch": [1, 2], "loss": [1.0, float("inf")], "other": [float("nan")] * 2}

@@ -17,14 +17,14 @@ from match_graph.report.tables import (
 TABLE = Table(["", "P_1"], [["a|b", "0.5 ± 0.1"], ["c", "-"]], frozenset({(0, 1)}), {(0, 1): "*"})
 
 
-def test_table_to_markdown() -> None:
+def test_Table_to_markdown() -> None:
     """Text is escaped, marks are not."""
     assert TABLE.to_markdown().splitlines() == [
         r"|  | P\_1 |", "| --- | --: |", r"| a\|b | **0.5 ± 0.1**\* |", "| c | - |",
     ]  # fmt: skip
 
 
-def test_table_to_latex() -> None:
+def test_Table_to_latex() -> None:
     """Booktabs; the best bold, stars raised."""
     assert TABLE.to_latex().splitlines() == [
         r"\begin{tabular}{lr}", r"\toprule", r" & P\_1 \\", r"\midrule",

@@ -12,7 +12,7 @@ from match_graph.datasets import Synthetic
 from match_graph.report.time_to_quality import MODES, measure_time_to_quality
 
 
-def test_a_row_per_mode_budget_and_type_and_their_mean(
+def test_measure_time_to_quality_row_per_mode_budget_type_mean(
     synthetic: Synthetic, small_settings
 ) -> None:
     """The mean row is the mean of the types; pairs grow with the budget."""
@@ -33,7 +33,7 @@ def test_a_row_per_mode_budget_and_type_and_their_mean(
         assert curve["pairs"].is_monotonic_increasing
 
 
-def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
+def test_write_time_to_quality_by_the_command(tmp_path: Path) -> None:
     """Five budgets that double, for each mode; other stages are refused in one sentence."""
     pytest.importorskip("matplotlib", reason="figures need the extra 'report'")
     options = ["--dataset", "synthetic", "--seconds", "0.2", "--root", str(tmp_path / "root"),
