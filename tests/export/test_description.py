@@ -13,7 +13,7 @@ LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
 
 
 @pytest.mark.parametrize("target", sorted(EXPORTS))
-def test_the_code_in_it_runs_in_its_folder(
+def test_export_dataset_code_in_it_runs_in_its_folder(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """What the user is told to do works as it stands."""
@@ -28,7 +28,7 @@ def test_the_code_in_it_runs_in_its_folder(
         exec(compile(block.replace('"FOLDER"', f'"{out}"'), str(out / "EXPORT.md"), "exec"), {})
 
 
-def test_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """What was taken along, the files, what was not carried, what was verified."""
     out = export_dataset(toy_dataset, "networkx", tmp_path / "out", ExportOptions(features="ids"))
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
@@ -49,14 +49,16 @@ def test_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> No
         assert path.name == "EXPORT.md" or f"`{path.name}`" in text
 
 
-def test_nothing_left_out_is_said_so(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_nothing_left_out_is_said_so(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """With all labels and texts, PyG's format carries everything."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     text = (out / "EXPORT.md").read_text(encoding="utf-8")
     assert "## Not carried\n\n- Nothing was left out.\n" in text
 
 
-def test_a_type_that_a_format_leaves_out_has_a_dash(
+def test_export_dataset_type_that_a_format_leaves_out_has_a_dash(
     toy_dataset: MatchFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """RelBench keeps labels in its task; the reason stands above, the printed line counts none."""

@@ -11,7 +11,9 @@ TEXTS = st.lists(st.text(max_size=8), max_size=6)
 
 
 @given(TEXTS, st.sampled_from([NOT_IN_TAXONOMY, NOT_IN_XML]))
-def test_escapes_turn_back_and_are_safe(values: list[str], unsafe: re.Pattern[str]) -> None:
+def test_escape_all_escapes_turn_back_and_are_safe(
+    values: list[str], unsafe: re.Pattern[str]
+) -> None:
     """Either no value is changed, or each comes back; nothing unsafe stays."""
     escaped = escape_all(values, unsafe)
     if escaped is None:
@@ -21,14 +23,14 @@ def test_escapes_turn_back_and_are_safe(values: list[str], unsafe: re.Pattern[st
         assert [unescape(value) for value in escaped] == values
 
 
-def test_only_what_is_unsafe_and_the_percent_sign_change() -> None:
+def test_escape_all_only_what_is_unsafe_and_percent_sign_change() -> None:
     """Readable names stay readable."""
     assert escape_all(["50% off", "naïve-李"], NOT_IN_TAXONOMY) == ["50%25%20off", "naïve-李"]
     assert escape_all(["50%", "naïve-李"], NOT_IN_TAXONOMY) is None
 
 
 @given(st.text())
-def test_a_label_without_what_is_unsafe_is_one_word_of_a_line(value: str) -> None:
+def test_NOT_IN_TAXONOMY_label_without_what_unsafe_one_word_line(value: str) -> None:
     """`str.split` is what tears a taxonomy line apart."""
     if value and not NOT_IN_TAXONOMY.search(value):
         assert f"a {value} b".split() == ["a", value, "b"]

@@ -24,14 +24,14 @@ def read(folder: Path) -> dict[str, torch.Tensor]:
     return {key: store["x"] for key, store in content.items() if "x" in store}
 
 
-def test_numbers_are_rows(toy_graph: BuiltGraph) -> None:
+def test_number_nodes_numbers_are_rows(toy_graph: BuiltGraph) -> None:
     """One number a node, counted within its type."""
     numbers = number_nodes(toy_graph.data)
     for name in toy_graph.data.node_types:
         assert numbers[name].tolist() == [[row] for row in range(toy_graph.data[name].num_nodes)]
 
 
-def test_documents_are_means_of_their_words_and_metadata(
+def test_spread_vectors_documents_are_means_words_and_metadata(
     toy_graph: BuiltGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a loop in float64, in one part and in several; words count as often as they occur."""
@@ -59,7 +59,7 @@ def test_documents_are_means_of_their_words_and_metadata(
     assert features["author"].shape == (5, CHANNELS)
 
 
-def test_vectors_are_trained_where_no_run_is_given(
+def test_ExportOptions_vectors_are_trained_where_no_run_is_given(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """Seeded: the same settings give the same features; another seed gives others."""
@@ -79,7 +79,7 @@ def test_vectors_are_trained_where_no_run_is_given(
 @pytest.mark.parametrize(
     "target", [name for name, target in EXPORTS.items() if "pretrained" in target.features]
 )
-def test_every_target_with_features_holds_vectors(
+def test_ExportOptions_every_target_with_features_holds_vectors(
     trained_run: Run, tmp_path: Path, target: str
 ) -> None:
     """Every number of them is read back as it was."""
@@ -90,7 +90,9 @@ def test_every_target_with_features_holds_vectors(
     assert "pre-trained unit vectors of 32 channels" in (out / "EXPORT.md").read_text("utf-8")
 
 
-def test_without_labels_no_label_is_seen(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_train_vectors_without_labels_no_label_is_seen(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """Pre-training then has no (document, label) pair, and labels have no vectors."""
     options = ExportOptions(features="pretrained", include_labels="none")
     data = open_source(toy_dataset, options).data
@@ -102,7 +104,7 @@ def test_without_labels_no_label_is_seen(toy_dataset: MatchFolder, tmp_path: Pat
     assert "without their labels" in (out / "EXPORT.md").read_text(encoding="utf-8")
 
 
-def test_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> None:
+def test_ExportOptions_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> None:
     """The folder's vectors, row by row; another data set's are refused."""
     options = ExportOptions(features="pretrained")
     out = export_dataset(trained_run.dataset, "pyg", tmp_path / "out", options, trained_run.folder)
@@ -113,7 +115,7 @@ def test_vectors_of_a_run(trained_run: Run, tmp_path: Path) -> None:
     assert "channels, of a run" in (out / "EXPORT.md").read_text(encoding="utf-8")
 
 
-def test_a_run_of_other_data_is_refused(
+def test_ExportOptions_run_of_other_data_is_refused(
     trained_run: Run, toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """Rows would name other nodes."""

@@ -51,7 +51,7 @@ def skip_without_library(target: str) -> str:
     return target
 
 
-def test_every_registered_target_is_tested() -> None:
+def test_EXPORTS_every_registered_target_is_tested() -> None:
     """Fails when a target is registered and not named above, or has no test file of its own."""
     assert set(CASES) == set(EXPORTS)
     for name in EXPORTS:
@@ -61,7 +61,7 @@ def test_every_registered_target_is_tested() -> None:
 @pytest.mark.parametrize(
     ("name", "options"), [(name, case) for name, cases in CASES.items() for case in cases]
 )
-def test_the_toy_corpus_makes_a_round_trip(
+def test_export_dataset_toy_corpus_makes_a_round_trip(
     toy_dataset: MatchFolder, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     """Verified by the library's own reader; EXPORT.md has every count."""
@@ -94,10 +94,12 @@ SMALL = ["pretrain.samples=20000", "pretrain.channels=8", "model.channels=8"]
 
 
 @pytest.mark.parametrize("include_labels", ["none", "train", "all"])
-def test_gold_labels_of_other_splits_change_no_byte_of_an_export(
+def test_export_dataset_gold_labels_other_splits_change_no_byte(
     tmp_path: Path, target: str, include_labels: str
 ) -> None:
-    """Two corpora that differ in those labels alone give the same files, unless all are asked for.
+    """Gold labels of other splits change no byte of an export.
+
+    Two corpora that differ in those labels alone give the same files, unless all are asked for.
 
     Nothing about a label that changes no byte of any file can be read from the files.
     """
@@ -123,8 +125,11 @@ def test_gold_labels_of_other_splits_change_no_byte_of_an_export(
         assert list(found[0]) == list(found[1])
 
 
-def test_without_labels_training_gold_changes_no_byte_either(tmp_path: Path, target: str) -> None:
-    """Labels of two training documents are swapped; their counts stay, so that the order does."""
+def test_export_dataset_without_labels_training_gold_changes(tmp_path: Path, target: str) -> None:
+    """Without labels training gold changes no byte either.
+
+    Labels of two training documents are swapped; their counts stay, so that the order does.
+    """
     if "none" not in EXPORTS[target].include_labels:
         pytest.skip(f"{target} needs labels")
     found = []
@@ -177,7 +182,9 @@ def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
     return builder, [(low, high, "") for high, low in pairwise(labels)]
 
 
-def test_names_and_depths_make_a_round_trip(given_dataset, tmp_path: Path, target: str) -> None:
+def test_export_dataset_names_and_depths_make_a_round_trip(
+    given_dataset, tmp_path: Path, target: str
+) -> None:
     """Of any type; a label without a depth stays without one."""
     builder = CorpusBuilder("named", ["author"], "named")
     builder.add("d", "train", "w", ["w"], {"author": ["a1", "a2"]}, ["l1", "l2"], "1")
@@ -192,7 +199,7 @@ def test_names_and_depths_make_a_round_trip(given_dataset, tmp_path: Path, targe
 
 @settings(max_examples=12)
 @given(made=corpora(), include_labels=st.sampled_from(["train", "all"]))
-def test_odd_strings_make_a_round_trip(
+def test_export_dataset_odd_strings_make_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, given_dataset, target: str, made, include_labels: str
 ) -> None:
     """White space, quotes, control characters, line separators, long ids, ids like numbers."""
@@ -224,7 +231,7 @@ def small_files(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
+def test_export_dataset_disk_fills_one_sentence_leaves_nothing(
     toy_dataset: MatchFolder, tmp_path: Path, target: str
 ) -> None:
     """A real limit, met in the middle of a file, whatever library writes it."""
@@ -237,7 +244,7 @@ def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_no_space_left_while_the_description_is_written(
+def test_export_dataset_no_space_left_while_description_written(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last file counts like the first; what was there before stays."""
@@ -257,10 +264,13 @@ def test_no_space_left_while_the_description_is_written(
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
+def test_export_dataset_old_export_comes_back_when_new_cannot(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the two renames nothing is lost."""
+    """The old export comes back when the new one cannot have its name.
+
+    Between the two renames nothing is lost.
+    """
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     before, rename = content(out, ""), Path.rename
 
@@ -276,7 +286,7 @@ def test_the_old_export_comes_back_when_the_new_one_cannot_have_its_name(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_what_a_killed_export_left_goes_with_the_next(
+def test_export_dataset_what_killed_export_left_goes_with_next(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`kill -9` between the two renames; those of living processes and other files stay."""
@@ -371,7 +381,7 @@ def test_export_dataset_follows_links_to_folders(toy_dataset: MatchFolder, tmp_p
     assert out.stat().st_mode & 0o777 == 0o750
 
 
-def test_a_difference_is_a_fault_and_leaves_nothing(
+def test_export_dataset_difference_is_a_fault_and_leaves_nothing(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """An export that reads back with one word moved is not handed over."""
@@ -392,7 +402,7 @@ def test_a_difference_is_a_fault_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_with_something_else_is_left_alone(
+def test_export_dataset_folder_with_something_else_is_left_alone(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """Only an export is replaced, and only by request."""
@@ -421,7 +431,9 @@ def test_a_folder_with_something_else_is_left_alone(
     )
 
 
-def test_a_target_and_choices_that_do_not_exist(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_target_and_choices_that_do_not_exist(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """All faults at once, with what there is."""
     assert refusal(toy_dataset, "dgl", tmp_path / "out", error=ConfigError) == (
         "An export target must be one of ['match', 'networkx', 'ogb', 'parquet', 'pyg', "
@@ -465,7 +477,7 @@ def assert_nothing_is_lost(dataset: CorpusDataset, target: str, out: Path) -> No
         assert set(rows[name]) <= allowed, name  # RelBench keeps those in its task
 
 
-def test_the_planted_corpus_makes_a_round_trip(
+def test_export_dataset_planted_corpus_makes_a_round_trip(
     synthetic: Synthetic, tmp_path: Path, target: str
 ) -> None:
     """400 dirty documents; GraphML, too."""
@@ -473,7 +485,7 @@ def test_the_planted_corpus_makes_a_round_trip(
     assert (target == "networkx") == (tmp_path / "out" / "graph.graphml").is_file()
 
 
-def test_pubmed_records_make_a_round_trip(
+def test_export_dataset_pubmed_records_make_a_round_trip(
     data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, target: str
 ) -> None:
     """93 real records with names and MeSH trees; GraphML, too."""
@@ -484,7 +496,7 @@ def test_pubmed_records_make_a_round_trip(
     assert_nothing_is_lost(dataset, target, tmp_path / "out")
 
 
-def test_cacm_makes_a_round_trip(
+def test_export_dataset_cacm_makes_a_round_trip(
     data_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
     tmp_path: Path,

@@ -33,7 +33,7 @@ def take(documents=DOCUMENTS, words=WORDS, splits=SPLITS, edges=EDGES, x=X, batc
     return inventory
 
 
-def test_order_and_batches_do_not_matter() -> None:
+def test_find_differences_order_and_batches_do_not_matter() -> None:
     """Nodes and edges in another order, numbered anew and in batches of one, are the same graph."""
     draw = random.Random(0)
     documents, words = [2, 0, 1], [3, 1, 0, 2]
@@ -51,7 +51,7 @@ def test_order_and_batches_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3, 4])
-def test_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_Inventory_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which bounds the memory that many edges take, and changes nothing else."""
     whole = take()
     monkeypatch.setattr("match_graph.export.inventory._AT_ONCE", number)
@@ -74,12 +74,12 @@ def test_edges_are_hashed_in_parts(number: int, monkeypatch: pytest.MonkeyPatch)
         ({"words": [*WORDS, "c"]}, {"word"}),
     ],
 )  # fmt: skip
-def test_every_change_is_found(change, expected: set[str]) -> None:
+def test_find_differences_every_change_is_found(change, expected: set[str]) -> None:
     """Names, attributes and ends each have a fingerprint of their own; counts come first."""
     assert set(find_differences(take(), take(**change))) == expected
 
 
-def test_sentences() -> None:
+def test_Inventory_sentences() -> None:
     """Counts are named with both numbers, attributes by their name; more is no fault."""
     expected, found = take(), Inventory()
     found.add_nodes(
@@ -96,7 +96,7 @@ def test_sentences() -> None:
 
 
 @given(st.lists(st.text(max_size=4), min_size=2, max_size=8, unique=True), st.randoms(), st.data())
-def test_swapping_the_values_of_two_nodes_is_found(names, draw, data) -> None:
+def test_Inventory_swapping_the_values_of_two_nodes_is_found(names, draw, data) -> None:
     """A sum over nodes is blind to order, but not to which node has which value."""
     values = list(range(len(names)))
     one, two = data.draw(st.permutations(range(len(names))))[:2]
@@ -107,7 +107,7 @@ def test_swapping_the_values_of_two_nodes_is_found(names, draw, data) -> None:
     assert set(find_differences(first, second)) == {"author.count"}
 
 
-def test_types_of_numbers_do_not_matter() -> None:
+def test_Inventory_types_of_numbers_do_not_matter() -> None:
     """A format may widen integers, and hold 32-bit floats as 64."""
     narrow, wide = Inventory(), Inventory()
     narrow.add_nodes("n", ["a"], {"i": np.int16([-3]), "x": np.float32([[0.1]]), "b": [True]})

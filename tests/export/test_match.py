@@ -33,14 +33,14 @@ def assert_equal(found: CorpusDataset, expected: CorpusDataset) -> None:
     assert torch.equal(found.targets.index, expected.targets.index)
 
 
-def test_the_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """To the byte of every tensor, with all labels."""
     out = export_dataset(toy_dataset, "match", tmp_path / "toy", ALL)
     assert_equal(MatchFolder(out), toy_dataset)
 
 
 @pytest.mark.parametrize("name", ["cacm", pytest.param("biotools", marks=pytest.mark.slow)])
-def test_real_corpora_come_back(
+def test_export_dataset_real_corpora_come_back(
     data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str
 ) -> None:
     """1,424 and 19,528 documents."""
@@ -51,7 +51,7 @@ def test_real_corpora_come_back(
     assert_equal(MatchFolder(out), dataset)
 
 
-def test_a_corpus_that_mixes_its_splits_comes_back_in_their_order(
+def test_export_dataset_corpus_mixes_splits_comes_back_in_order(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
     """Files are by split; every count of Table 1 stays. Its texts are split at white space."""
@@ -63,7 +63,7 @@ def test_a_corpus_that_mixes_its_splits_comes_back_in_their_order(
     assert rows == pytest.approx(describe_graph(synthetic[0], synthetic.targets))
 
 
-def test_the_training_export_has_training_labels_alone(
+def test_export_dataset_training_export_training_labels_alone(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """Empty lists elsewhere; a label that is only on a test document is unknown to a reader."""
@@ -76,7 +76,9 @@ def test_the_training_export_has_training_labels_alone(
     assert "7 of 8 labels are on an exported document" in (out / "EXPORT.md").read_text("utf-8")
 
 
-def test_labels_with_white_space_are_escaped_and_named(given_dataset, tmp_path: Path) -> None:
+def test_export_dataset_labels_with_white_space_escaped_named(
+    given_dataset, tmp_path: Path
+) -> None:
     """taxonomy.txt would tear them apart; their names are in id2label.txt."""
     builder = CorpusBuilder("spaces", [], "spaces")
     builder.add("d", "train", "w", ["w"], {}, ["New York", "100%", "Earth"], "1")
@@ -92,7 +94,7 @@ def test_labels_with_white_space_are_escaped_and_named(given_dataset, tmp_path: 
     }  # fmt: skip
 
 
-def test_names_come_back_and_depths_do_not(given_dataset, tmp_path: Path) -> None:
+def test_export_dataset_names_come_back_and_depths_do_not(given_dataset, tmp_path: Path) -> None:
     """id2label.txt and id2author.txt hold one a line; what is lost is said."""
     for number, name in enumerate(["a\ttab", "two\nlines"]):
         builder = CorpusBuilder("names", ["author"], "names")

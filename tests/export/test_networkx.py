@@ -16,7 +16,9 @@ def load(folder: Path) -> nx.MultiDiGraph:
         return nx.node_link_graph(json.load(file), edges="edges")
 
 
-def test_both_files_hold_the_same_graph(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_both_files_hold_the_same_graph(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """Nodes and edges with their attributes; a word that occurs twice has two edges."""
     out = export_dataset(toy_dataset, "networkx", tmp_path / "out")
     graph = load(out)
@@ -35,7 +37,7 @@ def test_both_files_hold_the_same_graph(toy_dataset: MatchFolder, tmp_path: Path
     assert {edge["type"] for edge in found} == {"contains"}
 
 
-def test_texts_come_on_request(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_ExportOptions_texts_come_on_request(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """Raw, or the words of the graph."""
     for text, expected in (
         ("raw", "Kernels for graphs."),
@@ -46,10 +48,13 @@ def test_texts_come_on_request(toy_dataset: MatchFolder, tmp_path: Path) -> None
         assert load(out).nodes["document/6"]["text"] == expected
 
 
-def test_large_graphs_have_no_graphml_and_larger_ones_nothing(
+def test_export_dataset_large_graphs_no_graphml_larger_ones(
     synthetic: Synthetic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EXPORT.md says so; the refusal has the size in it."""
+    """Large graphs have no graphml and larger ones nothing.
+
+    EXPORT.md says so; the refusal has the size in it.
+    """
     data = synthetic[0]
     items = data.num_nodes + sum(
         data[edge_type].edge_index.size(1) for edge_type in data.edge_types
@@ -69,7 +74,9 @@ def test_large_graphs_have_no_graphml_and_larger_ones_nothing(
     )
 
 
-def test_control_characters_are_escaped_in_graphml_alone(given_dataset, tmp_path: Path) -> None:
+def test_export_dataset_control_characters_escaped_graphml_alone(
+    given_dataset, tmp_path: Path
+) -> None:
     """XML cannot hold them; the graph names the columns, and the others stay readable."""
     from match_graph.corpus import CorpusBuilder
 

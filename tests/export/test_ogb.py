@@ -22,7 +22,7 @@ def load(folder: Path):
     return load_ogb("toy", meta)
 
 
-def test_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_load_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """Edges in order, a column per label, NaN where labels are left out, splits of documents."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out", ExportOptions(features="ids"))
     dataset, data = load(out), toy_dataset[0]
@@ -44,7 +44,7 @@ def test_ogb_reads_graph_labels_and_splits(toy_dataset: MatchFolder, tmp_path: P
     }  # fmt: skip
 
 
-def test_ogb_evaluates_a_prediction(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_load_ogb_evaluates_a_prediction(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """ROC-AUC by OGB's evaluator: 1 for the gold labels, 0 for their opposite."""
     from ogb.nodeproppred import Evaluator
 
@@ -78,7 +78,7 @@ def start_ogb(folder: Path) -> list[str]:
 
 @pytest.mark.filterwarnings("ignore:Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol 4")
-def test_the_fault_that_export_md_names_is_real(
+def test_load_ogb_fault_that_export_md_names_is_real(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With torch 2.6 and newer; what EXPORT.md advises helps, in OGB's PyG class too."""
@@ -102,7 +102,7 @@ def test_the_fault_that_export_md_names_is_real(
     assert "Weights only load failed" in text
 
 
-def test_nothing_pickled_is_handed_over(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_load_ogb_nothing_pickled_is_handed_over(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """What OGB's reader wrote while the export was verified is gone; arrays hold no objects."""
     out = export_dataset(toy_dataset, "ogb", tmp_path / "out")
     assert list((out / "processed").iterdir()) == []
@@ -112,7 +112,7 @@ def test_nothing_pickled_is_handed_over(toy_dataset: MatchFolder, tmp_path: Path
     assert torch.load(out / "split/given/split_dict.pt", weights_only=True)["test"]
 
 
-def test_dense_labels_that_do_not_fit_are_refused_with_their_size(
+def test_dense_labels_that_do_not_fit_are_refused_with_size(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """12 documents x 8 labels x 8 bytes against a limit below."""
@@ -128,7 +128,7 @@ def test_dense_labels_that_do_not_fit_are_refused_with_their_size(
     assert not (tmp_path / "more").exists()
 
 
-def test_without_ogb_there_is_one_sentence(
+def test_export_dataset_without_ogb_there_is_one_sentence(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the extra."""

@@ -6,14 +6,14 @@ from match_graph.errors import ConfigError
 from match_graph.export import ExportOptions, parse_options
 
 
-def test_defaults_cannot_leak() -> None:
+def test_ExportOptions_defaults_cannot_leak() -> None:
     """Gold labels of training documents, nothing else."""
     options = ExportOptions()
     assert (options.features, options.include_labels, options.text) == ("none", "train", None)
     assert parse_options(features="ids", include_labels="all", text=None).features == "ids"
 
 
-def test_all_wrong_words_at_once() -> None:
+def test_parse_options_all_wrong_words_at_once() -> None:
     """With the choices."""
     with pytest.raises(ConfigError) as caught:
         parse_options(features="x", include_labels="test", text=None)

@@ -11,7 +11,9 @@ from match_graph.datasets import MatchFolder
 from match_graph.export import ExportOptions, export_dataset
 
 
-def test_tables_are_the_graph_in_order(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_tables_are_the_graph_in_order(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """Names, splits, texts and edges, row by row; int32 stays int32."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out", ExportOptions(features="ids"))
     data = toy_dataset[0]
@@ -33,7 +35,9 @@ def test_tables_are_the_graph_in_order(toy_dataset: MatchFolder, tmp_path: Path)
     assert rows[0] == rows[1]
 
 
-def test_the_schema_file_fits_the_tables(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_schema_file_fits_the_tables(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """Every file is in it with rows and types, and no other file is there."""
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     schema = json.loads((out / "schema.json").read_text(encoding="utf-8"))
@@ -48,7 +52,7 @@ def test_the_schema_file_fits_the_tables(toy_dataset: MatchFolder, tmp_path: Pat
     assert schema["edges"]["document__cites__document"]["target"] == "document"
 
 
-def test_batches_of_one_row_are_the_same_tables(
+def test_export_dataset_batches_of_one_row_are_the_same_tables(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large corpora are written in many batches."""

@@ -21,7 +21,7 @@ def load(folder: Path) -> HeteroData:
     return HeteroData.from_dict(torch.load(folder / "data.pt", weights_only=True))
 
 
-def test_the_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """Every tensor, in order, edges as int64; names beside are those of the data set."""
     out = export_dataset(toy_dataset, "pyg", tmp_path / "out", ExportOptions(include_labels="all"))
     data, built = load(out), toy_dataset[0]
@@ -43,7 +43,7 @@ def test_the_graph_is_the_built_one(toy_dataset: MatchFolder, tmp_path: Path) ->
         assert names["id"].tolist() == toy_dataset.names(node_type).tolist()
 
 
-def test_gold_labels_of_other_splits_are_empty_lists(
+def test_export_dataset_gold_labels_other_splits_are_empty_lists(
     toy_dataset: MatchFolder, tmp_path: Path
 ) -> None:
     """By default; without labels there is no file and no edge of them."""
@@ -74,7 +74,9 @@ class PlainHGT(nn.Module):
         return self.out(self.conv(x, data.edge_index_dict)["document"])
 
 
-def test_an_exported_graph_trains_a_plain_hgt(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_ExportOptions_exported_graph_trains_a_plain_hgt(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
     """--features pretrained, default labels: the loss falls, valid documents beat the prior."""
     settings = ["pretrain.samples=300000", "pretrain.channels=16", "model.channels=16"]
     config = load_config(None, settings)
@@ -114,7 +116,9 @@ def measure(dataset: Synthetic, documents: torch.Tensor, scores: torch.Tensor) -
     return meter.compute()["NDCG@5"]
 
 
-def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_tensors_full_disk_is_an_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`torch.save` to a path raises RuntimeError instead, which nobody takes for a full disk."""
     from match_graph.export.pyg import save_tensors
 

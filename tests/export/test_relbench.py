@@ -13,7 +13,9 @@ from match_graph.export import ExportOptions, export_dataset
 relbench = pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
 
 
-def test_relbench_loads_database_and_task(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_relbench_loads_database_and_task(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """Keys count from 0, foreign keys name tables, labels are in the task, not in the database."""
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
     dataset = relbench.load_dataset(out)
@@ -34,7 +36,9 @@ def test_relbench_loads_database_and_task(toy_dataset: MatchFolder, tmp_path: Pa
     assert sorted(names[train["label_id"].iloc[0]]) == ["learning", "science"]
 
 
-def test_documents_are_ordered_by_split(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_export_dataset_documents_are_ordered_by_split(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
     """The synthetic corpus mixes its splits; RelBench takes prefixes by time."""
     out = export_dataset(synthetic, "relbench", tmp_path / "out", ExportOptions(text="none"))
     dataset = relbench.load_dataset(out)
@@ -49,7 +53,9 @@ def test_documents_are_ordered_by_split(synthetic: Synthetic, tmp_path: Path) ->
     assert words["document_id"].max() < len(seen.table_dict["document"])
 
 
-def test_relbench_evaluates_a_prediction(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_ExportOptions_relbench_evaluates_a_prediction(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
     """MAP@5 of RelBench's evaluator: 1 for the gold labels first, 0 for no gold label."""
     options = ExportOptions(include_labels="all")
     out = export_dataset(synthetic, "relbench", tmp_path / "out", options)
@@ -65,7 +71,9 @@ def test_relbench_evaluates_a_prediction(synthetic: Synthetic, tmp_path: Path) -
     assert len(valid) == len(task.get_table("val", mask_input_cols=False))
 
 
-def test_hidden_splits_list_their_documents(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_export_dataset_hidden_splits_list_their_documents(
+    toy_dataset: MatchFolder, tmp_path: Path
+) -> None:
     """By default the task's tables of validation and test have no label column."""
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out")
     task = relbench.load_dataset(out).load_task("document-label")
@@ -78,7 +86,7 @@ def test_hidden_splits_list_their_documents(toy_dataset: MatchFolder, tmp_path: 
     assert "1 document without gold labels is not in the task" in text
 
 
-def test_vectors_are_a_column(toy_dataset: MatchFolder, tmp_path: Path) -> None:
+def test_ExportOptions_vectors_are_a_column(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     """`x` is a list per row, for embedding columns."""
     options = ExportOptions(features="ids", include_labels="none")
     out = export_dataset(toy_dataset, "relbench", tmp_path / "out", options)
@@ -87,7 +95,7 @@ def test_vectors_are_a_column(toy_dataset: MatchFolder, tmp_path: Path) -> None:
     assert dataset.get_task_names() == []
 
 
-def test_without_relbench_there_is_one_sentence(
+def test_export_dataset_without_relbench_there_is_one_sentence(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the extra."""

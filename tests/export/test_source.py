@@ -17,7 +17,7 @@ def open_with(dataset: MatchFolder, **options: str) -> Source:
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
-def test_batches_are_the_tables(
+def test_Source_batches_are_the_tables(
     toy_dataset: MatchFolder, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """In the order of the graph, whatever their size; progress counts every node and edge."""
@@ -42,7 +42,7 @@ def test_batches_are_the_tables(
     assert sum(counted) == source.num_items
 
 
-def test_columns_of_nodes(toy_dataset: MatchFolder) -> None:
+def test_Source_columns_of_nodes(toy_dataset: MatchFolder) -> None:
     """Documents have split and text, the others training counts."""
     source = open_with(toy_dataset)
     (documents,) = source.nodes(DOCUMENT)
@@ -54,7 +54,7 @@ def test_columns_of_nodes(toy_dataset: MatchFolder) -> None:
     assert names.schema.names == ["id", "text"]
 
 
-def test_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
+def test_Source_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
     """The word sequence of each document; an empty text is an empty string."""
     (batch,) = open_with(toy_dataset, text="words").nodes(DOCUMENT)
     texts = batch.column("text").to_pylist()
@@ -65,7 +65,7 @@ def test_words_with_spaces_between(toy_dataset: MatchFolder) -> None:
     assert "text" not in batch.schema.names
 
 
-def test_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
+def test_Source_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
     """None, training, all; edges are training gold or none, whatever is asked for."""
     train = toy_dataset[0][DOCUMENT].train_mask
     for include_labels, shown in (
@@ -83,7 +83,7 @@ def test_gold_labels_of_some_documents(toy_dataset: MatchFolder) -> None:
     assert "train_count" in toy_dataset[0][LABEL]
 
 
-def test_raw_texts_that_are_not_kept(
+def test_Source_raw_texts_that_are_not_kept(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked for, they are missed; as a mere default, the words stand in."""

@@ -10,18 +10,18 @@ from match_graph.export import find_target
 from match_graph.speed.alone import measure_both, run_alone
 
 
-def test_it_is_another_process() -> None:
+def test_run_alone_is_another_process() -> None:
     """What is returned there comes back."""
     assert run_alone(os.getpid) != os.getpid()
 
 
-def test_an_error_comes_back() -> None:
+def test_run_alone_error_comes_back() -> None:
     """As it was raised there."""
     with pytest.raises(ConfigError, match="An export target must be one of"):
         run_alone(find_target, "dgl")
 
 
-def test_a_process_that_is_killed_is_one_sentence() -> None:
+def test_run_alone_process_that_is_killed_is_one_sentence() -> None:
     """As the system does where memory runs out."""
     with pytest.raises(MatchGraphError) as caught:
         run_alone(os._exit, 1)
@@ -31,7 +31,7 @@ def test_a_process_that_is_killed_is_one_sentence() -> None:
     )
 
 
-def test_memory_is_that_of_ours() -> None:
+def test_measure_both_memory_is_that_of_ours() -> None:
     """The baseline's does not count."""
     kept = []
 

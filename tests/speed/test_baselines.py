@@ -34,20 +34,20 @@ def check_build(folder: Path, fields: list[str], tokenizer: str) -> None:
             assert torch.equal(graph.data["document", relation, name].edge_index, edge_index)
 
 
-def test_rows_build_the_same_graph(tmp_path: Path) -> None:
+def test_build_by_rows_build_the_same_graph(tmp_path: Path) -> None:
     """Of the toy folder: nodes in order, and every edge."""
     write_match_folder(tmp_path / "toy")
     check_build(tmp_path / "toy", FIELDS, "regex")
 
 
-def test_a_sample_of_the_documents_is_what_is_built(bench: Bench, tmp_path: Path) -> None:
+def test_write_sample_of_the_documents_is_what_is_built(bench: Bench, tmp_path: Path) -> None:
     """All splits, read back by both."""
     assert write_sample(bench, tmp_path, FIELDS) == 400
     check_build(tmp_path, FIELDS, "whitespace")
 
 
 @pytest.mark.parametrize(("max_metadata", "max_words"), [(64, 500), (4, 3), (0, 1), (3, 0)])
-def test_the_loop_draws_the_same_tokens(
+def test_LoopSampler_loop_draws_the_same_tokens(
     toy_graph: BuiltGraph, max_metadata: int, max_words: int
 ) -> None:
     """Of the toy graph, within any budgets."""
@@ -61,7 +61,7 @@ def test_the_loop_draws_the_same_tokens(
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loop_over_edges_gives_the_same_penalties(weighted: bool) -> None:
+def test_loop_penalties_loop_over_edges_gives_the_same_penalties(weighted: bool) -> None:
     """Values and gradients of both terms."""
     generator = torch.Generator().manual_seed(0)
     weight, logits = (

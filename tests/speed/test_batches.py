@@ -6,7 +6,7 @@ from match_graph.speed.batches import count_tokens, draw_batches, open_bench
 from match_graph.speed.measure import Bench
 
 
-def test_drawn_batches_are_like_the_mean_of_an_epoch(bench: Bench) -> None:
+def test_draw_batches_drawn_batches_are_like_the_mean_of_epoch(bench: Bench) -> None:
     """In tokens per document, within a tenth; sorted by size, and all of them where few are."""
     loader = open_bench(bench).loader("train", training=True)
     everything = list(loader)

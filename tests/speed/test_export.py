@@ -13,7 +13,9 @@ def call_here(work, *arguments):
     return work(*arguments)
 
 
-def test_every_target_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_export_every_target_is_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In documents per second, against `torch.save`, which neither names nor verifies anything."""
     monkeypatch.setattr(export, "run_alone", call_here)
     found = {speed.stage.removeprefix("export: "): speed for speed in export.measure_export(bench)}
@@ -31,7 +33,7 @@ def test_every_target_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch)
         assert 0 < speed.more["share_writing"] < 1
 
 
-def test_a_refusal_is_a_measure_with_its_sentence(
+def test_measure_export_refusal_is_a_measure_with_its_sentence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here for the size; the others are measured."""
@@ -47,7 +49,7 @@ def test_a_refusal_is_a_measure_with_its_sentence(
     assert (measured.stage, measured.rate > 0) == ("export: pyg", True)
 
 
-def test_of_a_large_data_set_tensors_alone_are_exported(
+def test_measure_export_large_data_set_tensors_alone_exported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process of its own, as the command does it."""

@@ -18,13 +18,13 @@ def sample(synthetic: Synthetic) -> Sample:
     return take_sample(synthetic, 50_000)
 
 
-def test_every_reader_has_a_format() -> None:
+def test_WRITERS_every_reader_has_a_format() -> None:
     """Fails when a reader is measured without files, or files are written for none."""
     assert set(WRITERS) == set(READERS)
 
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
-def test_every_reader_gives_back_every_count(
+def test_Sample_every_reader_gives_back_every_count(
     synthetic: Synthetic, sample: Sample, tmp_path: Path, name: str
 ) -> None:
     """Nodes and edges by type, splits, labels per document, hierarchy."""
@@ -41,7 +41,7 @@ def test_every_reader_gives_back_every_count(
     READERS[name].parse(tmp_path)
 
 
-def test_a_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: Sample) -> None:
+def test_take_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: Sample) -> None:
     """Every split as it is, the first document and the last."""
     ids, splits = synthetic.table("document")[["id", "split"]].to_numpy(dtype=object).T
     assert [record["paper"] for record in sample.records] == ids.tolist()
@@ -51,7 +51,7 @@ def test_a_sample_is_spread_over_the_data_set(synthetic: Synthetic, sample: Samp
     assert [few[0]["paper"], few[-1]["paper"]] == [ids[0], ids[-1]]
 
 
-def test_a_sample_of_other_fields_has_those_that_the_formats_have(
+def test_take_sample_of_other_fields_has_those_that_formats_have(
     tmp_path: Path,
 ) -> None:
     """And texts on one line without control characters, as some formats cannot hold them."""

@@ -14,7 +14,7 @@ from match_graph.speed.step import PaddedTrainer, Trainer, dense_bce
 
 
 @pytest.mark.parametrize("length", [None, 500])
-def test_it_gives_the_same_scores(bench: Bench, length: int | None) -> None:
+def test_PaddedModel_it_gives_the_same_scores(bench: Bench, length: int | None) -> None:
     """In float32 and evaluation mode, whatever it pads to."""
     run = open_bench(bench)
     model = run.make_model().eval()
@@ -24,7 +24,7 @@ def test_it_gives_the_same_scores(bench: Bench, length: int | None) -> None:
             torch.testing.assert_close(padded(batch), model(batch), rtol=1e-4, atol=1e-5)
 
 
-def test_it_gives_the_same_gradients(bench: Bench) -> None:
+def test_PaddedModel_it_gives_the_same_gradients(bench: Bench) -> None:
     """Of the loss, at the prediction layer and at the embedding."""
     run = open_bench(bench)
     model = run.make_model().eval()  # no dropout
@@ -40,7 +40,7 @@ def test_it_gives_the_same_gradients(bench: Bench) -> None:
     )
 
 
-def test_longer_documents_are_cut(bench: Bench) -> None:
+def test_PaddedModel_longer_documents_are_cut(bench: Bench) -> None:
     """Beyond the length nothing is read."""
     run = open_bench(bench)
     padded = PaddedModel(run.make_model(), 3).eval()
@@ -54,7 +54,7 @@ def test_longer_documents_are_cut(bench: Bench) -> None:
         assert torch.equal(padded(batch), padded(changed))
 
 
-def test_a_dense_target_gives_the_same_loss() -> None:
+def test_dense_bce_dense_target_gives_the_same_loss() -> None:
     """Value and gradient."""
     logits = torch.randn(4, 7, generator=torch.Generator().manual_seed(0)).double()
     gold = torch.tensor([0, 2, 2, 3, 4]), torch.tensor([1, 5, 0, 6])
@@ -65,7 +65,7 @@ def test_a_dense_target_gives_the_same_loss() -> None:
     torch.testing.assert_close(one.grad, two.grad)
 
 
-def test_both_trainers_learn(bench: Bench) -> None:
+def test_PaddedTrainer_both_trainers_learn(bench: Bench) -> None:
     """The loss on the batch that is trained on falls, for ours and for the baseline."""
     trainer = Trainer(bench)
     batch = next(iter(open_bench(bench).loader("train", training=True)))
@@ -79,7 +79,7 @@ def test_both_trainers_learn(bench: Bench) -> None:
         assert losses[1] < losses[0]
 
 
-def test_shuffled_batches_hold_the_same_documents(bench: Bench) -> None:
+def test_shuffle_batches_shuffled_batches_hold_same_documents(bench: Bench) -> None:
     """In another order."""
     batches = list(islice(open_bench(bench).loader("train", training=True), 4))
     shuffled = shuffle_batches(bench, batches)

@@ -11,7 +11,9 @@ def call_here(work, *arguments):
     return work(*arguments)
 
 
-def test_every_reader_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_read_every_reader_is_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In documents per second, against the parser alone, which is faster."""
     monkeypatch.setattr(read, "run_alone", call_here)
     found = list(read.measure_read(bench))
@@ -27,7 +29,7 @@ def test_every_reader_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch)
         assert set(speed.more) == {"megabytes_per_s", "cpu_share"}
 
 
-def test_a_reader_is_measured_in_a_process_of_its_own(
+def test_measure_read_reader_is_measured_in_a_process_of_its_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the command does it; one format, as a process takes seconds to start."""

@@ -49,7 +49,7 @@ BASELINES = {
 
 
 @pytest.mark.parametrize("stage", sorted(BASELINES))
-def test_a_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> None:
+def test_SPEED_STAGES_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> None:
     """One measure for each baseline, with the keys of the design and those of the stage."""
     found = list(SPEED_STAGES[stage](bench))
     assert [speed.baseline.split(":")[0] for speed in found] == BASELINES[stage]
@@ -65,14 +65,14 @@ def test_a_stage_is_measured_against_its_baselines(bench: Bench, stage: str) -> 
         assert content["peak_mib"] is None or 0 <= content["peak_mib"] < 500
 
 
-def test_shared_negatives_compare_more(bench: Bench) -> None:
+def test_measure_pretrain_shared_negatives_compare_more(bench: Bench) -> None:
     """Comparisons are positives times negatives, and shared ones are faster."""
     (found,) = measure_pretrain(bench)
     assert found.more["comparisons_per_s"] == pytest.approx(32 * found.rate, rel=1e-3)
     assert found.ratio > 1
 
 
-def test_all_measures_every_stage_of_the_data_set(
+def test_measure_speed_all_measures_every_stage_of_the_data_set(
     synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What measures other corpora or takes minutes is asked for by name."""
@@ -85,7 +85,7 @@ def test_all_measures_every_stage_of_the_data_set(
     assert called == list(BASELINES)
 
 
-def test_every_stage_is_tested() -> None:
+def test_SPEED_STAGES_every_stage_is_tested() -> None:
     """Here, or in a file of its own."""
     for name in set(SPEED_STAGES) - set(BASELINES) - {"scaling"}:
         assert (Path(__file__).parent / f"test_{name}.py").is_file()
@@ -105,7 +105,7 @@ def test_scaling_gives_slopes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
         assert later.more["slope"] == pytest.approx(slope, abs=1e-2)
 
 
-def test_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_take_turns_give_the_median_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is called once untimed, then in turns; a single slow turn does not count."""
     calls = []
 
@@ -211,8 +211,11 @@ def test_measure_speed_refuses_busy_processes_beside_scaling(
     )
 
 
-def test_step_of_another_encoder_is_measured_against_match(bench: Bench) -> None:
-    """In steps, and in epochs, which draw the batches too."""
+def test_SPEED_STAGES_step_another_encoder_measured_against(bench: Bench) -> None:
+    """Step of another encoder is measured against match.
+
+    In steps, and in epochs, which draw the batches too.
+    """
     model = bench.config.model.model_copy(update={"encoder": "rgcn", "encoder_config": {}})
     config = bench.config.model_copy(update={"model": model})
     (found,) = SPEED_STAGES["step"](replace(bench, config=config))
@@ -221,7 +224,7 @@ def test_step_of_another_encoder_is_measured_against_match(bench: Bench) -> None
     assert found.more["epochs_of_match"] > 0
 
 
-def test_predict_of_another_encoder_is_refused(bench: Bench) -> None:
+def test_SPEED_STAGES_predict_of_another_encoder_is_refused(bench: Bench) -> None:
     model = bench.config.model.model_copy(update={"encoder": "rgcn"})
     config = bench.config.model_copy(update={"model": model})
     with pytest.raises(ConfigError) as caught:
@@ -232,7 +235,7 @@ def test_predict_of_another_encoder_is_refused(bench: Bench) -> None:
     )
 
 
-def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None:
+def test_measure_speed_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None:
     with pytest.raises(ConfigError) as caught:
         list(measure_speed("nap", synthetic, small_settings(), 0.1, CPU))
     assert str(caught.value) == (
@@ -241,7 +244,9 @@ def test_an_unknown_stage_is_named(synthetic: Synthetic, small_settings) -> None
     )
 
 
-def test_hypernymy_needs_a_hierarchy(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_SPEED_STAGES_hypernymy_needs_a_hierarchy(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flat = Hierarchy.without_edges(bench.dataset.num_labels)
     monkeypatch.setattr(bench.dataset, "hierarchy", flat)
     with pytest.raises(ConfigError) as caught:
@@ -253,13 +258,13 @@ def test_hypernymy_needs_a_hierarchy(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("size", sorted(SPEED_SIZES))
-def test_sizes_are_data_sets_with_their_options(size: str) -> None:
+def test_SPEED_SIZES_sizes_are_data_sets_with_their_options(size: str) -> None:
     """Each names a registered data set, and options that it has."""
     name, options = SPEED_SIZES[size]
     DATASETS[name].check_options(options)
 
 
-def test_memory_peaks_are_seen_though_they_are_gone() -> None:
+def test_MemoryPeak_memory_peaks_are_seen_though_they_are_gone() -> None:
     freed = [torch.ones(2**20) for _ in range(40)]  # 4 MiB each, of the heap
     del freed  # what was freed before does not hide what follows
     with MemoryPeak(CPU).watch() as memory:
@@ -269,7 +274,8 @@ def test_memory_peaks_are_seen_though_they_are_gone() -> None:
     assert memory.mib is None or 32 < memory.mib < 500
 
 
-def test_the_command_prints_one_json_object_per_line(tmp_path: Path) -> None:
+def test_measure_speed_command_prints_json_lines(tmp_path: Path) -> None:
+    """The command prints one json object per line."""
     result = CliRunner().invoke(
         app,
         ["speed", "pretrain", "--json", "--dataset", "synthetic", "--seconds", "0.2",
