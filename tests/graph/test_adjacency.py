@@ -14,7 +14,7 @@ edges_of = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=20
 
 
 @given(edges_of, st.booleans(), st.none() | st.lists(st.booleans(), min_size=7, max_size=7))
-def test_lists_are_those_of_a_loop(
+def test_Adjacency_lists_are_those_of_a_loop(
     pairs: list[tuple[int, int]], backwards: bool, reachable: list[bool] | None
 ) -> None:
     """Neighbours and edges of every node in the order of the edges, unreachable ones left out."""
@@ -36,7 +36,7 @@ def test_lists_are_those_of_a_loop(
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_sorted_edges_are_not_copied(backwards: bool) -> None:
+def test_Adjacency_sorted_edges_are_not_copied(backwards: bool) -> None:
     """The graph's own column serves where the sources ascend."""
     edge_index = torch.tensor([[0, 0, 2], [1, 1, 0]], dtype=torch.int32)
     lists = Adjacency.from_edges(KIND, edge_index, 3, backwards)
@@ -44,7 +44,7 @@ def test_sorted_edges_are_not_copied(backwards: bool) -> None:
     assert lists.node.dtype == torch.int32
 
 
-def test_a_type_without_nodes_has_no_neighbours() -> None:
+def test_Adjacency_type_without_nodes_has_no_neighbours() -> None:
     """Nothing is found where nothing is."""
     lists = Adjacency.from_edges(KIND, torch.empty(2, 0, dtype=torch.int64), 0)
     assert lists.degree(torch.tensor([0, 3])).tolist() == [0, 0]

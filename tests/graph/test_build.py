@@ -56,7 +56,7 @@ def named_edges(built: BuiltGraph, edge_type: tuple[str, str, str]) -> list[tupl
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_nodes_are_ordered_by_training_frequency(
+def test_BuiltGraph_nodes_are_ordered_by_training_frequency(
     corpus: Corpus, built: BuiltGraph, name: str
 ) -> None:
     """All instances of all splits, frequent first, ties by id, with their training counts."""
@@ -68,7 +68,7 @@ def test_nodes_are_ordered_by_training_frequency(
 
 
 @pytest.mark.parametrize("name", ["venue", "author", "reference"])
-def test_metadata_edges_are_in_the_documents_order(
+def test_BuiltGraph_metadata_edges_are_in_the_documents_order(
     corpus: Corpus, built: BuiltGraph, name: str
 ) -> None:
     """(document, has, FIELD) lists what the document lists, as it lists it."""
@@ -80,7 +80,7 @@ def test_metadata_edges_are_in_the_documents_order(
     assert named_edges(built, ("document", "has", name)) == expected
 
 
-def test_words_are_a_sequence_with_positions(corpus: Corpus, built: BuiltGraph) -> None:
+def test_BuiltGraph_words_are_a_sequence_with_positions(corpus: Corpus, built: BuiltGraph) -> None:
     """(document, contains, word) holds every occurrence, position counts from 0 per document."""
     store = built.data["document", "contains", "word"]
     expected = [
@@ -96,7 +96,7 @@ def test_words_are_a_sequence_with_positions(corpus: Corpus, built: BuiltGraph) 
     assert built.notes["words_cut"] == 0
 
 
-def test_words_beyond_the_last_position_are_cut(
+def test_build_graph_words_beyond_the_last_position_are_cut(
     toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first MAX_POSITIONS words stay, the rest is counted; training counts see all words."""
@@ -110,7 +110,7 @@ def test_words_beyond_the_last_position_are_cut(
     assert cut.notes["words_cut"] == sum(max(0, len(values) - 4) for values in words) > 0
 
 
-def test_positions_fit_int16() -> None:
+def test_build_graph_positions_fit_int16() -> None:
     """A text of 40,000 words keeps 32,767, with positions 0 to 32,766."""
     words = pd.DataFrame({"document": 0, "instance": range(40_000)}, dtype="int32")
     empty = pd.DataFrame({"document": [], "instance": []}, dtype="int32")
@@ -130,7 +130,7 @@ def test_positions_fit_int16() -> None:
     assert built.notes["words_cut"] == 40_000 - 32_767
 
 
-def test_cites_are_references_that_resolve(corpus: Corpus, built: BuiltGraph) -> None:
+def test_BuiltGraph_cites_are_references_that_resolve(corpus: Corpus, built: BuiltGraph) -> None:
     """A reference to a document of the corpus is an edge, to itself or to outside it is none."""
     number = {value: row for row, value in enumerate(corpus.documents["id"])}
     expected = [
@@ -144,7 +144,7 @@ def test_cites_are_references_that_resolve(corpus: Corpus, built: BuiltGraph) ->
     assert list(map(tuple, cites.t().tolist())) == expected
 
 
-def test_tagged_edges_are_training_gold_only(corpus: Corpus, built: BuiltGraph) -> None:
+def test_BuiltGraph_tagged_edges_are_training_gold_only(corpus: Corpus, built: BuiltGraph) -> None:
     """Every training label is an edge, no label of another split is."""
     splits = corpus.documents["split"].tolist()
     tagged = named_edges(built, ("document", "tagged", "label"))
@@ -157,7 +157,9 @@ def test_tagged_edges_are_training_gold_only(corpus: Corpus, built: BuiltGraph) 
     assert len(tagged) == len(set(tagged))
 
 
-def test_targets_hold_the_labels_of_all_splits(corpus: Corpus, built: BuiltGraph) -> None:
+def test_BuiltGraph_targets_hold_the_labels_of_all_splits(
+    corpus: Corpus, built: BuiltGraph
+) -> None:
     """One ascending list per document, whatever its split."""
     number = {value: row for row, value in enumerate(built.tables["label"]["id"])}
     targets = built.targets
@@ -169,7 +171,7 @@ def test_targets_hold_the_labels_of_all_splits(corpus: Corpus, built: BuiltGraph
     assert (targets.ptr.dtype, targets.index.dtype) == (torch.int64, torch.int32)
 
 
-def test_masks_are_the_splits(corpus: Corpus, built: BuiltGraph) -> None:
+def test_BuiltGraph_masks_are_the_splits(corpus: Corpus, built: BuiltGraph) -> None:
     """PyG's names for train, valid and test; every document in exactly one."""
     for split, mask in MASKS.items():
         assert built.data["document"][mask].tolist() == [
@@ -177,7 +179,7 @@ def test_masks_are_the_splits(corpus: Corpus, built: BuiltGraph) -> None:
         ]
 
 
-def test_the_hierarchy_is_contracted(toy_graph: BuiltGraph, toy: Corpus) -> None:
+def test_BuiltGraph_hierarchy_is_contracted(toy_graph: BuiltGraph, toy: Corpus) -> None:
     """The node that no document carries is gone and counted; row 0 is the child."""
     ids = toy_graph.tables["label"]["id"].tolist()
     edges = toy_graph.data["label", "is_a", "label"].edge_index.t().tolist()
@@ -189,14 +191,14 @@ def test_the_hierarchy_is_contracted(toy_graph: BuiltGraph, toy: Corpus) -> None
     assert toy_graph.notes["hierarchy_edges_read"] == 8
 
 
-def test_labels_outside_training_are_labels_too(toy_graph: BuiltGraph) -> None:
+def test_BuiltGraph_labels_outside_training_are_labels_too(toy_graph: BuiltGraph) -> None:
     """A label seen on test alone is a node without training count."""
     table = toy_graph.tables["label"]
     assert table["id"].tolist()[-1] == "cells"
     assert toy_graph.data["label"].train_count.tolist()[-1] == 0
 
 
-def test_a_corpus_without_hierarchy_or_metadata_builds(toy: Corpus) -> None:
+def test_build_graph_corpus_without_hierarchy_or_metadata_builds(toy: Corpus) -> None:
     """Only words and labels: no metadata type, no cites, no is_a edge."""
     corpus = Corpus(
         "bare",
@@ -211,7 +213,7 @@ def test_a_corpus_without_hierarchy_or_metadata_builds(toy: Corpus) -> None:
     assert data["label", "is_a", "label"].edge_index.shape == (2, 0)
 
 
-def test_edges_are_int32_contiguous_and_sorted_by_source(built: BuiltGraph) -> None:
+def test_BuiltGraph_edges_int32_contiguous_and_sorted_by_source(built: BuiltGraph) -> None:
     """PyG's layers take int32; samplers read sorted edges without a copy."""
     assert built.data.validate()
     for edge_type in built.data.edge_types:
@@ -221,14 +223,14 @@ def test_edges_are_int32_contiguous_and_sorted_by_source(built: BuiltGraph) -> N
         assert (edge_index[0].diff() >= 0).all(), edge_type
 
 
-def test_the_graph_holds_tensors_and_numbers_only(built: BuiltGraph) -> None:
+def test_BuiltGraph_holds_tensors_and_numbers_only(built: BuiltGraph) -> None:
     """A list of names in `data` would make PyG's loaders fail."""
     for store in built.data.stores:
         for key, value in store.items():
             assert isinstance(value, torch.Tensor | int), key
 
 
-def test_the_corpus_is_not_changed(toy: Corpus) -> None:
+def test_build_graph_corpus_is_not_changed(toy: Corpus) -> None:
     """Building reads the tables and nothing else."""
     before = {name: frame.copy() for name, frame in {**toy.instances, **toy.edges}.items()}
     build_graph(toy)
@@ -246,10 +248,13 @@ def dag_edges(draw: st.DrawFn) -> list[tuple[int, int]]:
 
 
 @given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
-def test_contraction_joins_the_nearest_kept_ancestors(
+def test_contract_hierarchy_contraction_joins_nearest_kept(
     edges: list[tuple[int, int]], dropped: set[int]
 ) -> None:
-    """An edge for every upward path between kept labels whose inner nodes are all left out."""
+    """Contraction joins the nearest kept ancestors.
+
+    An edge for every upward path between kept labels whose inner nodes are all left out.
+    """
     kept = [f"l{label}" for label in range(NUM_LABELS) if label not in dropped]
     frame = hierarchy_frame([(f"l{child}", f"l{parent}", "") for child, parent in edges])
     pairs, num_dropped = contract_hierarchy(frame, kept)
@@ -272,7 +277,7 @@ def test_contraction_joins_the_nearest_kept_ancestors(
 
 
 @given(dag_edges(), st.sets(st.integers(0, NUM_LABELS - 1)))
-def test_contraction_keeps_who_is_above_whom(
+def test_contract_hierarchy_contraction_keeps_who_is_above_whom(
     edges: list[tuple[int, int]], dropped: set[int]
 ) -> None:
     """Between kept labels, reachability is the same before and after."""

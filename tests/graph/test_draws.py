@@ -11,7 +11,7 @@ from torch import Tensor
 from match_graph.graph.draws import draw_subsets, draw_uniform, hash_keys
 
 
-def test_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
+def test_draw_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
     """To the bit, with Python's integers; uniform by a chi-square test, for every key."""
     mask = 2**64 - 1
 
@@ -50,7 +50,7 @@ rows_of = st.lists(
 
 
 @given(rows_of)
-def test_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]]) -> None:
+def test_draw_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]]) -> None:
     """Row by row, whatever the other rows; different values within their bounds."""
     sizes = torch.tensor([row[0] for row in rows], dtype=torch.int64)
     counts = torch.tensor([min(row[:2]) for row in rows], dtype=torch.int64)
@@ -65,7 +65,7 @@ def test_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]]) -> N
 
 
 @pytest.mark.parametrize(("size", "count"), [(5, 2), (6, 5), (4, 1), (7, 3)])
-def test_every_subset_has_the_same_chance(size: int, count: int) -> None:
+def test_draw_subsets_every_subset_has_the_same_chance(size: int, count: int) -> None:
     """A chi-square test over all subsets, not only over their members."""
     num_rows = 30_000
     drawn = draw_subsets(
@@ -82,7 +82,7 @@ def test_every_subset_has_the_same_chance(size: int, count: int) -> None:
     assert float(((found - expected) ** 2 / expected).sum()) < degrees + 6 * (2 * degrees) ** 0.5
 
 
-def test_sizes_beyond_memory_cost_nothing() -> None:
+def test_draw_subsets_sizes_beyond_memory_cost_nothing() -> None:
     """Three of 2^40 are drawn as three of ten are."""
     size = torch.tensor([2**40, 10])
     drawn = draw_subsets(size, torch.tensor([3, 3]), torch.tensor([1, 1]))

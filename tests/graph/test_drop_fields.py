@@ -15,7 +15,7 @@ def test_metadata_fields_are_those_that_documents_have(toy_graph: BuiltGraph) ->
 
 
 @pytest.mark.parametrize("fields", [[], ["author"], ["reference", "venue"]])
-def test_dropped_fields_leave_no_node_and_no_edge(toy_graph: BuiltGraph, fields) -> None:
+def test_DropFields_dropped_fields_leave_no_node_and_no_edge(toy_graph: BuiltGraph, fields) -> None:
     """Citations go with references; everything else is the same tensor, and the graph is valid."""
     before = {*toy_graph.data.node_types, *toy_graph.data.edge_types}
     data = DropFields(fields)(toy_graph.data)
@@ -31,7 +31,7 @@ def test_dropped_fields_leave_no_node_and_no_edge(toy_graph: BuiltGraph, fields)
     assert not set(TokenSpace.from_data(data).types) & set(fields)
 
 
-def test_a_data_set_drops_fields_at_every_access(synthetic: Synthetic) -> None:
+def test_DropFields_data_set_drops_fields_at_every_access(synthetic: Synthetic) -> None:
     """As PyG's ``transform``; the same built data serve, and the splits stay."""
     dataset = Synthetic(
         num_documents=400, num_labels=24, num_layers=3, num_words=600, root=synthetic.root,
@@ -44,7 +44,7 @@ def test_a_data_set_drops_fields_at_every_access(synthetic: Synthetic) -> None:
     assert torch.equal(found, expected)
 
 
-def test_a_field_that_is_not_there_is_one_sentence(toy_graph: BuiltGraph) -> None:
+def test_DropFields_field_that_is_not_there_is_one_sentence(toy_graph: BuiltGraph) -> None:
     """With the choices."""
     with pytest.raises(GraphError) as caught:
         DropFields(["autor"])(toy_graph.data)

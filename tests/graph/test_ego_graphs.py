@@ -28,7 +28,7 @@ def make(built: BuiltGraph, transductive: bool = False, **settings) -> EgoGraphs
 # Fan-outs ------------------------------------------------------------------------------------
 
 
-def test_settings_become_fanouts_of_edge_types(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodConfig_settings_become_fanouts_edge_types(toy_graph: BuiltGraph) -> None:
     """Each kind in both directions; a single edge type comes before its kind; no labels."""
     config = NeighborhoodConfig(
         metadata=[1], metadata_documents=[0, 2], words=[3], word_documents=[0, 4],
@@ -42,7 +42,7 @@ def test_settings_become_fanouts_of_edge_types(toy_graph: BuiltGraph) -> None:
     assert config.resolve(toy_graph.data.edge_types) == expected
 
 
-def test_unknown_edge_types_are_one_sentence(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodConfig_unknown_edge_types_are_one_sentence(toy_graph: BuiltGraph) -> None:
     """Also those of labels."""
     config = NeighborhoodConfig(fanouts={"document tagged label": [1], "a b c": [1]})
     edge_types = [CITES, CONTAINS, *map(has_edge, FIELDS)]
@@ -57,7 +57,7 @@ def test_unknown_edge_types_are_one_sentence(toy_graph: BuiltGraph) -> None:
     )
 
 
-def test_wrong_fanouts_are_all_named() -> None:
+def test_NeighborhoodConfig_wrong_fanouts_are_all_named() -> None:
     """Every fault with its path."""
     with pytest.raises(ConfigError) as caught:
         parse_settings(
@@ -72,7 +72,7 @@ def test_wrong_fanouts_are_all_named() -> None:
 # Subgraphs -----------------------------------------------------------------------------------
 
 
-def test_nodes_carry_their_token_ids(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_nodes_carry_their_token_ids(toy_graph: BuiltGraph) -> None:
     """Ids of the token space, [UNK] of the type for rare nodes; nothing else of the graph."""
     graph = make(toy_graph).draw(torch.arange(12))
     space = TokenSpace.from_data(toy_graph.data)
@@ -85,7 +85,7 @@ def test_nodes_carry_their_token_ids(toy_graph: BuiltGraph) -> None:
 
 
 @pytest.mark.parametrize(("metadata", "words"), [(8, 32), (2, 3), (0, 0)])
-def test_documents_carry_the_tokens_they_start_from(
+def test_EgoGraphs_documents_carry_the_tokens_they_start_from(
     toy_graph: BuiltGraph, metadata: int, words: int
 ) -> None:
     """The first tokens within the budgets of every document, reached ones too."""
@@ -107,7 +107,7 @@ def test_documents_carry_the_tokens_they_start_from(
         assert store.field[mine].tolist() == whole.field[expected].tolist()
 
 
-def test_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
     """After as many documents as there are in the graph; copies of the sampler share them."""
     graphs = make(toy_graph)
     draws = [graphs.with_random(False).draw(torch.arange(12)) for _ in range(3)]
@@ -118,7 +118,7 @@ def test_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
         assert {other.dtype for other in others} == {torch.int64}
 
 
-def test_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
     """Although every gold label is an edge of the graph, and a label has edges of its own."""
     data = toy_graph.data.clone()
     document = torch.repeat_interleave(torch.arange(12), toy_graph.targets.ptr.diff())
@@ -134,7 +134,7 @@ def test_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
     assert (graph[DOCUMENT].token_id < TokenSpace.from_data(data).num_tokens).all()
 
 
-def test_a_loader_adds_them_to_its_batches(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_loader_adds_them_to_its_batches(toy_graph: BuiltGraph) -> None:
     """The tokens stay those of the documents alone; epochs reach the random draws."""
     data, space = toy_graph.data, TokenSpace.from_data(toy_graph.data)
     graphs = make(toy_graph, words=[2], word_documents=[0, 1]).with_random(True)
@@ -152,7 +152,7 @@ def test_a_loader_adds_them_to_its_batches(toy_graph: BuiltGraph) -> None:
     assert seen[0] == seen[2] != seen[1]
 
 
-def test_adopted_documents_start_from_their_own_tokens(toy_graph: BuiltGraph) -> None:
+def test_EgoGraphs_adopted_documents_start_from_their_own_tokens(toy_graph: BuiltGraph) -> None:
     """Of documents outside the graph, and of those of the graph that they reach."""
     new = HeteroData()
     new[DOCUMENT].num_nodes = 1

@@ -38,7 +38,7 @@ def make_graph(edges: list[tuple[int, int]]) -> "nx.DiGraph[int]":
 
 
 @given(dag_edges())
-def test_depth_is_the_longest_path_to_a_root(edges: list[tuple[int, int]]) -> None:
+def test_Hierarchy_depth_is_the_longest_path_to_a_root(edges: list[tuple[int, int]]) -> None:
     """0 for roots and labels outside; num_layers counts from the deepest label."""
     dag = make_dag(edges)
 
@@ -52,7 +52,7 @@ def test_depth_is_the_longest_path_to_a_root(edges: list[tuple[int, int]]) -> No
 
 
 @given(dag_edges())
-def test_ancestors_equal_networkx(edges: list[tuple[int, int]]) -> None:
+def test_Hierarchy_ancestors_equal_networkx(edges: list[tuple[int, int]]) -> None:
     """Every proper ancestor once, ascending; the closure says the same."""
     dag, graph = make_dag(edges), make_graph(edges)
     ptr, index = dag.ancestors()
@@ -68,7 +68,7 @@ def test_ancestors_equal_networkx(edges: list[tuple[int, int]]) -> None:
     st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6),
     st.integers(0, 6),
 )
-def test_parent_given_child_equals_a_loop(
+def test_Hierarchy_parent_given_child_equals_a_loop(
     edges: list[tuple[int, int]], sets: list[set[int]], num_chosen: int
 ) -> None:
     """Of the chosen documents with the child, the share with the parent; 1 without the child."""
@@ -91,7 +91,7 @@ def test_parent_given_child_equals_a_loop(
 
 
 @given(dag_edges(), st.booleans())
-def test_matrices_of_the_edges(edges: list[tuple[int, int]], weighted: bool) -> None:
+def test_Hierarchy_matrices_of_the_edges(edges: list[tuple[int, int]], weighted: bool) -> None:
     """Laplacian = degree - adjacency = incidence^T weight incidence, repeated edges summed."""
     edges = [*edges, *edges[:2]]
     weight = torch.rand(len(edges), dtype=torch.float64) if weighted else torch.ones(len(edges))
@@ -114,7 +114,7 @@ def test_matrices_of_the_edges(edges: list[tuple[int, int]], weighted: bool) -> 
         assert torch.allclose(product, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_edge_weights_that_do_not_fit_are_an_error() -> None:
+def test_Hierarchy_edge_weights_that_do_not_fit_are_an_error() -> None:
     """One weight per edge."""
     edges = torch.tensor([[1, 2], [0, 0]])
     for make in (Hierarchy(edges, 3).weighted, lambda weight: Hierarchy(edges, 3, weight)):
@@ -124,7 +124,7 @@ def test_edge_weights_that_do_not_fit_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.5])
-def test_edge_weights_that_are_no_weights_are_refused(wrong: float) -> None:
+def test_Hierarchy_edge_weights_that_are_no_weights_are_refused(wrong: float) -> None:
     """With the first of them."""
     with pytest.raises(GraphError) as caught:
         Hierarchy(torch.tensor([[1, 2], [0, 0]]), 3, torch.tensor([0.5, wrong]))
@@ -134,7 +134,7 @@ def test_edge_weights_that_are_no_weights_are_refused(wrong: float) -> None:
     )
 
 
-def test_from_data_reads_the_built_graph(toy_graph: BuiltGraph) -> None:
+def test_Hierarchy_from_data_reads_the_built_graph(toy_graph: BuiltGraph) -> None:
     """The toy hierarchy: kernels joined science, misc stands outside, bridge has two parents."""
     dag = Hierarchy.from_data(toy_graph.data)
     names = toy_graph.tables["label"]["id"].tolist()
@@ -152,7 +152,7 @@ def test_from_data_reads_the_built_graph(toy_graph: BuiltGraph) -> None:
     assert dag.depth[names.index("bridge")] == 2
 
 
-def test_from_data_without_hierarchy() -> None:
+def test_Hierarchy_from_data_without_hierarchy() -> None:
     """A graph without is_a edges has labels only."""
     data = HeteroData()
     data["label"].num_nodes = 3
@@ -161,7 +161,7 @@ def test_from_data_without_hierarchy() -> None:
     assert [part.tolist() for part in dag.ancestors()] == [[0, 0, 0, 0], []]
 
 
-def test_a_cycle_is_named() -> None:
+def test_Hierarchy_cycle_is_named() -> None:
     """The whole path is in the sentence."""
     with pytest.raises(GraphError) as caught:
         Hierarchy(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
@@ -200,7 +200,7 @@ def test_a_cycle_is_named() -> None:
     ],
     ids=["rows", "dimensions", "dtype", "beyond", "negative"],
 )
-def test_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
+def test_check_label_edges_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
     """Shape, dtype and range have a sentence each, and the class checks them too."""
     for check in (check_label_edges, Hierarchy):
         with pytest.raises(GraphError) as caught:
@@ -208,20 +208,20 @@ def test_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
         assert str(caught.value) == sentence
 
 
-def test_correct_edges_pass() -> None:
+def test_check_label_edges_correct_edges_pass() -> None:
     """The largest label and no edge at all are in range."""
     check_label_edges(torch.tensor([[3], [0]]), 4)
     check_label_edges(torch.empty(2, 0, dtype=torch.int64), 0)
 
 
-def test_rank_is_the_place_by_depth_then_index() -> None:
+def test_Hierarchy_rank_is_the_place_by_depth_then_index() -> None:
     """Parents come before children, labels of one depth in their order."""
     dag = Hierarchy(torch.tensor([[0, 2, 2], [3, 0, 4]]), 5)  # 3 over 0 over 2, 4 over 2
     assert dag.depth.tolist() == [1, 0, 2, 0, 0]
     assert dag.rank.tolist() == [3, 0, 4, 1, 2]
 
 
-def test_closure_of_a_chain_grows_with_its_entries() -> None:
+def test_Hierarchy_closure_of_a_chain_grows_with_its_entries() -> None:
     """1,000 labels one above the other, in mixed order: each has all that are above it."""
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
     dag = Hierarchy(torch.stack([order[1:], order[:-1]]), 1000)
@@ -232,7 +232,7 @@ def test_closure_of_a_chain_grows_with_its_entries() -> None:
     assert above[ptr[last] : ptr[last + 1]].tolist() == sorted(order[:-1].tolist())
 
 
-def test_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_Hierarchy_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no memory holds is a sentence."""
     monkeypatch.setattr("match_graph.graph.hierarchy._MAX_PAIRS", 5)
     with pytest.raises(GraphError) as caught:

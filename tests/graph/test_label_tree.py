@@ -30,7 +30,7 @@ def make_features(num_labels: int, num_columns: int = 12, seed: int = 0) -> sp.c
     return sp.csr_array(dense.astype(np.float32))
 
 
-def test_the_sizes_are_those_of_the_paper() -> None:
+def test_tree_sizes_are_those_of_the_paper() -> None:
     """Wiki-500K has 8,192 clusters of up to 64 labels; MAG-CS 256; few labels have no tree."""
     assert tree_sizes(501_070, 10_000, 64) == (8_192, 501_070)
     assert tree_sizes(15_809, 10_000, 64) == (256, 15_809)
@@ -39,7 +39,7 @@ def test_the_sizes_are_those_of_the_paper() -> None:
 
 
 @given(st.integers(1, 5_000), st.integers(1, 300), st.integers(2, 70))
-def test_every_level_is_small_enough_for_that_above(
+def test_tree_sizes_every_level_is_small_enough_for_that_above(
     num_labels: int, flat_labels: int, cluster_size: int
 ) -> None:
     """The top within its limit, at most cluster_size below a node, powers of 2 but the labels."""
@@ -52,7 +52,9 @@ def test_every_level_is_small_enough_for_that_above(
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(0, 3))
-def test_clusters_are_balanced_and_whole(num_labels: int, power: int, seed: int) -> None:
+def test_cluster_labels_clusters_are_balanced_and_whole(
+    num_labels: int, power: int, seed: int
+) -> None:
     """Every label is in one cluster, sizes differ by at most 1, and a seed gives one result."""
     num_clusters = min(2**power, 1 << (num_labels.bit_length() - 1))
     features = make_features(num_labels, seed=seed)
@@ -64,7 +66,7 @@ def test_clusters_are_balanced_and_whole(num_labels: int, power: int, seed: int)
     assert torch.equal(cluster_labels(features, num_clusters, seed), cluster)
 
 
-def test_labels_of_one_topic_are_in_one_cluster() -> None:
+def test_cluster_labels_of_one_topic_are_in_one_cluster() -> None:
     """Eight topics of 16 labels with words of their own are found, whatever the first centres."""
     random = np.random.default_rng(0)
     topic = random.permutation(np.repeat(np.arange(8), 16))
@@ -80,7 +82,7 @@ def test_labels_of_one_topic_are_in_one_cluster() -> None:
     assert np.mean(purity) > 0.8  # 0.26 by chance
 
 
-def test_one_halving_equals_a_dense_implementation() -> None:
+def test_cluster_labels_one_halving_equals_dense_implementation() -> None:
     """2-means of one cluster in float64 from the same two labels."""
     features = make_features(31, seed=3)
     dense = features.toarray().astype(float)
@@ -100,7 +102,7 @@ def test_one_halving_equals_a_dense_implementation() -> None:
     assert cluster_labels(features, 2, seed=7).tolist() == half.tolist()
 
 
-def test_parents_are_prefixes() -> None:
+def test_find_parents_are_prefixes() -> None:
     """Clusters of one half lie side by side; the labels' parents are their leaves."""
     leaf = torch.tensor([3, 0, 7, 5])
     assert find_parents(leaf, (4,)) == []
@@ -111,7 +113,7 @@ def test_parents_are_prefixes() -> None:
     assert last is leaf
 
 
-def test_features_are_the_means_of_tfidf_as_scikit_learn_has_it(toy_graph: BuiltGraph) -> None:
+def test_label_features_are_means_tfidf_as_scikit_learn_has_it(toy_graph: BuiltGraph) -> None:
     """Of the training documents alone; zero rows for labels that none of them carries."""
     data, targets = toy_graph.data, toy_graph.targets
     documents = data["document"].train_mask.nonzero().view(-1)
@@ -131,7 +133,7 @@ def test_features_are_the_means_of_tfidf_as_scikit_learn_has_it(toy_graph: Built
 
 
 @pytest.mark.parametrize("num_clusters", [0, 3, 8])
-def test_impossible_numbers_of_clusters_are_one_sentence(num_clusters: int) -> None:
+def test_cluster_labels_impossible_numbers_clusters_one_sentence(num_clusters: int) -> None:
     """No power of 2, or more than labels."""
     with pytest.raises(GraphError) as caught:
         cluster_labels(make_features(5), num_clusters)

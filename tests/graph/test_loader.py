@@ -98,7 +98,7 @@ def naive_rows(
     ("max_metadata", "max_words", "min_count", "min_word_count"),
     [(64, 500, 2, 2), (64, 500, 1, 1), (2, 3, 1, 2), (3, 0, 2, 1), (0, 4, 1, 1)],
 )
-def test_batches_equal_a_naive_computation(
+def test_EgoLoader_batches_equal_a_naive_computation(
     toy: Corpus,
     toy_graph: BuiltGraph,
     max_metadata: int,
@@ -119,7 +119,7 @@ def test_batches_equal_a_naive_computation(
     assert rows == naive_rows(toy, max_metadata, max_words, min_count, min_word_count)
 
 
-def test_larger_batches_equal_a_naive_computation(synthetic: Synthetic) -> None:
+def test_EgoLoader_larger_batches_equal_a_naive_computation(synthetic: Synthetic) -> None:
     """The same on four hundred documents with a very long author list."""
     corpus = synthetic.read()
     loader = make_loader(build_graph(corpus), 12, 30, input_nodes=torch.arange(400), batch_size=64)
@@ -127,7 +127,7 @@ def test_larger_batches_equal_a_naive_computation(synthetic: Synthetic) -> None:
     assert rows == naive_rows(corpus, 12, 30, 2, 2)
 
 
-def test_gold_labels_come_with_targets_only(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_gold_labels_come_with_targets_only(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Packed labels of exactly these documents; None without targets."""
     (batch,) = make_loader(
         toy_graph, targets=toy_graph.targets, batch_size=3, input_nodes=torch.tensor([11, 4, 3])
@@ -149,7 +149,7 @@ def test_gold_labels_come_with_targets_only(toy: Corpus, toy_graph: BuiltGraph) 
         assert batch.text is None
 
 
-def test_texts_follow_the_documents(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_texts_follow_the_documents(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Raw texts by document, whatever the order of the batch."""
     texts = toy.documents["text"].tolist()
     nodes = torch.tensor([9, 3, 0])
@@ -157,7 +157,9 @@ def test_texts_follow_the_documents(toy: Corpus, toy_graph: BuiltGraph) -> None:
     assert batch.text == [texts[9], "", texts[0]]
 
 
-def test_types_outside_the_token_space_are_left_out(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_types_outside_the_token_space_are_left_out(
+    toy: Corpus, toy_graph: BuiltGraph
+) -> None:
     """A space of authors and words gives their tokens alone, with ptr to match."""
     space = TokenSpace.from_data(toy_graph.data, 1, 1, types=["author", "word"])
     num_authors = toy.edges["author"]["document"].value_counts()
@@ -172,7 +174,9 @@ def test_types_outside_the_token_space_are_left_out(toy: Corpus, toy_graph: Buil
         assert words == list(range(len(words)))
 
 
-def test_some_tokens_are_selected_of_each_document(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_some_tokens_are_selected_of_each_document(
+    toy: Corpus, toy_graph: BuiltGraph
+) -> None:
     """Those of one type, in their order; a document may keep none; gold labels stay."""
     (batch,) = make_loader(toy_graph, batch_size=12, targets=toy_graph.targets)
     word = FIELDS.index("reference") + 1
@@ -186,7 +190,7 @@ def test_some_tokens_are_selected_of_each_document(toy: Corpus, toy_graph: Built
     assert rows_of(none) == [[]] * 12
 
 
-def test_as_new_hides_the_rows_of_the_documents(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_as_new_hides_the_rows_of_the_documents(toy_graph: BuiltGraph) -> None:
     """Also in the subgraph, where documents around them keep theirs; the batch is left alone."""
     space, config = TokenSpace.from_data(toy_graph.data), NeighborhoodConfig()
     graphs = EgoGraphs(toy_graph.data, config, space)
@@ -203,7 +207,7 @@ def test_as_new_hides_the_rows_of_the_documents(toy_graph: BuiltGraph) -> None:
     assert len(known) > 3
 
 
-def test_the_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -> None:
     """Types that were not drawn are gone, labels above all, even if test gold is planted."""
     planted = toy_graph.data.clone()
     document = torch.repeat_interleave(torch.arange(12), toy_graph.targets.ptr.diff())
@@ -222,7 +226,7 @@ def test_the_graph_has_no_label_and_only_what_was_drawn(toy_graph: BuiltGraph) -
         assert torch.equal(batch.graph["document"].n_id, batch.document)
 
 
-def test_the_graph_and_the_tokens_are_one_draw(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_graph_and_the_tokens_are_one_draw(toy_graph: BuiltGraph) -> None:
     """By chance too, the subgraph's edges are the tokens of the batch."""
     sampler = EgoSampler(toy_graph.data, 2, 3, random=True)
     space = TokenSpace.from_data(toy_graph.data, 1, 1)
@@ -243,7 +247,7 @@ def test_the_graph_and_the_tokens_are_one_draw(toy_graph: BuiltGraph) -> None:
         assert list(zip(row.tolist(), tokens.tolist(), strict=True)) == expected
 
 
-def test_with_and_without_graph_the_tokens_are_the_same(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_with_and_without_graph_the_tokens_are_same(toy_graph: BuiltGraph) -> None:
     """The subgraph is an addition."""
     for plain, rich in zip(
         make_loader(toy_graph), make_loader(toy_graph, with_graph=True), strict=True
@@ -251,7 +255,7 @@ def test_with_and_without_graph_the_tokens_are_the_same(toy_graph: BuiltGraph) -
         assert rows_of(plain) == rows_of(rich)
 
 
-def test_a_transform_sees_and_keeps_the_sampled_graph(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_transform_sees_and_keeps_the_sampled_graph(toy_graph: BuiltGraph) -> None:
     """Reverse edges that a transform adds stay, and none of them touches a label."""
     (batch,) = make_loader(
         toy_graph, with_graph=True, batch_size=12, transform=ToUndirected(merge=False)
@@ -262,7 +266,7 @@ def test_a_transform_sees_and_keeps_the_sampled_graph(toy_graph: BuiltGraph) -> 
     assert not any("label" in edge_type for edge_type in edge_types)
 
 
-def test_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Every tensor is on the device, the rest is kept, the batch itself is not changed."""
     texts = toy.documents["text"].tolist()
     (batch,) = make_loader(
@@ -280,7 +284,7 @@ def test_to_moves_every_tensor_and_the_graph(toy: Corpus, toy_graph: BuiltGraph)
     assert make_loader(toy_graph).collate_fn([0]).to("cpu").graph is None
 
 
-def test_it_is_a_node_loader_and_callable(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_it_is_a_node_loader_and_callable(toy_graph: BuiltGraph) -> None:
     """PyG's call on positions of `input_nodes` gives a batch too."""
     loader = make_loader(toy_graph, input_nodes=torch.tensor([7, 8, 9]))
     assert isinstance(loader, NodeLoader)
@@ -292,7 +296,7 @@ def test_it_is_a_node_loader_and_callable(toy_graph: BuiltGraph) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("with_graph", [False, True])
-def test_workers_give_the_same_batches(toy_graph: BuiltGraph, with_graph: bool) -> None:
+def test_EgoLoader_workers_give_the_same_batches(toy_graph: BuiltGraph, with_graph: bool) -> None:
     """Batches come ready from other processes; random draws are those of one process too."""
 
     def make(num_workers: int) -> EgoLoader:
@@ -314,7 +318,7 @@ def test_workers_give_the_same_batches(toy_graph: BuiltGraph, with_graph: bool) 
     assert seen[:6] != seen[6:]
 
 
-def test_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGraph) -> None:
     """They would never hear of the next epoch; where nothing is drawn by chance they may stay."""
     sampler = EgoSampler(toy_graph.data, random=True)
     space = TokenSpace.from_data(toy_graph.data)
@@ -334,7 +338,7 @@ lengths_of = st.lists(st.integers(0, 60), max_size=80)
 
 
 @given(lengths_of, st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(0, 3))
-def test_batches_are_a_permutation(
+def test_LengthBucketSampler_batches_are_a_permutation(
     lengths: list[int], batch_size: int, pool: int, shuffle: bool, epoch: int
 ) -> None:
     """Every item once; all batches full but one; len counts them, also with a partial pool."""
@@ -349,7 +353,9 @@ def test_batches_are_a_permutation(
 
 
 @given(lengths_of, st.integers(1, 9), st.integers(1, 4))
-def test_items_are_sorted_within_their_pool(lengths: list[int], batch_size: int, pool: int) -> None:
+def test_LengthBucketSampler_items_are_sorted_within_their_pool(
+    lengths: list[int], batch_size: int, pool: int
+) -> None:
     """Batches of a pool follow on one another by length, so at most one per pool is wide."""
     sampler = LengthBucketSampler(
         torch.tensor(lengths, dtype=torch.int64), batch_size, True, 0, pool
@@ -365,7 +371,7 @@ def test_items_are_sorted_within_their_pool(lengths: list[int], batch_size: int,
     assert sum(wide) <= 60 * num_pools
 
 
-def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+def test_LengthBucketSampler_order_depends_seed_and_epoch_alone() -> None:
     """Same (seed, epoch), same batches, whatever the global generator; another, others."""
     lengths = torch.arange(100) % 17
 
@@ -381,7 +387,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert batches(0, 2, noise=0) != batches(1, 2, noise=0)
 
 
-def test_padding_is_smaller_than_unsorted() -> None:
+def test_LengthBucketSampler_padding_is_smaller_than_unsorted() -> None:
     """On skewed lengths, less than a fifth of the padding of batches in random order."""
     generator = torch.Generator().manual_seed(0)
     lengths = (torch.rand(3000, generator=generator).pow(4) * 500).long()
@@ -395,21 +401,24 @@ def test_padding_is_smaller_than_unsorted() -> None:
     assert padding(list(bucketed)) < padding([batch.tolist() for batch in unsorted]) / 5
 
 
-def test_without_shuffle_all_are_sorted_by_length() -> None:
+def test_LengthBucketSampler_without_shuffle_all_sorted_length() -> None:
     """One pool, ties in their own order."""
     sampler = LengthBucketSampler(torch.tensor([3, 1, 2, 1, 3]), 2, shuffle=False)
     assert list(sampler) == [[1, 3], [2, 0], [4]]
 
 
-def test_batches_change_their_company_between_epochs() -> None:
-    """With several pools, items of one batch are not always together."""
+def test_LengthBucketSampler_batches_change_company_between() -> None:
+    """Batches change their company between epochs.
+
+    With several pools, items of one batch are not always together.
+    """
     sampler = LengthBucketSampler(torch.ones(64, dtype=torch.int64), 4, shuffle=True, pool=2)
     first = {frozenset(batch) for batch in sampler}
     sampler.set_epoch(1)
     assert first.isdisjoint({frozenset(batch) for batch in sampler})
 
 
-def test_it_drives_a_loader(toy_graph: BuiltGraph) -> None:
+def test_EgoLoader_it_drives_a_loader(toy_graph: BuiltGraph) -> None:
     """As batch_sampler, positions become documents, and lengths are those of the draws."""
     documents = torch.arange(3, 12)
     node_sampler = EgoSampler(toy_graph.data)

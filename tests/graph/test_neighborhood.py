@@ -79,7 +79,7 @@ def component(draw: Neighborhood, number: int) -> tuple[list, list]:
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 @pytest.mark.parametrize("transductive", [False, True])
-def test_all_edges_are_those_of_a_search(
+def test_NeighborhoodSampler_all_edges_are_those_of_a_search(
     toy_graph: BuiltGraph, hops: int, transductive: bool
 ) -> None:
     """Unlimited fan-outs: nodes and edges of every document's component, each once."""
@@ -95,7 +95,7 @@ def test_all_edges_are_those_of_a_search(
         assert (set(nodes), set(edges)) == expected
 
 
-def test_each_hop_has_its_own_edge_types(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_each_hop_has_its_own_edge_types(toy_graph: BuiltGraph) -> None:
     """Only the edge types and directions that a hop names are followed then."""
     data = toy_graph.data
     fanouts = {
@@ -110,7 +110,7 @@ def test_each_hop_has_its_own_edge_types(toy_graph: BuiltGraph) -> None:
 
 
 @pytest.mark.parametrize("seed_type", ["v0", "v1"])
-def test_it_works_on_any_heterogeneous_graph(seed_type: str) -> None:
+def test_NeighborhoodSampler_it_works_on_any_heterogeneous_graph(seed_type: str) -> None:
     """Unsorted edges, loops and several edge types between two types of nodes."""
     seed_everything(0)
     data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=12, avg_degree=2)[0]
@@ -140,7 +140,7 @@ def check_edges(draw: Neighborhood, data: HeteroData) -> None:
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_fanouts_are_respected(synthetic: Synthetic, random: bool) -> None:
+def test_NeighborhoodSampler_fanouts_are_respected(synthetic: Synthetic, random: bool) -> None:
     """Of every node exactly min(fan-out, what it has), true edges, none twice."""
     data = synthetic[0]
     fanouts = {CONTAINS: [5, 0], AUTHOR: [2, 0], reverse_edge(AUTHOR): [0, 3]}
@@ -177,7 +177,7 @@ HUB = {CONTAINS: [1], reverse_edge(CONTAINS): [0, 4]}
 
 
 @pytest.mark.parametrize("by", ["epoch", "seed", "document"])
-def test_every_neighbour_has_the_same_chance(by: str) -> None:
+def test_NeighborhoodSampler_every_neighbour_has_the_same_chance(by: str) -> None:
     """A chi-square test over 800 to 3,000 draws of four of twenty documents at a word."""
     data = star(20)
     counts = torch.zeros(20)
@@ -220,7 +220,7 @@ class CountCost(TorchDispatchMode):
         return out
 
 
-def test_a_draw_costs_the_fan_out_and_not_the_degree() -> None:
+def test_NeighborhoodSampler_draw_costs_fan_out_and_not_degree() -> None:
     """At a word with 700,000 documents no more values are touched than at one with 50."""
     costs = []
     for degree in (50, 700_000):
@@ -237,7 +237,9 @@ def as_sets(draw: Neighborhood, number: int) -> tuple[frozenset, frozenset]:
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_a_component_does_not_depend_on_the_batch(synthetic: Synthetic, random: bool) -> None:
+def test_NeighborhoodSampler_component_does_not_depend_on_batch(
+    synthetic: Synthetic, random: bool
+) -> None:
     """Alone, in another order, after other draws, beside itself: the same."""
     data = synthetic[0]
     sampler = NeighborhoodSampler(data, fan(data, 3, 2), random=random, seed=2)
@@ -248,7 +250,7 @@ def test_a_component_does_not_depend_on_the_batch(synthetic: Synthetic, random: 
     assert as_sets(mixed, 1) == as_sets(together, 49)
 
 
-def test_draws_depend_on_seed_and_epoch_alone(synthetic: Synthetic) -> None:
+def test_NeighborhoodSampler_draws_depend_seed_and_epoch_alone(synthetic: Synthetic) -> None:
     """Random ones change with both; the others with the seed only. No generator is touched."""
     data = synthetic[0]
     documents = torch.arange(40)
@@ -281,7 +283,7 @@ def plant(data: HeteroData) -> HeteroData:
     return planted
 
 
-def test_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
     """Whatever joins labels to other nodes: not drawn, and refused where it is asked for."""
     data = plant(toy_graph.data)
     draw = NeighborhoodSampler(data, fan(data, -1, -1, -1)).draw(torch.arange(12))
@@ -300,7 +302,7 @@ def test_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
             )
 
 
-def test_only_reachable_documents_are_reached(synthetic: Synthetic) -> None:
+def test_NeighborhoodSampler_only_reachable_documents_reached(synthetic: Synthetic) -> None:
     """Through citations, metadata and words, in every hop; the seeds are of any split."""
     data = synthetic[0]
     train = data[DOCUMENT].train_mask
@@ -337,7 +339,7 @@ def cut_out(data: HeteroData, documents: Tensor) -> HeteroData:
     return cut
 
 
-def test_adopted_documents_draw_as_those_of_the_graph(synthetic: Synthetic) -> None:
+def test_NeighborhoodSampler_adopted_documents_draw_those_graph(synthetic: Synthetic) -> None:
     """Test documents taken out of the graph find the same neighbours by the same draws."""
     data = synthetic[0]
     documents = data[DOCUMENT].test_mask.nonzero().view(-1)
@@ -363,7 +365,7 @@ def test_adopted_documents_draw_as_those_of_the_graph(synthetic: Synthetic) -> N
         assert torch.equal(found.edge[edge_type] < 0, of_seeds)
 
 
-def test_adopted_documents_may_have_unknown_neighbours(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_adopted_with_unknown_neighbours(toy_graph: BuiltGraph) -> None:
     """Numbers past the graph are nodes without neighbours of their own."""
     data = toy_graph.data
     num_authors = int(data["author"].num_nodes)
@@ -383,7 +385,7 @@ def test_adopted_documents_may_have_unknown_neighbours(toy_graph: BuiltGraph) ->
 # PyG and faults ------------------------------------------------------------------------------
 
 
-def test_node_loader_takes_it(synthetic: Synthetic) -> None:
+def test_NeighborhoodSampler_node_loader_takes_it(synthetic: Synthetic) -> None:
     """Plain NodeLoader: features and edges follow, `batch` tells the components apart."""
     data = synthetic[0]
     sampler = NeighborhoodSampler(data, fan(data, 3, 2), random=True)
@@ -401,7 +403,7 @@ def test_node_loader_takes_it(synthetic: Synthetic) -> None:
             assert torch.equal(batch[edge_type[2]].n_id[col], original[1])
 
 
-def test_nothing_drawn_is_an_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_nothing_drawn_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
     """No fan-out, no seed: the seeds alone, and nothing."""
     draw = NeighborhoodSampler(toy_graph.data, {}).draw(torch.tensor([3, 3]))
     assert draw.node[DOCUMENT].tolist() == [3, 3]
@@ -411,7 +413,7 @@ def test_nothing_drawn_is_an_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
     assert all(node.numel() == 0 for node in draw.node.values())
 
 
-def test_faults_are_one_sentence(toy_graph: BuiltGraph) -> None:
+def test_NeighborhoodSampler_faults_are_one_sentence(toy_graph: BuiltGraph) -> None:
     """Fan-outs below -1, a mask of another size or type, edges as seeds."""
     data = toy_graph.data
     with pytest.raises(GraphError) as caught:

@@ -32,7 +32,7 @@ def lists_of(corpus: Corpus, name: str) -> list[list[int]]:
     ]
 
 
-def test_degrees_at_both_ends(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_count_degrees_at_both_ends(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """A bin count per end; of gold labels, training documents alone count."""
     degrees = count_degrees(toy_graph.data)
     assert degrees["document has author, per document"].tolist() == [
@@ -49,7 +49,7 @@ def test_degrees_at_both_ends(toy: Corpus, toy_graph: BuiltGraph) -> None:
     assert len(degrees) == 2 * len(toy_graph.data.edge_types)
 
 
-def test_degrees_are_summed_up(toy_graph: BuiltGraph) -> None:
+def test_describe_degrees_are_summed_up(toy_graph: BuiltGraph) -> None:
     """A row per end, quantiles are degrees that occur."""
     frame = describe_degrees(toy_graph.data)
     row = frame.loc["document has author, per document"]
@@ -59,7 +59,7 @@ def test_degrees_are_summed_up(toy_graph: BuiltGraph) -> None:
     assert (row["median"], row["90 %"], row["99 %"], row["most"]) == (1, 2, 2, 2)
 
 
-def test_labels_by_depth(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_describe_depths_labels_by_depth(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Counts of training documents, by hand."""
     frame = describe_depths(toy_graph.data, toy_graph.targets)
     assert frame.index.tolist() == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_labels_by_depth(toy: Corpus, toy_graph: BuiltGraph) -> None:
     assert frame["gold labels of training"].sum() == 15
 
 
-def test_coverage_by_split(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_describe_coverage_by_split(toy: Corpus, toy_graph: BuiltGraph) -> None:
     """Shares and means against a loop over documents."""
     frame = describe_coverage(toy_graph.data)
     splits = toy.documents["split"].tolist()
@@ -92,7 +92,7 @@ def test_coverage_by_split(toy: Corpus, toy_graph: BuiltGraph) -> None:
             assert found["only unseen values"] == pytest.approx(len(only) / len(held))
 
 
-def test_parents_by_tenths(toy_graph: BuiltGraph) -> None:
+def test_describe_parents_by_tenths(toy_graph: BuiltGraph) -> None:
     """9 of 10 pairs follow the hierarchy; cells is never in training."""
     frame = describe_parents(toy_graph.data, toy_graph.targets)
     assert frame["edges"].sum() == 7
@@ -102,7 +102,7 @@ def test_parents_by_tenths(toy_graph: BuiltGraph) -> None:
     assert len(frame) == 11
 
 
-def test_equal_texts_by_pair_of_splits(toy: Corpus) -> None:
+def test_count_duplicates_equal_texts_by_pair_of_splits(toy: Corpus) -> None:
     """Copies in other splits and within one; the empty text is no copy of another."""
     copies = {8: 0, 10: 0, 6: 1, 11: 9}  # to -> from; 0 to 7 train, 8 and 9 valid, 10 and 11 test
     words = lists_of(toy, "word")
@@ -127,7 +127,7 @@ def test_equal_texts_by_pair_of_splits(toy: Corpus) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=20), st.data())
-def test_fingerprints_are_equal_where_texts_are(
+def test_fingerprint_texts_fingerprints_are_equal_where_texts(
     texts: list[list[int]], data: st.DataObject
 ) -> None:
     """And different elsewhere, in one part and in several."""
@@ -147,7 +147,7 @@ def test_fingerprints_are_equal_where_texts_are(
     assert np.array_equal(by_print[:, None] == by_print[None, :], same)
 
 
-def test_empty_splits_and_no_hierarchy(toy: Corpus) -> None:
+def test_describe_coverage_empty_splits_and_no_hierarchy(toy: Corpus) -> None:
     """No share of nothing; every label has depth 0."""
     documents = toy.documents.assign(split="train")
     corpus = Corpus("flat", documents, toy.instances, toy.edges, hierarchy_frame([]))

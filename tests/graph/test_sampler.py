@@ -96,7 +96,7 @@ def test_share_budget_without_types() -> None:
 @pytest.mark.parametrize(
     ("max_metadata", "max_words"), [(64, 500), (3, 4), (1, 0), (0, 1), (0, 0), (7, 1000)]
 )
-def test_first_edges_within_the_budgets(
+def test_EgoSampler_first_edges_within_the_budgets(
     synthetic: Synthetic, max_metadata: int, max_words: int
 ) -> None:
     """Without chance: per type the first of its share, then the first words; order kept."""
@@ -121,7 +121,7 @@ def test_first_edges_within_the_budgets(
     assert sampler.lengths(seed).tolist() == sizes
 
 
-def test_metadata_come_before_words(synthetic: Synthetic) -> None:
+def test_EgoSampler_metadata_come_before_words(synthetic: Synthetic) -> None:
     """The packing is by type, sequences last, so that `edge_type` ascends within a seed."""
     draw = EgoSampler(synthetic[0], random=True).draw(torch.arange(100))
     assert draw.edge_types[-1] == CONTAINS
@@ -129,7 +129,7 @@ def test_metadata_come_before_words(synthetic: Synthetic) -> None:
         assert (draw.edge_type[start:stop].diff() >= 0).all()
 
 
-def test_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
+def test_EgoSampler_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
     """Words tell their stored position, metadata 0."""
     data = synthetic[0]
     draw = EgoSampler(data, max_words=9).draw(torch.arange(400))
@@ -139,7 +139,7 @@ def test_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
     assert torch.equal(draw.position[is_word], stored.to(torch.int64))
 
 
-def test_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
+def test_EgoSampler_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
     """`edge` names the edge that was followed."""
     data = synthetic[0]
     seed = torch.tensor([5, 3, 3, 250])
@@ -153,7 +153,9 @@ def test_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 16])
-def test_random_draws_are_true_neighbours_in_order(synthetic: Synthetic, budget: int) -> None:
+def test_EgoSampler_random_draws_are_true_neighbours_in_order(
+    synthetic: Synthetic, budget: int
+) -> None:
     """By chance: true neighbours only, none twice, the share of every type, order kept."""
     data = synthetic[0]
     sampler = EgoSampler(data, max_metadata=budget, max_words=6, random=True, seed=1)
@@ -193,7 +195,7 @@ def stars(number: int, degree: int) -> HeteroData:
 
 @pytest.mark.parametrize("by", ["hub", "epoch", "seed"])
 @pytest.mark.parametrize(("degree", "budget"), [(10, 3), (7, 5), (40, 1), (9, 8)])
-def test_every_edge_has_the_same_chance(degree: int, budget: int, by: str) -> None:
+def test_EgoSampler_every_edge_has_the_same_chance(degree: int, budget: int, by: str) -> None:
     """Over 4,000 draws each edge is drawn budget / degree of the time, within 5 deviations.
 
     So it is over the seeds of one epoch, and over epochs or seeds of the sampler at one place.
@@ -217,7 +219,7 @@ def test_every_edge_has_the_same_chance(degree: int, budget: int, by: str) -> No
 # Reproducibility -----------------------------------------------------------------------------
 
 
-def test_an_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> None:
+def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> None:
     """Draws depend on (seed, epoch) alone, and change with either."""
     documents = torch.arange(400)
 
@@ -232,7 +234,7 @@ def test_an_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic) -> Non
     assert not torch.equal(nodes(0, 3), nodes(1, 3))
 
 
-def test_a_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
+def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
     """Alone, in another order, or in another batch; edge types draw independently."""
     sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
     whole = unpack(sampler.draw(torch.arange(400)))
@@ -244,7 +246,7 @@ def test_a_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None
     assert not torch.equal(draw_uniform(documents, 5, 0, 0), draw_uniform(documents, 5, 0, 1))
 
 
-def test_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
+def test_EgoSampler_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
     """A sampler draws by itself."""
     state = torch.get_rng_state()
     EgoSampler(synthetic[0], 2, random=True).draw(torch.arange(50))
@@ -263,7 +265,7 @@ def plant_gold(built: BuiltGraph) -> HeteroData:
     return data
 
 
-def test_planted_gold_is_never_drawn(toy_graph: BuiltGraph) -> None:
+def test_EgoSampler_planted_gold_is_never_drawn(toy_graph: BuiltGraph) -> None:
     """Even if every gold label is an edge of the graph, no batch holds a label or such an edge."""
     data = plant_gold(toy_graph)
     assert data[TAGGED].edge_index.size(1) == 25
@@ -276,7 +278,7 @@ def test_planted_gold_is_never_drawn(toy_graph: BuiltGraph) -> None:
                 assert batch[edge_type].edge_index.size(1) == 0, edge_type
 
 
-def test_documents_never_reach_documents(toy_graph: BuiltGraph) -> None:
+def test_EgoSampler_documents_never_reach_documents(toy_graph: BuiltGraph) -> None:
     """The batch's documents are its seeds; `cites` is not followed."""
     loader = NodeLoader(
         toy_graph.data, EgoSampler(toy_graph.data), input_nodes="document", batch_size=4
@@ -297,7 +299,7 @@ def assert_maps_back(batch: HeteroData, data: HeteroData, edge_type: EdgeType) -
     assert torch.equal(batch[edge_type[2]].n_id[col], original[1])
 
 
-def test_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
+def test_EgoSampler_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
     """Plain NodeLoader: HeteroData of the seeds and their distinct neighbours."""
     data = synthetic[0]
     sampler = EgoSampler(data, 6, 20, random=True)
@@ -321,7 +323,7 @@ def test_node_loader_gives_edges_of_the_graph(synthetic: Synthetic) -> None:
 
 @pytest.mark.parametrize("random", [False, True])
 @pytest.mark.parametrize("seed_type", ["v0", "v1", "v2"])
-def test_it_works_on_any_heterogeneous_graph(seed_type: str, random: bool) -> None:
+def test_EgoSampler_it_works_on_any_heterogeneous_graph(seed_type: str, random: bool) -> None:
     """Unsorted edges: e_id, edge attributes and edge_index of a batch map back to true edges."""
     seed_everything(0)
     data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=60, edge_dim=2)[0]
@@ -354,7 +356,7 @@ def test_it_works_on_any_heterogeneous_graph(seed_type: str, random: bool) -> No
     assert num_seen == data[seed_type].num_nodes
 
 
-def test_a_type_that_two_edge_types_reach_is_numbered_once() -> None:
+def test_EgoSampler_type_two_edge_types_reach_is_numbered_once() -> None:
     """Nodes reached on two ways are one node of the batch."""
     data = HeteroData()
     data["document"].num_nodes = 2
@@ -370,8 +372,11 @@ def test_a_type_that_two_edge_types_reach_is_numbered_once() -> None:
     assert batch["document"].num_sampled_nodes == [2, 0]
 
 
-def test_a_graph_without_neighbours_gives_empty_networks() -> None:
-    """Only documents: draws are empty, and so are the batches."""
+def test_EgoSampler_graph_without_neighbours_gives_empty() -> None:
+    """A graph without neighbours gives empty networks.
+
+    Only documents: draws are empty, and so are the batches.
+    """
     data = HeteroData()
     data["document"].num_nodes = 3
     draw = EgoSampler(data).draw(torch.tensor([2, 0]))
@@ -381,7 +386,7 @@ def test_a_graph_without_neighbours_gives_empty_networks() -> None:
     assert batch["document"].num_nodes == 3
 
 
-def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
+def test_EgoSampler_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
     """Sequences stay last whatever the order given."""
     edge_types = [CONTAINS, ("document", "has", "author")]
     sampler = EgoSampler(toy_graph.data, edge_types=edge_types)
@@ -403,7 +408,9 @@ def test_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -> None:
         ("document", "has", "journal"),
     ],
 )
-def test_wrong_edge_types_are_refused(toy_graph: BuiltGraph, edge_type: EdgeType) -> None:
+def test_EgoSampler_wrong_edge_types_are_refused(
+    toy_graph: BuiltGraph, edge_type: EdgeType
+) -> None:
     """Labels, seeds, other starts and unknown types cannot be asked for."""
     known = [("document", "has", field) for field in FIELDS] + [CONTAINS]
     with pytest.raises(GraphError) as caught:
@@ -414,7 +421,7 @@ def test_wrong_edge_types_are_refused(toy_graph: BuiltGraph, edge_type: EdgeType
     )
 
 
-def test_a_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None:
+def test_EgoSampler_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None:
     """Twice the same edges would be drawn twice."""
     with pytest.raises(GraphError) as caught:
         EgoSampler(toy_graph.data, edge_types=[CONTAINS, CONTAINS])
@@ -424,7 +431,7 @@ def test_a_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None:
 
 
 @pytest.mark.parametrize(("max_metadata", "max_words"), [(-1, 5), (5, -2)])
-def test_negative_budgets_are_refused(
+def test_EgoSampler_negative_budgets_are_refused(
     toy_graph: BuiltGraph, max_metadata: int, max_words: int
 ) -> None:
     """Both values are in the sentence."""
@@ -435,7 +442,7 @@ def test_negative_budgets_are_refused(
     )
 
 
-def test_edges_cannot_be_seeds(toy_graph: BuiltGraph) -> None:
+def test_EgoSampler_edges_cannot_be_seeds(toy_graph: BuiltGraph) -> None:
     """PyG's other entry says what to use."""
     with pytest.raises(GraphError) as caught:
         EgoSampler(toy_graph.data).sample_from_edges(None)

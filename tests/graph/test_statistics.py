@@ -9,7 +9,9 @@ from match_graph.corpus import Corpus, hierarchy_frame
 from match_graph.graph import BuiltGraph, build_graph, compare_counts, describe_graph
 
 
-def test_rows_of_the_toy_graph_are_counted_by_hand(toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_describe_graph_rows_of_toy_graph_are_counted_by_hand(
+    toy: Corpus, toy_graph: BuiltGraph
+) -> None:
     """Every row, in the order of the table."""
     num_words = len(toy.edges["word"])
     rows = describe_graph(toy_graph.data, toy_graph.targets)
@@ -41,7 +43,7 @@ def test_rows_of_the_toy_graph_are_counted_by_hand(toy: Corpus, toy_graph: Built
     assert rows == {key: pytest.approx(value) for key, value in expected.items()}
 
 
-def test_parent_given_child_pools_training_pairs(toy_graph: BuiltGraph) -> None:
+def test_describe_graph_parent_given_child_pools_training_pairs(toy_graph: BuiltGraph) -> None:
     """Of all (training document, edge whose child it carries), the share with the parent."""
     data, targets = toy_graph.data, toy_graph.targets
     sets = [set(part.tolist()) for part in targets.index.split(targets.ptr.diff().tolist())]
@@ -55,7 +57,7 @@ def test_parent_given_child_pools_training_pairs(toy_graph: BuiltGraph) -> None:
     assert rows["P(parent | child) in training"] == sum(carried) / len(carried)
 
 
-def test_without_a_hierarchy_the_probability_is_not_a_number(toy: Corpus) -> None:
+def test_describe_graph_without_hierarchy_probability_not_number(toy: Corpus) -> None:
     """No edge, no layer, no pair."""
     corpus = Corpus("flat", toy.documents, toy.instances, toy.edges, hierarchy_frame([]))
     built = build_graph(corpus)
@@ -65,14 +67,14 @@ def test_without_a_hierarchy_the_probability_is_not_a_number(toy: Corpus) -> Non
     assert math.isnan(rows["P(parent | child) in training"])
 
 
-def test_values_are_plain_numbers(toy_graph: BuiltGraph) -> None:
+def test_describe_graph_values_are_plain_numbers(toy_graph: BuiltGraph) -> None:
     """Reports and JSON take them as they are."""
     for key, value in describe_graph(toy_graph.data, toy_graph.targets).items():
         assert type(value) in (int, float), key
         assert not isinstance(value, torch.Tensor)
 
 
-def test_published_counts_are_compared_row_by_row() -> None:
+def test_compare_counts_published_counts_are_compared_row_by_row() -> None:
     """Means by the two decimals of a paper, counts exactly; rows of one side only are left out."""
     found = {"labels": 7, "words / document": 126.334, "venue nodes": 3}
     published = {"labels": 9, "words / document": 126.33, "author nodes": 5}

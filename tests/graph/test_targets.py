@@ -19,7 +19,7 @@ def make_targets(sets: list[set[int]]) -> Targets:
 
 
 @given(st.data(), label_sets)
-def test_select_and_count_equal_loops(data: st.DataObject, sets: list[set[int]]) -> None:
+def test_Targets_select_and_count_equal_loops(data: st.DataObject, sets: list[set[int]]) -> None:
     """Labels of chosen documents, and how many of these carry each label; documents may repeat."""
     chosen = data.draw(st.lists(st.integers(0, len(sets) - 1), max_size=7))
     documents = torch.tensor(chosen, dtype=torch.int64)
@@ -34,7 +34,7 @@ def test_select_and_count_equal_loops(data: st.DataObject, sets: list[set[int]])
     ]
 
 
-def test_to_dict_gives_what_the_class_takes() -> None:
+def test_Targets_to_dict_gives_what_the_class_takes() -> None:
     """Saving and loading by a dictionary keeps everything."""
     targets = make_targets([{1, 3}, set(), {0}])
     again = Targets(**targets.to_dict())
@@ -43,7 +43,7 @@ def test_to_dict_gives_what_the_class_takes() -> None:
     assert again.num_labels == NUM_LABELS
 
 
-def test_merged_labels_count_once_per_document() -> None:
+def test_Targets_merged_labels_count_once_per_document() -> None:
     """Groups ascending, empty documents empty; all counts as a loop has them."""
     targets = Targets(torch.tensor([0, 3, 3, 5]), torch.tensor([0, 2, 4, 1, 2]).int(), 5)
     merged = targets.merge(torch.tensor([1, 0, 1, 0, 2]), 4)

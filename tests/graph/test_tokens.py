@@ -18,7 +18,7 @@ spaces = st.lists(st.integers(0, 5), min_size=1, max_size=5).map(
 
 
 @given(spaces)
-def test_pad_unknowns_and_spans_cover_the_ids_once(space: TokenSpace) -> None:
+def test_TokenSpace_pad_unknowns_and_spans_cover_the_ids_once(space: TokenSpace) -> None:
     """[PAD], one [UNK] per type, then the spans, in order and without gap or overlap."""
     ids = [PAD_ID, *(space.unk_id(name) for name in space.types)]
     for name in space.types:
@@ -27,7 +27,7 @@ def test_pad_unknowns_and_spans_cover_the_ids_once(space: TokenSpace) -> None:
 
 
 @given(spaces)
-def test_encode_equals_a_loop(space: TokenSpace) -> None:
+def test_TokenSpace_encode_equals_a_loop(space: TokenSpace) -> None:
     """Kept nodes get offset + index, the others the [UNK] of their type."""
     for name, num_kept in zip(space.types, space.num_kept, strict=True):
         index = torch.arange(8, dtype=torch.int32).view(2, 4)
@@ -44,7 +44,7 @@ def test_encode_equals_a_loop(space: TokenSpace) -> None:
 @pytest.mark.parametrize(
     ("min_count", "min_word_count"), [(1, 1), (2, 2), (2, 1), (3, 4), (99, 99)]
 )
-def test_minimum_counts_keep_the_frequent_nodes(
+def test_TokenSpace_minimum_counts_keep_the_frequent_nodes(
     toy_graph: BuiltGraph, min_count: int, min_word_count: int
 ) -> None:
     """Nodes with enough training occurrences alone are no [UNK]; words have their own bound."""
@@ -61,7 +61,7 @@ def test_minimum_counts_keep_the_frequent_nodes(
         )
 
 
-def test_types_choose_and_order(toy_graph: BuiltGraph) -> None:
+def test_TokenSpace_types_choose_and_order(toy_graph: BuiltGraph) -> None:
     """Given types are taken as they are."""
     space = TokenSpace.from_data(toy_graph.data, types=["word", "venue"])
     assert space.types == ("word", "venue")
@@ -69,7 +69,7 @@ def test_types_choose_and_order(toy_graph: BuiltGraph) -> None:
     assert space.field_index("venue") == 1
 
 
-def test_types_without_counts_are_kept_whole() -> None:
+def test_TokenSpace_types_without_counts_are_kept_whole() -> None:
     """Any heterogeneous graph has a token space."""
     seed_everything(0)
     data = FakeHeteroDataset(num_graphs=1)[0]
@@ -81,7 +81,9 @@ def test_types_without_counts_are_kept_whole() -> None:
 @pytest.mark.parametrize(
     ("types", "num_kept"), [(("a", "b"), (1,)), (("a", "a"), (1, 2))], ids=["count", "repeated"]
 )
-def test_types_and_counts_must_match(types: tuple[str, ...], num_kept: tuple[int, ...]) -> None:
+def test_TokenSpace_types_and_counts_must_match(
+    types: tuple[str, ...], num_kept: tuple[int, ...]
+) -> None:
     """One count for each distinct type."""
     with pytest.raises(GraphError) as caught:
         TokenSpace(types, num_kept)
@@ -91,7 +93,7 @@ def test_types_and_counts_must_match(types: tuple[str, ...], num_kept: tuple[int
     )
 
 
-def test_document_counts_equal_a_loop(toy_graph: BuiltGraph) -> None:
+def test_TokenSpace_document_counts_equal_a_loop(toy_graph: BuiltGraph) -> None:
     """Documents with each token, once each however often it occurs; rare nodes count as [UNK]."""
     data = toy_graph.data
     space = TokenSpace.from_data(data, min_count=2, min_word_count=3)
