@@ -68,7 +68,9 @@ def naive_attention(attention: RaggedAttention, tokens: Tensor) -> Tensor:
 
 
 @given(lengths_of_documents, st.one_of(st.none(), st.integers(1, 15)))
-def test_pad_then_unpad_gives_the_tokens_back(lengths: list[int], num_groups: int | None) -> None:
+def test_RaggedLayout_pad_then_unpad_gives_the_tokens_back(
+    lengths: list[int], num_groups: int | None
+) -> None:
     """Also with documents of one token and more groups than documents."""
     tokens = random_tokens(sum(lengths), 3)
     layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
@@ -77,7 +79,9 @@ def test_pad_then_unpad_gives_the_tokens_back(lengths: list[int], num_groups: in
 
 
 @given(lengths_of_documents, st.integers(1, 15))
-def test_blocks_hold_each_document_in_a_row(lengths: list[int], num_groups: int) -> None:
+def test_RaggedLayout_blocks_hold_each_document_in_a_row(
+    lengths: list[int], num_groups: int
+) -> None:
     """Its tokens in order, then its first token; valid marks them, None without padding."""
     tokens = random_tokens(sum(lengths), 2)
     documents = tokens.split(lengths)
@@ -103,7 +107,9 @@ def test_blocks_hold_each_document_in_a_row(lengths: list[int], num_groups: int)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any), st.integers(1, 4))
-def test_documents_without_tokens_are_in_no_block(lengths: list[int], num_groups: int) -> None:
+def test_RaggedLayout_documents_without_tokens_are_in_no_block(
+    lengths: list[int], num_groups: int
+) -> None:
     """The layout is that of the others, by their own numbers."""
     layout = RaggedLayout.from_ptr(ptr_of(lengths), num_groups)
     filled = [document for document, length in enumerate(lengths) if length]
@@ -115,8 +121,11 @@ def test_documents_without_tokens_are_in_no_block(lengths: list[int], num_groups
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=100).filter(any))
-def test_groups_end_where_padding_costs_more_than_a_group(lengths: list[int]) -> None:
-    """No group pads more than 65,536 pairs; joined to the next longer one, each would pad more."""
+def test_RaggedLayout_groups_end_where_padding_costs_more(lengths: list[int]) -> None:
+    """Groups end where padding costs more than a group.
+
+    No group pads more than 65,536 pairs; joined to the next longer one, each would pad more.
+    """
     layout = RaggedLayout.from_ptr(ptr_of(lengths))
     filled = sorted(length for length in lengths if length)
     groups = []
@@ -137,7 +146,7 @@ def test_groups_end_where_padding_costs_more_than_a_group(lengths: list[int]) ->
         assert pad(short[-piece:] + long) > 65_536
 
 
-def test_groups_need_less_padding_than_one_block() -> None:
+def test_RaggedLayout_groups_need_less_padding_than_one_block() -> None:
     """What the groups are for, and one where all documents are about as long."""
     ptr = ptr_of([1 + number % 500 for number in range(100)])
     slots = [RaggedLayout.from_ptr(ptr, groups).slot_token.numel() for groups in (1, None)]
@@ -146,7 +155,7 @@ def test_groups_need_less_padding_than_one_block() -> None:
     assert len(RaggedLayout.from_ptr(ptr_of([60 + number % 9 for number in range(64)])).shapes) == 1
 
 
-def test_lengths_and_rows_come_again_on_cpu() -> None:
+def test_count_rows_lengths_and_rows_come_again_on_cpu() -> None:
     """Blocks of multiples of 8, rows of multiples of 256; the spare rows hold no document."""
     ptr = ptr_of([3, 9, 20])
     num_rows = count_rows(int(ptr[-1]), ptr.device)
@@ -162,7 +171,7 @@ def test_lengths_and_rows_come_again_on_cpu() -> None:
 
 @given(lengths_of_documents, st.integers(1, 5), st.integers(0, 3), st.sampled_from([1, 4]))
 @settings(max_examples=15)
-def test_gradients_of_the_round_trip(
+def test_RaggedLayout_gradients_of_the_round_trip(
     lengths: list[int], num_groups: int, num_spare: int, length_step: int
 ) -> None:
     """gradcheck in float64 of pad, a function of the tokens, and unpad; spare rows take none."""
@@ -180,7 +189,7 @@ def test_gradients_of_the_round_trip(
 
 @pytest.mark.parametrize("num_queries", [0, 1, 2])
 @pytest.mark.parametrize("num_groups", [1, 3])
-def test_gradients_of_attention(num_queries: int, num_groups: int) -> None:
+def test_RaggedAttention_gradients_of_attention(num_queries: int, num_groups: int) -> None:
     """gradcheck in float64 for tokens and weights: padding neither adds nor takes a gradient."""
     lengths = [2, 5, 3, 2, 4]
     attention = FirstAttention(make_attention(4, 2), num_queries)
@@ -215,7 +224,7 @@ class FirstAttention(nn.Module):
 
 @given(lengths_of_documents, st.sampled_from([(4, 1), (4, 2), (6, 3)]), st.integers(1, 4))
 @settings(max_examples=12)
-def test_attention_equals_a_naive_loop(
+def test_RaggedAttention_equals_a_naive_loop(
     lengths: list[int], width: tuple[int, int], num_groups: int
 ) -> None:
     """Per document, without padding, scaled by the root of a head's width, in float64."""
@@ -246,7 +255,7 @@ def test_RaggedAttention_of_first_tokens_projects_no_other_token() -> None:
 
 @given(lengths_of_documents, st.data())
 @settings(max_examples=30)
-def test_documents_do_not_leak(lengths: list[int], data: st.DataObject) -> None:
+def test_RaggedLayout_documents_do_not_leak(lengths: list[int], data: st.DataObject) -> None:
     """Changing one document changes no other, and no gradient crosses."""
     changed = data.draw(st.integers(0, len(lengths) - 1))
     attention = make_attention(4, 2)
@@ -340,7 +349,7 @@ def test_attend_in_bfloat16_reads_no_padding() -> None:
 
 
 @torch.no_grad()
-def test_reset_draws_weights_anew() -> None:
+def test_RaggedAttention_reset_draws_weights_anew() -> None:
     """Xavier uniform within its bound, biases zero, by the seed."""
     attention = make_attention(8, 2)
     torch.manual_seed(1)

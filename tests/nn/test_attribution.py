@@ -13,7 +13,7 @@ from match_graph.nn.encoders import Encoder, TransformerEncoder, XmlCnnEncoder
 
 
 @pytest.mark.parametrize("num_queries", [1, 3])
-def test_received_attention_is_that_of_torch(num_queries: int) -> None:
+def test_RaggedAttention_received_attention_is_that_of_torch(num_queries: int) -> None:
     """`nn.MultiheadAttention` of each document alone, its weights averaged over queries."""
     torch.manual_seed(0)
     attention = RaggedAttention(12, num_heads=3)
@@ -43,14 +43,17 @@ def test_received_attention_is_that_of_torch(num_queries: int) -> None:
         (XmlCnnEncoder, 0, 0),
     ],
 )
-def test_only_attention_of_a_documents_own_states_is_recorded(
+def test_record_attention_only_attention_documents_states(
     toy_space: TokenSpace,
     toy_batch: EgoBatch,
     encoder_cls: type[Encoder],
     layers: int,
     num_queries: int,
 ) -> None:
-    """[CLS] in the last layer, relays in every cycle; means over tokens and convolutions: none."""
+    """Only attention of a documents own states is recorded.
+
+    [CLS] in the last layer, relays in every cycle; means over tokens and convolutions: none.
+    """
     torch.manual_seed(0)
     encoder = encoder_cls(TokenEmbedding(toy_space, 100), encoder_cls.Config()).eval()
     plain = encoder(toy_batch).document
@@ -64,7 +67,7 @@ def test_only_attention_of_a_documents_own_states_is_recorded(
     assert len(received) == layers  # nothing is recorded after the block
 
 
-def test_hooks_go_when_the_block_fails(toy_space: TokenSpace) -> None:
+def test_record_attention_hooks_go_when_the_block_fails(toy_space: TokenSpace) -> None:
     """An error within the block leaves no hook behind."""
     encoder = MatchEncoder(TokenEmbedding(toy_space, 100), MatchEncoder.Config())
 

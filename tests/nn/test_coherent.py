@@ -48,7 +48,7 @@ def naive_output(dag: Hierarchy, logits: Tensor) -> Tensor:
 
 
 @given(hierarchies(), st.integers(0, 3), st.sampled_from([1, 7, 2**24]), st.booleans())
-def test_scores_and_gradients_equal_the_naive_loop(
+def test_CoherentOutput_scores_and_gradients_equal_naive_loop(
     dag: Hierarchy, num_documents: int, chunk_values: int, tied: bool
 ) -> None:
     """In chunks of one label, of some and of all; equal scores share the gradient equally."""
@@ -65,7 +65,7 @@ def test_scores_and_gradients_equal_the_naive_loop(
 
 
 @given(hierarchies())
-def test_no_child_is_above_its_parent(dag: Hierarchy) -> None:
+def test_CoherentOutput_no_child_is_above_its_parent(dag: Hierarchy) -> None:
     """The violation rate is exactly 0, in float32 and bfloat16; and twice is as good as once."""
     torch.manual_seed(0)
     coherent = CoherentOutput(dag)
@@ -77,8 +77,11 @@ def test_no_child_is_above_its_parent(dag: Hierarchy) -> None:
         assert torch.equal(coherent(scores), scores)
 
 
-def test_ties_with_uninitialised_memory_lose_no_gradient() -> None:
-    """Rows of zeros, which fresh memory often is too: the whole gradient arrives."""
+def test_CoherentOutput_ties_uninitialised_memory_lose() -> None:
+    """Ties with uninitialised memory lose no gradient.
+
+    Rows of zeros, which fresh memory often is too: the whole gradient arrives.
+    """
     labels = torch.arange(20)
     dag = Hierarchy(torch.stack([labels[1:], labels[:-1]]), 20)
     logits = torch.zeros(50, 20, requires_grad=True)
@@ -87,7 +90,7 @@ def test_ties_with_uninitialised_memory_lose_no_gradient() -> None:
         assert gradient.sum(dim=1).tolist() == pytest.approx([20.0] * 50, rel=1e-5)
 
 
-def test_without_edges_scores_pass() -> None:
+def test_CoherentOutput_without_edges_scores_pass() -> None:
     """The very tensor."""
     logits = torch.randn(2, 3)
     dag = Hierarchy(torch.empty(2, 0, dtype=torch.int64), 3)
@@ -106,7 +109,7 @@ class Largest(TorchDispatchMode):
         return result
 
 
-def test_nothing_larger_than_chunk_or_scores_is_made() -> None:
+def test_CoherentOutput_nothing_larger_than_chunk_or_scores_made() -> None:
     """A chain of 200 labels has 20,100 pairs: neither they nor [L, L] exist for 4 documents."""
     labels = torch.arange(200)
     dag = Hierarchy(torch.stack([labels[1:], labels[:-1]]), 200)
@@ -122,7 +125,7 @@ def test_nothing_larger_than_chunk_or_scores_is_made() -> None:
 
 
 @pytest.mark.parametrize("head", sorted(HEADS))
-def test_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
+def test_ModelConfig_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
     """Behind the head and the wide term; every parameter still has a gradient."""
     encoder = {"document": "match", "tokens": "attention_xml"}[HEADS[head].takes]
     data = synthetic[0]
@@ -143,7 +146,7 @@ def test_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
     assert not any(name.startswith("coherent") for name in model.state_dict())
 
 
-def test_a_coherent_output_needs_a_hierarchy(synthetic: Synthetic) -> None:
+def test_MatchModel_coherent_output_needs_a_hierarchy(synthetic: Synthetic) -> None:
     """That of its own labels; one sentence."""
     for dag, found in ((None, "none"), (synthetic.hierarchy, "one of 25 labels")):
         with pytest.raises(ConfigError) as caught:

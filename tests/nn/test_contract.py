@@ -39,8 +39,11 @@ class Wrong(Encoder):
     Config = dict  # type: ignore[assignment]
 
 
-def test_registered_classes_and_a_class_that_gives_tokens_pass() -> None:
-    """Nothing is said."""
+def test_check_encoder_class_registered_classes_class_gives() -> None:
+    """Registered classes and a class that gives tokens pass.
+
+    Nothing is said.
+    """
     for name, cls in ENCODERS.items():
         check_encoder_class(cls, name)
     check_encoder_class(Tokens, "x")
@@ -49,7 +52,7 @@ def test_registered_classes_and_a_class_that_gives_tokens_pass() -> None:
     check_output(encoder, encoder(None), 2, "x")
 
 
-def test_all_faults_of_a_class_come_at_once() -> None:
+def test_check_encoder_class_all_faults_of_a_class_come_at_once() -> None:
     """Each with what was found."""
     with pytest.raises(ConfigError) as caught:
         check_encoder_class(Wrong, "my:Wrong")
@@ -64,7 +67,7 @@ def test_all_faults_of_a_class_come_at_once() -> None:
 
 
 @pytest.mark.parametrize("width", [None, 0, "4"])
-def test_a_width_is_a_positive_number(width) -> None:
+def test_check_width_is_a_positive_number(width) -> None:
     """Not missing, not 0, not a string."""
     encoder = Tokens()
     encoder.out_channels = width
@@ -80,7 +83,9 @@ def test_a_width_is_a_positive_number(width) -> None:
         (EncoderOutput(torch.zeros(2, 4), None, torch.tensor([0, 1, 3])), "None"),
     ],
 )
-def test_states_of_another_shape_are_refused(output: EncoderOutput, found: str) -> None:
+def test_check_output_states_of_another_shape_are_refused(
+    output: EncoderOutput, found: str
+) -> None:
     """One state for every packed token."""
     with pytest.raises(ConfigError) as caught:
         check_output(Tokens(), output, 2, "x")

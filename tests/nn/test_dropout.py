@@ -13,7 +13,7 @@ SIZE = 200_000
 @pytest.mark.parametrize(
     ("p", "rate"), [(0.1, 26 / 256), (0.2, 51 / 256), (0.3, 77 / 256), (0.5, 0.5), (0.9, 230 / 256)]
 )
-def test_the_rate_is_quantised_to_bytes(p: float, rate: float) -> None:
+def test_ByteDropout_rate_is_quantised_to_bytes(p: float, rate: float) -> None:
     """The share of zeros lies within five standard deviations of the rate in 256ths."""
     torch.manual_seed(0)
     dropped = (ByteDropout(p)(torch.ones(SIZE)) == 0).double()
@@ -22,7 +22,7 @@ def test_the_rate_is_quantised_to_bytes(p: float, rate: float) -> None:
     assert abs(float(dropped.mean()) - rate) < 5 * deviation
 
 
-def test_every_byte_of_a_draw_is_used_alike() -> None:
+def test_ByteDropout_every_byte_of_a_draw_is_used_alike() -> None:
     """Each of the eight values that share 64 random bits is dropped at the rate, independently."""
     torch.manual_seed(1)
     dropped = (ByteDropout(0.25)(torch.ones(SIZE)) == 0).double().view(-1, 8)
@@ -33,7 +33,7 @@ def test_every_byte_of_a_draw_is_used_alike() -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_the_mean_is_preserved(p: float) -> None:
+def test_ByteDropout_mean_is_preserved(p: float) -> None:
     """Kept values are scaled by 256 / (256 - threshold), so the expectation is the value."""
     torch.manual_seed(2)
     layer = ByteDropout(p)
@@ -43,7 +43,7 @@ def test_the_mean_is_preserved(p: float) -> None:
     assert abs(float(values.mean()) - 1) < 5 * math.sqrt((scale - 1) / SIZE)
 
 
-def test_the_gradient_is_the_mask_times_the_scale() -> None:
+def test_ByteDropout_gradient_is_the_mask_times_the_scale() -> None:
     """What was dropped gets no gradient, what was kept the scaled one."""
     torch.manual_seed(3)
     layer = ByteDropout(0.3)
@@ -58,7 +58,7 @@ def test_the_gradient_is_the_mask_times_the_scale() -> None:
     assert torch.allclose(values.grad, outgoing * mask * scale, rtol=1e-14)
 
 
-def test_draws_follow_the_seed() -> None:
+def test_ByteDropout_draws_follow_the_seed() -> None:
     """Reproducible under torch.manual_seed, and new at every call."""
     layer, values = ByteDropout(0.5), torch.ones(1000)
     torch.manual_seed(4)
@@ -68,7 +68,7 @@ def test_draws_follow_the_seed() -> None:
     assert not torch.equal(first, second)
 
 
-def test_nothing_happens_in_evaluation_or_without_a_rate() -> None:
+def test_ByteDropout_nothing_happens_evaluation_or_without_rate() -> None:
     """The very same tensor, and no random number is drawn; a rate below 1/512 rounds to 0."""
     values = torch.randn(10)
     state = torch.get_rng_state()
@@ -78,7 +78,7 @@ def test_nothing_happens_in_evaluation_or_without_a_rate() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_rate_close_to_1_keeps_one_of_256() -> None:
+def test_ByteDropout_rate_close_to_1_keeps_one_of_256() -> None:
     """The highest rate is 255/256, so that the scale stays finite."""
     torch.manual_seed(5)
     values = ByteDropout(0.999)(torch.ones(SIZE))
@@ -88,7 +88,7 @@ def test_a_rate_close_to_1_keeps_one_of_256() -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 5), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_shape_and_type_are_kept(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_ByteDropout_shape_and_type_are_kept(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Any number of values, also none and no multiple of eight, also of a transposed view."""
     values = torch.ones(shape, dtype=dtype).transpose(0, -1)
     dropped = ByteDropout(0.5)(values)
@@ -97,7 +97,7 @@ def test_shape_and_type_are_kept(shape: tuple[int, ...], dtype: torch.dtype) -> 
     assert set(dropped.flatten().tolist()) <= {0.0, 2.0}
 
 
-def test_the_input_is_left_alone() -> None:
+def test_ByteDropout_input_is_left_alone() -> None:
     """The scale is not applied in place."""
     values = torch.ones(100)
     ByteDropout(0.5)(values)

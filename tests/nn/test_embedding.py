@@ -33,7 +33,7 @@ def shown_ids(embedding: TokenEmbedding, token_id: Tensor, field: Tensor) -> Ten
     return (embedded[:, 0] / math.sqrt(CHANNELS)).round().long()
 
 
-def test_the_layer_starts_from_the_pretrained_vectors() -> None:
+def test_TokenEmbedding_layer_starts_from_the_pretrained_vectors() -> None:
     """Kept rows are the vectors exactly, [UNK] is their mean; surplus vectors are left out."""
     embedding = TokenEmbedding(SPACE, CHANNELS)
     venue, word = unit_vectors(6, seed=1), unit_vectors(4, seed=2)
@@ -47,7 +47,7 @@ def test_the_layer_starts_from_the_pretrained_vectors() -> None:
     assert torch.equal(embedded, torch.stack([venue[0], word[1]]) * CHANNELS**0.5)
 
 
-def test_types_without_vectors_are_unchanged() -> None:
+def test_TokenEmbedding_types_without_vectors_are_unchanged() -> None:
     """Only the given types move; [PAD] and types that are no tokens do not."""
     embedding = TokenEmbedding(SPACE, CHANNELS)
     before = embedding.weight.detach().clone()
@@ -58,7 +58,7 @@ def test_types_without_vectors_are_unchanged() -> None:
     assert not embedding.weight[0].any()
 
 
-def test_a_type_without_kept_nodes_keeps_its_unk() -> None:
+def test_TokenEmbedding_type_without_kept_nodes_keeps_its_unk() -> None:
     """The mean of no vectors would not be a number."""
     embedding = TokenEmbedding(SPACE, CHANNELS)
     before = embedding.weight.detach().clone()
@@ -66,7 +66,7 @@ def test_a_type_without_kept_nodes_keeps_its_unk() -> None:
     assert torch.equal(embedding.weight, before)
 
 
-def test_loaded_rows_are_trained() -> None:
+def test_TokenEmbedding_loaded_rows_are_trained() -> None:
     """Loading neither replaces the parameter nor stops its gradient; float64 vectors are taken."""
     embedding = TokenEmbedding(SPACE, CHANNELS)
     parameter = embedding.weight
@@ -79,7 +79,7 @@ def test_loaded_rows_are_trained() -> None:
 
 
 @pytest.mark.parametrize(("number", "channels"), [(3, CHANNELS), (4, CHANNELS + 1)])
-def test_vectors_that_do_not_fit_are_an_error(number: int, channels: int) -> None:
+def test_TokenEmbedding_vectors_that_do_not_fit_are_an_error(number: int, channels: int) -> None:
     """Fewer than the kept nodes, and of another width."""
     embedding = TokenEmbedding(SPACE, CHANNELS)
     with pytest.raises(GraphError) as error:
@@ -91,7 +91,7 @@ def test_vectors_that_do_not_fit_are_an_error(number: int, channels: int) -> Non
 
 
 @torch.no_grad()
-def test_rows_start_on_the_unit_sphere() -> None:
+def test_TokenEmbedding_rows_start_on_the_unit_sphere() -> None:
     """Uniform directions of length 1, [PAD] zero, by the seed."""
     space = TokenSpace(("word",), (2000,))
     torch.manual_seed(0)
@@ -108,7 +108,7 @@ def test_rows_start_on_the_unit_sphere() -> None:
 
 
 @torch.no_grad()
-def test_embedded_tokens_are_rows_times_the_root_of_the_width() -> None:
+def test_TokenEmbedding_embedded_tokens_rows_times_root_width() -> None:
     """Against a loop over tokens and channels in float64."""
     embedding = TokenEmbedding(SPACE, CHANNELS).double()
     token_id, field = torch.tensor([4, 0, 10, 1, 4]), torch.tensor([0, 0, 2, 0, 0])
@@ -121,8 +121,11 @@ def test_embedded_tokens_are_rows_times_the_root_of_the_width() -> None:
 
 
 @torch.no_grad()
-def test_embedded_tokens_are_the_rows_themselves_unless_scaled() -> None:
-    """What the paper puts into its Transformer: unit vectors, alone and as means."""
+def test_TokenEmbedding_embedded_tokens_rows_themselves_unless() -> None:
+    """Embedded tokens are the rows themselves unless scaled.
+
+    What the paper puts into its Transformer: unit vectors, alone and as means.
+    """
     embedding = TokenEmbedding(SPACE, CHANNELS, scaled=False)
     token_id, field = torch.tensor([4, 10, 1]), torch.tensor([0, 2, 0])
     assert torch.equal(embedding(token_id, field), embedding.weight[token_id])
@@ -131,7 +134,7 @@ def test_embedded_tokens_are_the_rows_themselves_unless_scaled() -> None:
 
 
 @torch.no_grad()
-def test_random_rows_have_unit_variance_per_channel() -> None:
+def test_TokenEmbedding_random_rows_unit_variance_per_channel() -> None:
     """What the factor is for."""
     torch.manual_seed(0)
     embedding = TokenEmbedding(TokenSpace(("word",), (3000,)), 20)
@@ -139,7 +142,7 @@ def test_random_rows_have_unit_variance_per_channel() -> None:
     assert float(embedded.var()) == pytest.approx(1, abs=0.02)
 
 
-def test_token_dropout_shows_unk_of_the_same_type() -> None:
+def test_TokenEmbedding_token_dropout_shows_unk_of_the_same_type() -> None:
     """The right share of each type within five standard deviations, and nothing else changes."""
     torch.manual_seed(0)
     embedding = numbered()
@@ -154,7 +157,7 @@ def test_token_dropout_shows_unk_of_the_same_type() -> None:
         assert abs(share - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 20_000)
 
 
-def test_token_dropout_is_for_training_only() -> None:
+def test_TokenEmbedding_token_dropout_is_for_training_only() -> None:
     """Evaluation shows every token as it is."""
     embedding = numbered().eval()
     embedding.token_dropout = 0.9
@@ -162,7 +165,7 @@ def test_token_dropout_is_for_training_only() -> None:
     assert torch.equal(shown_ids(embedding, token_id, torch.zeros_like(token_id)), token_id)
 
 
-def test_token_dropout_trains_unk_rows() -> None:
+def test_TokenEmbedding_token_dropout_trains_unk_rows() -> None:
     """Their gradient comes from hidden tokens; [PAD] gets none."""
     torch.manual_seed(0)
     embedding = TokenEmbedding(SPACE, CHANNELS, token_dropout=0.5)
@@ -172,8 +175,11 @@ def test_token_dropout_trains_unk_rows() -> None:
     assert embedding.weight.grad.any(dim=1).nonzero().view(-1).tolist() == [1, 3, 4, 9]
 
 
-def test_channel_dropout_acts_after_the_scale_in_training() -> None:
-    """Zeros at the rate in training; none in evaluation."""
+def test_TokenEmbedding_channel_dropout_acts_after_scale() -> None:
+    """Channel dropout acts after the scale in training.
+
+    Zeros at the rate in training; none in evaluation.
+    """
     torch.manual_seed(0)
     embedding = TokenEmbedding(SPACE, 200, dropout=0.25)
     token_id, field = torch.full((100,), 7), torch.full((100,), 2)
@@ -182,14 +188,14 @@ def test_channel_dropout_acts_after_the_scale_in_training() -> None:
     assert bool((embedding.eval()(token_id, field) != 0).all())
 
 
-def test_no_tokens_give_no_rows() -> None:
+def test_TokenEmbedding_no_tokens_give_no_rows() -> None:
     """A batch may be empty."""
     empty = torch.empty(0, dtype=torch.int64)
     embedding = TokenEmbedding(SPACE, CHANNELS, dropout=0.5, token_dropout=0.5)
     assert embedding(empty, empty).shape == (0, CHANNELS)
 
 
-def test_means_of_packed_lists_are_those_of_a_loop() -> None:
+def test_TokenEmbedding_means_of_packed_lists_are_those_of_loop() -> None:
     """Embedded one by one and averaged, zero for an empty list; the same tokens are hidden."""
     embedding = TokenEmbedding(SPACE, CHANNELS, token_dropout=0.5)
     token_id = torch.tensor([4, 7, 8, 8, 1])
@@ -207,7 +213,7 @@ def test_means_of_packed_lists_are_those_of_a_loop() -> None:
     assert embedding.weight.grad is not None
 
 
-def test_channels_of_means_are_dropped_in_training() -> None:
+def test_TokenEmbedding_channels_means_are_dropped_in_training() -> None:
     """The embedding's dropout acts on the means."""
     embedding = TokenEmbedding(SPACE, 200, dropout=0.5)
     lists = torch.tensor([4, 7]), torch.tensor([0, 2]), torch.tensor([0, 2])

@@ -76,7 +76,9 @@ def naive_scores(
 
 @pytest.mark.parametrize("beam", [1, 2, 8])
 @torch.no_grad()
-def test_scores_equal_the_naive_product(synthetic: Synthetic, batch: EgoBatch, beam: int) -> None:
+def test_TreeModel_scores_equal_the_naive_product(
+    synthetic: Synthetic, batch: EgoBatch, beam: int
+) -> None:
     """Three levels; the children of the best nodes of each, the others as good as impossible."""
     model = make_tree(synthetic, beam)
     logits = model(batch)
@@ -87,7 +89,7 @@ def test_scores_equal_the_naive_product(synthetic: Synthetic, batch: EgoBatch, b
     assert bool((logits == OUTSIDE).any()) == (beam < 8)
 
 
-def test_training_scores_the_children_of_gold_nodes_too(
+def test_TreeModel_training_scores_children_of_gold_nodes_too(
     synthetic: Synthetic, batch: EgoBatch
 ) -> None:
     """Every gold label has a score of its own, given its parent; predicting never sees gold."""
@@ -113,7 +115,7 @@ def test_training_scores_the_children_of_gold_nodes_too(
         assert len(chosen) <= 1 + len(set(parents[rows == row].tolist()))
 
 
-def test_only_the_last_level_is_trained(synthetic: Synthetic, batch: EgoBatch) -> None:
+def test_TreeModel_only_the_last_level_is_trained(synthetic: Synthetic, batch: EgoBatch) -> None:
     """All of it has a gradient, nothing above has or wants one."""
     model = make_tree(synthetic).train()
     model(batch).sum().backward()
@@ -122,7 +124,7 @@ def test_only_the_last_level_is_trained(synthetic: Synthetic, batch: EgoBatch) -
         assert (parameter.grad is not None) == parameter.requires_grad, name
 
 
-def test_a_level_starts_from_that_above(synthetic: Synthetic) -> None:
+def test_TreeModel_level_starts_from_that_above(synthetic: Synthetic) -> None:
     """Embedding, encoder and shared layers; not what belongs to single nodes."""
     model = make_tree(synthetic)
     drawn = model.head.attention.detach().clone()
@@ -136,7 +138,7 @@ def test_a_level_starts_from_that_above(synthetic: Synthetic) -> None:
     assert torch.equal(model.head.attention, drawn)
 
 
-def test_a_state_dict_carries_all_levels_and_the_tree(
+def test_TreeModel_state_dict_carries_all_levels_and_the_tree(
     synthetic: Synthetic, batch: EgoBatch
 ) -> None:
     """Another tree gives the same scores after loading, and others after a reset."""
@@ -150,7 +152,7 @@ def test_a_state_dict_carries_all_levels_and_the_tree(
 
 
 @torch.no_grad()
-def test_a_tree_can_be_coherent(synthetic: Synthetic, batch: EgoBatch) -> None:
+def test_TreeModel_tree_can_be_coherent(synthetic: Synthetic, batch: EgoBatch) -> None:
     """Only the labels; what is predicted, not what is trained."""
     model = make_tree(synthetic, coherent=True)
     assert model.above.coherent is None
@@ -162,7 +164,7 @@ def test_a_tree_can_be_coherent(synthetic: Synthetic, batch: EgoBatch) -> None:
 
 
 @given(st.floats(-40, 40), st.floats(-40, 40))
-def test_joint_log_odds_equal_the_product(one: float, other: float) -> None:
+def test_join_log_odds_joint_log_odds_equal_the_product(one: float, other: float) -> None:
     """Also where a probability is next to 0 or 1."""
     found = float(join_log_odds(torch.tensor(one), torch.tensor(other)))
     exact = join_log_odds(torch.tensor(one).double(), torch.tensor(other).double())
@@ -172,7 +174,7 @@ def test_joint_log_odds_equal_the_product(one: float, other: float) -> None:
         assert float(exact) == pytest.approx(math.log(p * q / (1 - p * q)), abs=1e-5)
 
 
-def test_sizes_follow_the_head(synthetic: Synthetic) -> None:
+def test_level_sizes_follow_the_head(synthetic: Synthetic) -> None:
     """A tree above flat_labels of a head that knows one; any other model is flat."""
     tree = make_tree(synthetic).config
     assert level_sizes(25, tree) == SIZES
@@ -181,7 +183,7 @@ def test_sizes_follow_the_head(synthetic: Synthetic) -> None:
     assert type(make_model(synthetic.token_space(), 25, ModelConfig(channels=8))) is MatchModel
 
 
-def test_a_wide_term_is_refused(synthetic: Synthetic) -> None:
+def test_TreeModel_wide_term_is_refused(synthetic: Synthetic) -> None:
     """One sentence."""
     with pytest.raises(ConfigError) as caught:
         make_tree(synthetic, wide=True)

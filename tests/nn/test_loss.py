@@ -124,7 +124,7 @@ def loss_of(lambda_parameter: float, lambda_output: float, edges: Tensor = EDGES
     return losses, logits, head.weight
 
 
-def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
+def test_match_loss_total_is_the_weighted_sum_of_the_terms() -> None:
     """Value and gradients; the reported terms are without weights and detached."""
     losses, logits, weight = loss_of(0.3, 0.7)
     expected = losses.bce + 0.3 * losses.parameter + 0.7 * losses.output
@@ -141,7 +141,7 @@ def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
     assert torch.allclose(weight.grad, 0.3 * whole_weight.grad, rtol=1e-10)
 
 
-def test_a_weight_of_0_leaves_the_term_out() -> None:
+def test_match_loss_weight_of_0_leaves_the_term_out() -> None:
     """The term is 0, costs nothing and gives no gradient."""
     full, _, _ = loss_of(1.0, 1.0)
     without_parameter, _, weight = loss_of(0.0, 1.0)
@@ -155,7 +155,7 @@ def test_a_weight_of_0_leaves_the_term_out() -> None:
     assert torch.equal(neither.total.detach(), neither.bce)
 
 
-def test_without_edges_only_bce_is_left() -> None:
+def test_match_loss_without_edges_only_bce_is_left() -> None:
     """A flat label set."""
     losses, _, weight = loss_of(1.0, 1.0, EDGES[:, :0])
     assert torch.equal(losses.total.detach(), losses.bce)
@@ -163,7 +163,7 @@ def test_without_edges_only_bce_is_left() -> None:
     assert weight.grad is None
 
 
-def test_the_papers_objective_is_the_number_of_documents_times_the_loss() -> None:
+def test_match_loss_papers_objective_number_documents_times_loss() -> None:
     """The paper sums over documents, so its lambda_1 is divided by their number here."""
     logits, weight = random_values(3, 4, seed=1), random_values(4, 2, seed=2)
     gold = [{0}, {1, 3}, set()]
@@ -181,7 +181,7 @@ def test_the_papers_objective_is_the_number_of_documents_times_the_loss() -> Non
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_is_refused(wrong: float) -> None:
+def test_match_loss_that_is_not_finite_is_refused(wrong: float) -> None:
     """By each term's name; `match_loss` leaves the check out."""
     logits, weight = torch.zeros(1, 4), torch.zeros(4, 2)
     logits[0, 1], weight[1] = wrong, wrong
@@ -253,7 +253,7 @@ def naive_output_penalty(logits: Tensor, edges: Edges, factors: list[float]) -> 
 
 
 @given(hierarchies(), st.integers(1, 4))
-def test_the_parameter_penalty_equals_a_naive_loop(
+def test_hypernymy_parameter_penalty_equals_a_naive_loop(
     case: tuple[Hierarchy, Edges], channels: int
 ) -> None:
     """1/2 sum a ||w_c - w_p||^2 in float64, weighted and not; diamonds and labels outside."""
@@ -266,7 +266,7 @@ def test_the_parameter_penalty_equals_a_naive_loop(
 
 
 @given(hierarchies(), st.integers(1, 5))
-def test_the_output_penalty_equals_a_naive_loop(
+def test_hypernymy_output_penalty_equals_a_naive_loop(
     case: tuple[Hierarchy, Edges], num_documents: int
 ) -> None:
     """Mean over documents of sum a max(0, child - parent) in float64, weighted and not."""
@@ -280,7 +280,7 @@ def test_the_output_penalty_equals_a_naive_loop(
 
 @given(hierarchies())
 @settings(max_examples=20)
-def test_the_gradient_of_the_parameter_penalty(
+def test_hypernymy_parameter_penalty_gradient_parameter_penalty(
     case: tuple[Hierarchy, Edges],
 ) -> None:
     """gradcheck in float64."""
@@ -293,7 +293,7 @@ def test_the_gradient_of_the_parameter_penalty(
 
 @given(hierarchies())
 @settings(max_examples=20)
-def test_the_gradient_of_the_output_penalty(
+def test_hypernymy_output_penalty_gradient_of_the_output_penalty(
     case: tuple[Hierarchy, Edges],
 ) -> None:
     """gradcheck in float64, away from the kink."""
@@ -304,7 +304,7 @@ def test_the_gradient_of_the_output_penalty(
     )
 
 
-def test_the_parameter_penalty_pulls_child_and_parent_together() -> None:
+def test_hypernymy_parameter_penalty_pulls_child_parent_together() -> None:
     """Both ends of an edge have a gradient, opposite and in proportion to the gap; others none."""
     weight = random_values(4, 3, seed=0).requires_grad_()
     (2 * hypernymy_parameter_penalty(weight, hierarchy_of([(2, 0)], 4))).backward()
@@ -314,7 +314,7 @@ def test_the_parameter_penalty_pulls_child_and_parent_together() -> None:
     assert not weight.grad[[1, 3]].any()
 
 
-def test_the_output_penalty_lowers_the_child_and_raises_the_parent() -> None:
+def test_hypernymy_output_penalty_lowers_child_and_raises_parent() -> None:
     """Both ends of a violated edge have a gradient; where the parent is above, none."""
     logits = torch.tensor([[-1.0, 1.0, 0.0], [1.0, -1.0, 0.0]], requires_grad=True)
     hypernymy_output_penalty(logits, hierarchy_of([(1, 0)], 3)).backward()
@@ -323,8 +323,11 @@ def test_the_output_penalty_lowers_the_child_and_raises_the_parent() -> None:
     assert torch.allclose(logits.grad, expected)
 
 
-def test_swapping_the_edges_changes_only_the_output_penalty() -> None:
-    """The parameter penalty is symmetric in child and parent, the output penalty is not."""
+def test_hypernymy_output_penalty_swapping_edges_changes() -> None:
+    """Swapping the edges changes only the output penalty.
+
+    The parameter penalty is symmetric in child and parent, the output penalty is not.
+    """
     values = random_values(4, 4, seed=3)
     both = [Hierarchy(edge_index, 4) for edge_index in (EDGES, EDGES.flip(0))]
     parameter = [hypernymy_parameter_penalty(values, hierarchy) for hierarchy in both]
@@ -333,7 +336,7 @@ def test_swapping_the_edges_changes_only_the_output_penalty() -> None:
     assert not torch.allclose(*output)
 
 
-def test_transposed_logits_give_the_same() -> None:
+def test_hypernymy_output_penalty_transposed_logits_give_same() -> None:
     """The [L, B] view of a head equals contiguous logits, value and gradient."""
     hierarchy = hierarchy_of([(1, 0), (2, 0), (3, 1), (3, 2)], 4)
     contiguous = random_values(5, 4, seed=2)
@@ -349,8 +352,11 @@ def test_transposed_logits_give_the_same() -> None:
 
 
 @pytest.mark.parametrize("edge_weight", [None, torch.empty(0)])
-def test_without_edges_both_are_0_with_gradients(edge_weight: Tensor | None) -> None:
-    """A flat label set: the terms vanish and do not break the backward pass."""
+def test_hypernymy_parameter_penalty_without_edges_both_0(edge_weight: Tensor | None) -> None:
+    """Without edges both are 0 with gradients.
+
+    A flat label set: the terms vanish and do not break the backward pass.
+    """
     hierarchy = hierarchy_of([], 4, edge_weight)
     for penalty in (hypernymy_parameter_penalty, hypernymy_output_penalty):
         values = torch.randn(4, 4, requires_grad=True)
@@ -360,13 +366,16 @@ def test_without_edges_both_are_0_with_gradients(edge_weight: Tensor | None) -> 
         assert not values.grad.any()
 
 
-def test_no_documents_give_0() -> None:
+def test_hypernymy_output_penalty_no_documents_give_0() -> None:
     """Not a division by zero."""
     assert float(hypernymy_output_penalty(torch.empty(0, 2), hierarchy_of([(1, 0)], 2))) == 0
 
 
-def test_equal_parameters_never_give_less_than_0() -> None:
-    """Rounding in the Laplacian form does not turn the penalty negative."""
+def test_hypernymy_parameter_penalty_equal_parameters_never_give() -> None:
+    """Equal parameters never give less than 0.
+
+    Rounding in the Laplacian form does not turn the penalty negative.
+    """
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         weight = (10 * torch.randn(1, 64, generator=generator)).expand(50, 64).clone()
@@ -377,8 +386,11 @@ def test_equal_parameters_never_give_less_than_0() -> None:
         assert 0 <= float(penalty) < 0.1
 
 
-def test_low_precision_logits_are_summed_in_float32() -> None:
-    """bfloat16 logits of many documents give a float32 penalty close to the exact one."""
+def test_hypernymy_output_penalty_low_precision_logits_summed() -> None:
+    """Low precision logits are summed in float32.
+
+    bfloat16 logits of many documents give a float32 penalty close to the exact one.
+    """
     logits = random_values(300, 6, seed=4).bfloat16()
     edges = [(1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
     found = hypernymy_output_penalty(logits, hierarchy_of(edges, 6))
@@ -391,7 +403,7 @@ def test_low_precision_logits_are_summed_in_float32() -> None:
 @pytest.mark.parametrize(
     "penalty", [hypernymy_parameter_penalty, hypernymy_output_penalty, match_loss_of_head]
 )
-def test_values_of_other_labels_are_an_error(penalty) -> None:
+def test_hypernymy_parameter_penalty_values_other_labels_error(penalty) -> None:
     """By every function that takes a hierarchy."""
     with pytest.raises(GraphError) as error:
         penalty(torch.zeros(3, 3), hierarchy_of([(1, 0)], 4))

@@ -71,7 +71,7 @@ def message_of(**settings: object) -> str:
     return str(error.value)
 
 
-def test_defaults_wire_the_papers_model() -> None:
+def test_MatchModel_defaults_wire_the_papers_model() -> None:
     """MATCH encoder and linear head; the widths fit; the embedding is registered once."""
     model = MatchModel(SPACE, 5, ModelConfig(embedding_dropout=0.25, token_dropout=0.5))
     assert type(model.encoder) is MatchEncoder
@@ -84,14 +84,14 @@ def test_defaults_wire_the_papers_model() -> None:
     assert names == ["embedding.weight"]
 
 
-def test_settings_reach_encoder_and_head() -> None:
+def test_MatchModel_settings_reach_encoder_and_head() -> None:
     """encoder_config and channels."""
     model = make_model(encoder_config=SMALL)
     assert model.encoder.config == MatchEncoder.Config(**SMALL)
     assert model.head.weight.shape == (5, 2 * (8 + 4))
 
 
-def test_a_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch) -> None:
+def test_MatchModel_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch) -> None:
     """Logits [B, L], and a gradient for every parameter through the whole objective."""
     torch.manual_seed(0)
     config = ModelConfig(channels=8, encoder_config=SMALL)
@@ -121,7 +121,7 @@ def test_a_forward_pass_on_real_documents(synthetic: Synthetic, batch: EgoBatch)
         (40, {"encoder": "attention_xml", "encoder_config": {"hidden_channels": 8, "dropout": 0}}),
     ],
 )
-def test_a_few_steps_lower_the_loss(
+def test_MatchModel_few_steps_lower_the_loss(
     synthetic: Synthetic, batch: EgoBatch, steps: int, settings: dict[str, object]
 ) -> None:
     """Embedding, encoder and head learn together."""
@@ -139,7 +139,9 @@ def test_a_few_steps_lower_the_loss(
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_scores_do_not_depend_on_gold_labels(synthetic: Synthetic, batch: EgoBatch) -> None:
+def test_MatchModel_scores_do_not_depend_on_gold_labels(
+    synthetic: Synthetic, batch: EgoBatch
+) -> None:
     """The same batch without targets gives the same logits."""
     config = ModelConfig(channels=8, encoder_config=SMALL)
     model = MatchModel(synthetic.token_space(), synthetic.num_labels, config).eval()
@@ -148,7 +150,7 @@ def test_scores_do_not_depend_on_gold_labels(synthetic: Synthetic, batch: EgoBat
         assert torch.equal(model(batch), model(bare))
 
 
-def test_reset_draws_embedding_encoder_and_head_anew() -> None:
+def test_MatchModel_reset_draws_embedding_encoder_and_head_anew() -> None:
     """Every parameter, by the seed."""
     model = make_model(encoder_config=SMALL)
     with torch.no_grad():
@@ -163,7 +165,7 @@ def test_reset_draws_embedding_encoder_and_head_anew() -> None:
     assert all(torch.equal(value, first[name]) for name, value in model.named_parameters())
 
 
-def test_a_state_dict_carries_everything(synthetic: Synthetic, batch: EgoBatch) -> None:
+def test_MatchModel_state_dict_carries_everything(synthetic: Synthetic, batch: EgoBatch) -> None:
     """Another model gives the same scores after loading."""
     config = ModelConfig(channels=8, encoder_config=SMALL)
     first, second = (
@@ -175,7 +177,7 @@ def test_a_state_dict_carries_everything(synthetic: Synthetic, batch: EgoBatch) 
         assert torch.equal(first(batch), second(batch))
 
 
-def test_classes_of_other_modules_are_found() -> None:
+def test_MatchModel_classes_of_other_modules_are_found() -> None:
     """package.module:Class, for encoders and heads."""
     model = make_model(
         encoder=f"{__name__}:OwnEncoder", head=f"{__name__}:OwnHead", encoder_config=SMALL
@@ -198,7 +200,7 @@ def test_classes_of_other_modules_are_found() -> None:
         (":Encoder", " (Empty module name)"),
     ],
 )
-def test_an_unknown_encoder_is_an_error(name: str, cause: str) -> None:
+def test_MatchModel_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     """Not registered, no such module or class, or no subclass; a failed import says why."""
     assert message_of(encoder=name) == (
         f"The encoder must be one of {sorted(ENCODERS)} or package.module:Class naming a subclass "
@@ -206,13 +208,13 @@ def test_an_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     )
 
 
-def test_a_relative_module_is_an_error() -> None:
+def test_MatchModel_relative_module_is_an_error() -> None:
     """A name that needs a package to start from cannot be imported."""
     assert "found '.relative:Encoder' (" in message_of(encoder=".relative:Encoder")
 
 
 @pytest.mark.parametrize("name", ["lineal", "match_graph.nn:MatchEncoder"])
-def test_an_unknown_head_is_an_error(name: str) -> None:
+def test_MatchModel_unknown_head_is_an_error(name: str) -> None:
     """The same sentence for heads."""
     assert message_of(head=name) == (
         f"The head must be one of ['label_attention', 'linear'] or package.module:Class naming a "
@@ -220,7 +222,7 @@ def test_an_unknown_head_is_an_error(name: str) -> None:
     )
 
 
-def test_an_unknown_setting_is_an_error() -> None:
+def test_MatchModel_unknown_setting_is_an_error() -> None:
     """With its path and the nearest; of the encoder and of the head."""
     assert message_of(encoder_config={"num_clz": 3}) == (
         "model.encoder_config must be valid: 'num_clz' is not a setting; the nearest is 'num_cls'."
@@ -230,7 +232,7 @@ def test_an_unknown_setting_is_an_error() -> None:
     )
 
 
-def test_an_impossible_setting_is_an_error() -> None:
+def test_MatchModel_impossible_setting_is_an_error() -> None:
     """All faults at once, each with its path and value."""
     assert message_of(encoder_config={"num_cls": 0, "dropout": "much"}) == (
         "model.encoder_config must be valid, but 2 faults were found:\n"
@@ -239,7 +241,7 @@ def test_an_impossible_setting_is_an_error() -> None:
     )
 
 
-def test_heads_that_do_not_share_the_width_are_an_error() -> None:
+def test_MatchModel_heads_that_do_not_share_the_width_are_error() -> None:
     """The width is that of the embedding plus the position code."""
     assert message_of(encoder_config={**SMALL, "num_heads": 5}) == (
         "The width of the encoder must be a multiple of num_heads, found 12 (embedding plus "
@@ -247,7 +249,7 @@ def test_heads_that_do_not_share_the_width_are_an_error() -> None:
     )
 
 
-def test_a_head_that_takes_what_the_encoder_does_not_give_is_an_error() -> None:
+def test_MatchModel_head_takes_what_encoder_does_not_give_error() -> None:
     """Both ways, with the heads that fit."""
     own = f"{__name__}:TokensHead"
     assert message_of(head=own) == (
@@ -261,7 +263,7 @@ def test_a_head_that_takes_what_the_encoder_does_not_give_is_an_error() -> None:
     )
 
 
-def test_without_a_name_the_head_is_the_one_that_fits() -> None:
+def test_MatchModel_without_a_name_the_head_is_the_one_that_fits() -> None:
     """Label-wise attention for tokens, a linear layer for documents; also for classes of others."""
     assert type(make_model(encoder_config=SMALL).head) is LinearHead
     own = f"{__name__}:TokensEncoder"
@@ -269,14 +271,16 @@ def test_without_a_name_the_head_is_the_one_that_fits() -> None:
     assert type(make_model(encoder="attention_xml").head) is LabelAttentionHead
 
 
-def test_public_names_are_what_they_say() -> None:
+def test_MatchEncoder_public_names_are_what_they_say() -> None:
     """The classes that a user subclasses."""
     assert issubclass(MatchEncoder, Encoder)
     assert issubclass(LinearHead, Head)
     assert EncoderOutput(None, None, torch.zeros(1)).document is None
 
 
-def test_the_wide_term_reads_what_the_encoder_reads(batch: EgoBatch, synthetic: Synthetic) -> None:
+def test_MatchModel_wide_term_reads_what_the_encoder_reads(
+    batch: EgoBatch, synthetic: Synthetic
+) -> None:
     """Beside an encoder of texts alone, other metadata change no score; with metadata they do."""
     space = synthetic.token_space()
     is_word = batch.field == space.field_index("word")

@@ -48,7 +48,7 @@ def test_take_rows_and_its_gradient() -> None:
     assert values.grad.tolist() == [[1, 1], [0, 0], [0, 0], [2, 2]]
 
 
-def test_neighbors_are_lists_by_target() -> None:
+def test_Neighbors_are_lists_by_target() -> None:
     """Of edges in any order; the first targets are a prefix."""
     edge_index = torch.tensor([[5, 1, 2, 1], [2, 0, 2, 3]])
     neighbors = Neighbors.from_edges(edge_index, 5)

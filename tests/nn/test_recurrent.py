@@ -14,7 +14,7 @@ from match_graph.nn.recurrent import run_recurrent, time_order
 
 
 @given(st.lists(st.integers(0, 5), max_size=8))
-def test_the_order_is_that_of_torch(lengths: list[int]) -> None:
+def test_time_order_is_that_of_torch(lengths: list[int]) -> None:
     """Step by step, longest document first; the same batch sizes as `pack_sequence` gives."""
     ptr = torch.tensor([0, *lengths]).cumsum(0)
     order, batch_sizes = time_order(ptr)
@@ -33,10 +33,13 @@ def test_the_order_is_that_of_torch(lengths: list[int]) -> None:
     [(nn.LSTM, {}), (nn.GRU, {}), (nn.RNN, {}), (nn.LSTM, {"bias": False}),
      (nn.GRU, {"bias": False}), (nn.LSTM, {"proj_size": 2})],
 )  # fmt: skip
-def test_states_and_gradients_equal_those_of_single_documents(
+def test_run_recurrent_states_gradients_equal_those_single(
     network_cls: type[nn.RNNBase], options: dict[str, Any], bidirectional: bool
 ) -> None:
-    """Nothing crosses from one document to the next; empty ones have no states."""
+    """States and gradients equal those of single documents.
+
+    Nothing crosses from one document to the next; empty ones have no states.
+    """
     torch.manual_seed(0)
     network = network_cls(3, 4, num_layers=2, bidirectional=bidirectional, **options).double()
     ptr = torch.tensor([0, 3, 3, 8, 9, 12, 12])
@@ -56,7 +59,7 @@ def test_states_and_gradients_equal_those_of_single_documents(
 
 
 @pytest.mark.parametrize("network_cls", [nn.LSTM, nn.GRU])
-def test_states_equal_torchs_packed_sequence(network_cls: type[nn.RNNBase]) -> None:
+def test_run_recurrent_states_equal_torchs_packed_sequence(network_cls: type[nn.RNNBase]) -> None:
     """Also for so many documents that there are several blocks."""
     torch.manual_seed(0)
     network = network_cls(3, 4, num_layers=2, bidirectional=True).double()
@@ -67,7 +70,7 @@ def test_states_equal_torchs_packed_sequence(network_cls: type[nn.RNNBase]) -> N
     assert torch.allclose(run_recurrent(network, tokens, ptr)[order], expected, rtol=1e-10)
 
 
-def test_dropout_acts_between_layers_in_training() -> None:
+def test_run_recurrent_dropout_acts_between_layers_in_training() -> None:
     """As in torch: not before the first layer, not after the last, not in evaluation."""
     torch.manual_seed(0)
     ptr, tokens = torch.tensor([0, 2, 5]), torch.randn(5, 3)
@@ -81,7 +84,7 @@ def test_dropout_acts_between_layers_in_training() -> None:
         assert bool((found != 0).all())
 
 
-def test_no_token_gives_no_state() -> None:
+def test_run_recurrent_no_token_gives_no_state() -> None:
     """Of the right width and type."""
     network = nn.LSTM(3, 4, bidirectional=True)
     found = run_recurrent(network, torch.zeros(0, 3), torch.zeros(3, dtype=torch.int64))

@@ -33,7 +33,7 @@ def make_layer(seed: int = 0) -> TransformerLayer:
 
 
 @pytest.mark.parametrize("num_groups", [1, 3])
-def test_a_layer_equals_torchs_own(copy_layer, num_groups: int) -> None:
+def test_TransformerLayer_equals_torchs_own(copy_layer, num_groups: int) -> None:
     """nn.TransformerEncoderLayer(norm_first=False, relu): states and all gradients."""
     layer = make_layer()
     copied = copy_layer(layer)
@@ -53,7 +53,7 @@ def test_a_layer_equals_torchs_own(copy_layer, num_groups: int) -> None:
         assert torch.allclose(parameter.grad, other.grad, rtol=1e-9, atol=1e-10), name
 
 
-def test_a_stack_applies_its_layers_one_after_the_other(copy_layer) -> None:
+def test_TransformerStack_applies_its_layers_one_after_the_other(copy_layer) -> None:
     """All tokens, and the first ones alone, are the same."""
     torch.manual_seed(0)
     stack = TransformerStack(3, 6, 2, 5, 0.0)
@@ -69,7 +69,7 @@ def test_a_stack_applies_its_layers_one_after_the_other(copy_layer) -> None:
     assert torch.allclose(stack.forward_first(tokens, ptr, 2), first, rtol=1e-10, atol=1e-12)
 
 
-def test_tokens_are_put_before_each_document() -> None:
+def test_prepend_tokens_are_put_before_each_document() -> None:
     """Also before an empty one; a gradient reaches both parts."""
     first = torch.randn(4, 2, 6, requires_grad=True)
     tokens = torch.randn(9, 6, requires_grad=True)
@@ -108,7 +108,7 @@ def test_sinusoids_follow_the_default_precision() -> None:
     assert sinusoids(torch.arange(3), 4).dtype == torch.float32
 
 
-def test_only_words_have_positions() -> None:
+def test_add_positions_only_words_have_positions() -> None:
     """Codes are added to words; metadata stay as they are."""
     tokens, position = torch.randn(3, 4), torch.tensor([0, 0, 7])
     found = add_positions(tokens, position, torch.tensor([False, True, True]))
@@ -116,7 +116,7 @@ def test_only_words_have_positions() -> None:
     assert torch.allclose(found, tokens + codes, rtol=1e-12, atol=1e-14)
 
 
-def test_a_width_that_heads_cannot_share_is_an_error() -> None:
+def test_check_heads_width_that_heads_cannot_share_is_an_error() -> None:
     """The sentence names both numbers and what the width is."""
     check_heads(12, 3, "model.channels")
     with pytest.raises(ConfigError) as error:

@@ -30,7 +30,7 @@ def make_term(count: list[int], num_documents: int) -> WideTerm:
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
-def test_scores_equal_a_slow_version(documents: list[list[int]]) -> None:
+def test_WideTerm_scores_equal_a_slow_version(documents: list[list[int]]) -> None:
     """A loop over documents and tokens in float64; a document without tokens scores 0."""
     count, num_documents = [0, 1, 4, 7, 9, 10], 10
     term = make_term(count, num_documents)
@@ -48,7 +48,7 @@ def test_scores_equal_a_slow_version(documents: list[list[int]]) -> None:
         torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_features_are_those_of_scikit_learn() -> None:
+def test_WideTerm_features_are_those_of_scikit_learn() -> None:
     """With the identity as weights, the scores are TfidfTransformer's sublinear rows."""
     counts = torch.zeros(len(DOCUMENTS), 6)
     for row, tokens in enumerate(DOCUMENTS):
@@ -83,12 +83,12 @@ def test_WideTerm_gradient_equals_a_slow_version(documents: list[list[int]]) -> 
     torch.testing.assert_close(gradient.to_dense().double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_batch_without_tokens_scores_zero() -> None:
+def test_WideTerm_batch_without_tokens_scores_zero() -> None:
     """No token, no opinion; and the frequencies of an unseen token are finite."""
     assert torch.equal(make_term([0] * 6, 4)(make_batch([[], []])), torch.zeros(2, 3))
 
 
-def test_weights_start_at_zero_and_return_to_it() -> None:
+def test_WideTerm_weights_start_at_zero_and_return_to_it() -> None:
     """So an untrained term changes no score."""
     term = make_term([1] * 6, 4)
     term.reset_parameters()
@@ -97,7 +97,7 @@ def test_weights_start_at_zero_and_return_to_it() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
-def test_contributions_sum_to_the_scores(documents: list[list[int]]) -> None:
+def test_WideTerm_contributions_sum_to_the_scores(documents: list[list[int]]) -> None:
     """Token by token, by document and token, each once; their sums are what forward gives."""
     term = make_term([0, 1, 4, 7, 9, 10], 10)
     batch, labels = make_batch(documents), torch.tensor([2, 0])

@@ -33,7 +33,7 @@ def make_encoder(space: TokenSpace, **settings: object) -> AttentionXmlEncoder:
 
 @pytest.mark.parametrize("metadata", [False, True])
 @torch.no_grad()
-def test_states_equal_those_of_single_documents(
+def test_AttentionXmlEncoder_states_equal_those_single_documents(
     space: TokenSpace, batch: EgoBatch, metadata: bool
 ) -> None:
     """Both directions, from zero states; words alone, or metadata before the words."""
@@ -52,10 +52,13 @@ def test_states_equal_those_of_single_documents(
 
 
 @torch.no_grad()
-def test_metadata_change_nothing_unless_they_are_asked_for(
+def test_AttentionXmlEncoder_metadata_change_nothing_unless(
     space: TokenSpace, batch: EgoBatch
 ) -> None:
-    """States of the words are the same for another venue, author or reference."""
+    """Metadata change nothing unless they are asked for.
+
+    States of the words are the same for another venue, author or reference.
+    """
     changed = torch.where(batch.field == space.field_index("word"), batch.token_id, 1 + batch.field)
     other = EgoBatch(batch.document, changed, batch.field, batch.position, batch.ptr)
     encoder = make_encoder(space)
@@ -64,7 +67,9 @@ def test_metadata_change_nothing_unless_they_are_asked_for(
     assert not torch.equal(encoder(batch).states, encoder(other).states)
 
 
-def test_dropout_acts_on_the_states_in_training_alone(space: TokenSpace, batch: EgoBatch) -> None:
+def test_AttentionXmlEncoder_dropout_acts_states_training_alone(
+    space: TokenSpace, batch: EgoBatch
+) -> None:
     """A share of them is zero."""
     encoder = make_encoder(space, dropout=0.5)
     assert bool((encoder(batch).states != 0).all())

@@ -10,7 +10,7 @@ SPACE = TokenSpace(("word",), (4,))
 EMPTY = torch.empty(0, dtype=torch.int64)
 
 
-def test_the_embedding_is_used_and_not_registered() -> None:
+def test_Encoder_embedding_is_used_and_not_registered() -> None:
     """Not among modules, parameters or the state; moving the encoder leaves it alone."""
     embedding = TokenEmbedding(SPACE, 3)
     encoder = Encoder(embedding, Encoder.Config())
@@ -23,14 +23,17 @@ def test_the_embedding_is_used_and_not_registered() -> None:
     assert embedding.training
 
 
-def test_an_encoder_reads_tokens_and_gives_documents_unless_it_says_otherwise() -> None:
-    """The defaults of the contract."""
+def test_Encoder_reads_tokens_gives_documents_unless_says() -> None:
+    """An encoder reads tokens and gives documents unless it says otherwise.
+
+    The defaults of the contract.
+    """
     assert Encoder.needs == frozenset({"tokens"})
     assert Encoder.gives == "document"
     assert Encoder.Config().model_dump() == {}
 
 
-def test_the_base_class_leaves_everything_to_subclasses() -> None:
+def test_Encoder_base_class_leaves_everything_to_subclasses() -> None:
     """Nothing is computed silently."""
     encoder = Encoder(TokenEmbedding(SPACE, 3), Encoder.Config())
     with pytest.raises(NotImplementedError):

@@ -16,11 +16,14 @@ pytestmark = pytest.mark.usefixtures("float64")
     [(1, 1, 500, False), (3, 2, 500, False), (2, 3, 4, True)],
 )
 @torch.no_grad()
-def test_documents_equal_torchs_layers_and_a_pooling_layer(
+def test_BertXmlEncoder_documents_equal_torchs_layers_pooling(
     make_encoder, read_tokens, copy_layer, toy_batch: EgoBatch, num_cls, num_layers,
     max_positions, metadata,
 ) -> None:  # fmt: skip
-    """[CLS] tokens, then words with learned positions, the last of which later words share."""
+    """Documents equal torchs layers and a pooling layer.
+
+    [CLS] tokens, then words with learned positions, the last of which later words share.
+    """
     encoder = make_encoder(
         BertXmlEncoder, num_cls=num_cls, num_layers=num_layers, max_positions=max_positions,
         metadata=metadata, hidden_channels=5,
@@ -42,7 +45,7 @@ def test_documents_equal_torchs_layers_and_a_pooling_layer(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-11)
 
 
-def test_defaults_are_cornets() -> None:
+def test_BertXmlEncoder_defaults_are_cornets() -> None:
     """5 [CLS] tokens, 2 layers and the last, 2 heads, 600 hidden channels, 500 positions."""
     assert BertXmlEncoder.Config().model_dump() == {
         "metadata": False, "num_cls": 5, "num_layers": 3, "num_heads": 2, "hidden_channels": 600,

@@ -9,7 +9,7 @@ from match_graph.nn.neighbors import Neighbors
 from match_graph.typing import DOCUMENT, has_edge, reverse_edge
 
 
-def test_repeated_neighbours_do_not_shift_the_mean() -> None:
+def test_HeteroSageEncoder_repeated_neighbours_do_not_shift_mean() -> None:
     """Two edges to one author say what one says."""
     torch.manual_seed(0)
     space = TokenSpace(("author", "word"), (3, 4))

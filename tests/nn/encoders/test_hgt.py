@@ -13,7 +13,7 @@ from match_graph.typing import DOCUMENT
 SPACE = TokenSpace(("author", "word"), (3, 4))
 
 
-def test_heads_share_the_channels_evenly() -> None:
+def test_ModelConfig_heads_share_the_channels_evenly() -> None:
     """One sentence instead of PyG's error."""
     config = ModelConfig(encoder="hgt", encoder_config={"channels": 10, "num_heads": 4})
     with pytest.raises(ConfigError) as caught:
@@ -23,8 +23,11 @@ def test_heads_share_the_channels_evenly() -> None:
     )
 
 
-def test_the_last_layer_learns_nothing_for_nodes_that_it_does_not_compute() -> None:
-    """Output maps and gates of metadata and words are fixed there, and only there."""
+def test_HgtEncoder_last_layer_learns_nothing_nodes_does() -> None:
+    """The last layer learns nothing for nodes that it does not compute.
+
+    Output maps and gates of metadata and words are fixed there, and only there.
+    """
     encoder = HgtEncoder(TokenEmbedding(SPACE, 4), HgtEncoder.Config(channels=8, num_layers=2))
     for number, layer in enumerate(encoder.layers):
         for name in encoder.node_types:

@@ -105,15 +105,20 @@ def make_batch(texts: list[str], venues: list[list[int]]) -> EgoBatch:
         ("bert", {"pretrained": False}),
     ],
 )
-def test_checkpoints_keep_the_contract(checkpoint, kind: str, settings) -> None:
+def test_LanguageModelEncoder_checkpoints_keep_the_contract(
+    checkpoint, kind: str, settings
+) -> None:
     """Encoders of several kinds, a decoder, and weights that are drawn; see `assert_encoder`."""
     config = {"checkpoint": checkpoint(kind), "max_pieces": 20, **settings}
     assert_encoder(LanguageModelEncoder, config)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_without_metadata_the_states_are_the_language_models_own(checkpoint, kind: str) -> None:
-    """Texts of different lengths against transformers' own forward, one by one."""
+def test_LanguageModelEncoder_without_metadata_states_language(checkpoint, kind: str) -> None:
+    """Without metadata the states are the language models own.
+
+    Texts of different lengths against transformers' own forward, one by one.
+    """
     import transformers
 
     texts = ["deep graphs", "", "learning from small cells of a net", "unheard deep"]
@@ -129,7 +134,7 @@ def test_without_metadata_the_states_are_the_language_models_own(checkpoint, kin
         torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_metadata_are_tokens_behind_the_text(checkpoint) -> None:
+def test_LanguageModelEncoder_metadata_are_tokens_behind_text(checkpoint) -> None:
     """Against transformers' forward over pieces and projected rows, by hand; words are not read."""
     import transformers
 
@@ -148,8 +153,11 @@ def test_metadata_are_tokens_behind_the_text(checkpoint) -> None:
             torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_long_texts_and_many_metadata_fit_the_positions(checkpoint) -> None:
-    """Pieces are cut at max_pieces, metadata at the last position."""
+def test_LanguageModelEncoder_long_texts_many_metadata_fit(checkpoint) -> None:
+    """Long texts and many metadata fit the positions.
+
+    Pieces are cut at max_pieces, metadata at the last position.
+    """
     for kind in ("bert", "roberta"):
         encoder = make_encoder(checkpoint(kind), max_pieces=40)
         assert encoder.max_positions == {"bert": 48, "roberta": 47}[kind]
@@ -165,7 +173,7 @@ def test_long_texts_and_many_metadata_fit_the_positions(checkpoint) -> None:
     )
 
 
-def test_projected_metadata_have_the_scale_of_pieces(checkpoint) -> None:
+def test_LanguageModelEncoder_projected_metadata_scale_pieces(checkpoint) -> None:
     """At the start, so that they neither drown the text nor vanish."""
     encoder = make_encoder(checkpoint(), channels=64)
     pieces = encoder.language_model.get_input_embeddings().weight.detach()
@@ -174,8 +182,11 @@ def test_projected_metadata_have_the_scale_of_pieces(checkpoint) -> None:
     assert 0.5 < float(ratio) < 2
 
 
-def test_what_is_kept_makes_the_encoder_without_the_checkpoint(checkpoint, tmp_path) -> None:
-    """Configuration and tokenizer, no weights; states equal once the weights are read."""
+def test_LanguageModelEncoder_kept_makes_encoder(checkpoint, tmp_path) -> None:
+    """What is kept makes the encoder without the checkpoint.
+
+    Configuration and tokenizer, no weights; states equal once the weights are read.
+    """
     encoder = make_encoder(checkpoint())
     encoder.save_files(tmp_path)
     assert not list(tmp_path.glob("*.safetensors"))
@@ -186,7 +197,7 @@ def test_what_is_kept_makes_the_encoder_without_the_checkpoint(checkpoint, tmp_p
     assert torch.equal(other(batch).document, encoder(batch).document)
 
 
-def test_its_weights_move_slowly(checkpoint) -> None:
+def test_LanguageModelEncoder_its_weights_move_slowly(checkpoint) -> None:
     """By rate_factor; the projection does not."""
     encoder = make_encoder(checkpoint(), rate_factor=0.1)
     assert encoder.rate_factors == {"language_model.": 0.1}
@@ -195,7 +206,7 @@ def test_its_weights_move_slowly(checkpoint) -> None:
 
 
 @needs_transformers
-def test_no_checkpoint_is_one_sentence() -> None:
+def test_LanguageModelEncoder_no_checkpoint_is_one_sentence() -> None:
     """Nothing is downloaded by default."""
     with pytest.raises(ConfigError) as caught:
         make_encoder("")
@@ -208,7 +219,9 @@ def test_no_checkpoint_is_one_sentence() -> None:
 
 @needs_transformers
 @torch.no_grad()
-def test_no_planted_label_reaches_it(checkpoint, toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_LanguageModelEncoder_no_planted_label_reaches_it(
+    checkpoint, toy: Corpus, toy_graph: BuiltGraph
+) -> None:
     """States are the same to the bit whatever labels the documents' edges reveal."""
     space = TokenSpace.from_data(toy_graph.data)
     config = LanguageModelEncoder.Config(checkpoint=checkpoint("bert"), max_pieces=16)
@@ -247,8 +260,11 @@ def ask_for_code(folder: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", [spoil_weights, ask_for_code, lambda one: one.joinpath("config.json").unlink()]
 )
-def test_pickles_code_and_broken_folders_are_refused(checkpoint, tmp_path, spoil) -> None:
-    """One sentence; nothing is unpickled or run."""
+def test_LanguageModelEncoder_pickles_code_broken_folders(checkpoint, tmp_path, spoil) -> None:
+    """Pickles code and broken folders are refused.
+
+    One sentence; nothing is unpickled or run.
+    """
     folder = Path(shutil.copytree(checkpoint(), tmp_path / "checkpoint"))
     spoil(folder)
     with pytest.raises(ConfigError) as caught:
@@ -262,14 +278,17 @@ def test_pickles_code_and_broken_folders_are_refused(checkpoint, tmp_path, spoil
     assert "\n" not in text
 
 
-def test_an_encoder_decoder_is_refused(checkpoint) -> None:
+def test_LanguageModelEncoder_decoder_is_refused(checkpoint) -> None:
     """It has no state of a document before it decodes."""
     with pytest.raises(ConfigError, match=r"is not \(it is an encoder-decoder\)"):
         make_encoder(checkpoint("t5"))
 
 
-def test_without_the_package_one_sentence_says_what_to_install(monkeypatch) -> None:
-    """The extra is named."""
+def test_LanguageModelEncoder_without_package_sentence_says(monkeypatch) -> None:
+    """Without the package one sentence says what to install.
+
+    The extra is named.
+    """
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ConfigError) as caught:
         make_encoder("x")

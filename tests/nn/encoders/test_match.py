@@ -120,7 +120,7 @@ def naive_input(encoder: MatchEncoder, batch: EgoBatch, document: int) -> list[T
     ],
 )
 @torch.no_grad()
-def test_documents_equal_a_naive_implementation(
+def test_MatchEncoder_documents_equal_a_naive_implementation(
     space: TokenSpace, batch: EgoBatch, settings: dict[str, int]
 ) -> None:
     """Per document without padding; post-norm, the root of a head's width, [CLS] states joined."""
@@ -137,7 +137,9 @@ def test_documents_equal_a_naive_implementation(
 
 
 @torch.no_grad()
-def test_the_input_is_cls_then_metadata_then_words(space: TokenSpace, batch: EgoBatch) -> None:
+def test_MatchEncoder_input_is_cls_then_metadata_then_words(
+    space: TokenSpace, batch: EgoBatch
+) -> None:
     """Token by token against the loop; ptr counts the [CLS] tokens."""
     encoder = make_encoder(space)
     tokens, ptr = encoder.join(batch)
@@ -148,7 +150,7 @@ def test_the_input_is_cls_then_metadata_then_words(space: TokenSpace, batch: Ego
 
 
 @torch.no_grad()
-def test_an_encoder_of_one_layer_joins_torchs_cls_states(
+def test_MatchEncoder_of_one_layer_joins_torchs_cls_states(
     space: TokenSpace, batch: EgoBatch, copy_layer
 ) -> None:
     """The last layer is computed for [CLS] tokens only; the result is the same."""
@@ -171,7 +173,9 @@ def replace_tokens(batch: EgoBatch, document: int) -> EgoBatch:
 
 
 @torch.no_grad()
-def test_a_change_of_one_document_changes_no_other(space: TokenSpace, batch: EgoBatch) -> None:
+def test_MatchEncoder_change_of_one_document_changes_no_other(
+    space: TokenSpace, batch: EgoBatch
+) -> None:
     """Also through padding, groups and layers."""
     encoder = make_encoder(space)
     before = encoder(batch).document
@@ -192,7 +196,9 @@ def reorder(batch: EgoBatch, document: int, words: bool) -> EgoBatch:
 
 
 @torch.no_grad()
-def test_metadata_are_a_set_and_words_a_sequence(space: TokenSpace, batch: EgoBatch) -> None:
+def test_MatchEncoder_metadata_are_a_set_and_words_a_sequence(
+    space: TokenSpace, batch: EgoBatch
+) -> None:
     """The order of metadata does not matter, that of words does."""
     encoder = make_encoder(space)
     before = encoder(batch).document
@@ -203,7 +209,7 @@ def test_metadata_are_a_set_and_words_a_sequence(space: TokenSpace, batch: EgoBa
     assert float((words[0] - before[0]).abs().max()) > 1e-3
 
 
-def test_defaults_are_the_papers() -> None:
+def test_MatchEncoder_defaults_are_the_papers() -> None:
     """8 [CLS] tokens, 2 heads, width 128 with delta = 100; layers and dropout as said."""
     config = MatchEncoder.Config()
     assert (config.num_cls, config.num_layers, config.num_heads) == (8, 1, 2)
@@ -214,14 +220,16 @@ def test_defaults_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("scaled", "std"), [(True, 1.0), (False, 0.1)])
-def test_cls_tokens_start_at_the_scale_of_the_others(scaled: bool, std: float) -> None:
+def test_MatchEncoder_cls_tokens_start_at_the_scale_of_others(scaled: bool, std: float) -> None:
     """Unit variance beside scaled vectors, that of a unit vector's channels beside unit vectors."""
     embedding = TokenEmbedding(TokenSpace(("word",), (5,)), 100, scaled=scaled)
     encoder = MatchEncoder(embedding, MatchEncoder.Config(num_cls=100))
     assert float(encoder.cls.detach().std()) == pytest.approx(std, rel=0.05)
 
 
-def test_dropout_acts_in_training_by_the_seed(space: TokenSpace, batch: EgoBatch) -> None:
+def test_MatchEncoder_dropout_acts_in_training_by_the_seed(
+    space: TokenSpace, batch: EgoBatch
+) -> None:
     """Two passes differ, two passes of one seed do not, and a rate of 0 is evaluation."""
     encoder = make_encoder(space, dropout=0.5).train()
     torch.manual_seed(0)
@@ -233,7 +241,7 @@ def test_dropout_acts_in_training_by_the_seed(space: TokenSpace, batch: EgoBatch
     assert torch.equal(without.train()(batch).document, without.eval()(batch).document)
 
 
-def test_a_width_that_heads_cannot_share_is_an_error(space: TokenSpace) -> None:
+def test_MatchEncoder_width_that_heads_cannot_share_is_an_error(space: TokenSpace) -> None:
     """The sentence names both numbers."""
     config = MatchEncoder.Config(num_heads=3, position_channels=4)
     with pytest.raises(ConfigError) as error:

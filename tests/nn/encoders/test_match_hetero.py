@@ -32,7 +32,9 @@ def batch(toy_graph: BuiltGraph, encoder: MatchHeteroEncoder) -> EgoBatch:
 
 
 @torch.no_grad()
-def test_states_of_documents_follow_the_words(encoder: MatchHeteroEncoder, batch: EgoBatch) -> None:
+def test_MatchHeteroEncoder_states_of_documents_follow_the_words(
+    encoder: MatchHeteroEncoder, batch: EgoBatch
+) -> None:
     """The tokens of MATCH, then the document's own state, then those around it, each mapped."""
     tokens, ptr = encoder.join(batch)
     plain, plain_ptr = MatchEncoder.join(encoder, batch)
@@ -51,7 +53,7 @@ def test_states_of_documents_follow_the_words(encoder: MatchHeteroEncoder, batch
 
 
 @torch.no_grad()
-def test_a_cited_document_changes_the_state(
+def test_MatchHeteroEncoder_cited_document_changes_the_state(
     toy_graph: BuiltGraph, encoder: MatchHeteroEncoder, batch: EgoBatch
 ) -> None:
     """What is written in the documents around it reaches a document, and no other document."""

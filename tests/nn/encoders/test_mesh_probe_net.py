@@ -32,10 +32,13 @@ def naive_document(encoder: MeshProbeNetEncoder, tokens: list[Tensor]) -> Tensor
     [("lstm", 1, 3, False), ("lstm", 2, 1, True), ("gru", 2, 2, False)],
 )
 @torch.no_grad()
-def test_documents_equal_the_network_on_single_documents(
+def test_MeshProbeNetEncoder_documents_equal_network_single(
     make_encoder, read_tokens, toy_batch: EgoBatch, rnn, num_layers, num_probes, metadata
 ) -> None:
-    """Neither the next document nor padding reaches a state, in either direction."""
+    """Documents equal the network on single documents.
+
+    Neither the next document nor padding reaches a state, in either direction.
+    """
     encoder = make_encoder(
         MeshProbeNetEncoder, rnn=rnn, num_layers=num_layers, num_probes=num_probes,
         metadata=metadata, hidden_channels=4,
@@ -48,10 +51,13 @@ def test_documents_equal_the_network_on_single_documents(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-11)
 
 
-def test_gradients_equal_those_of_single_documents(
+def test_MeshProbeNetEncoder_gradients_equal_those_single(
     make_encoder, read_tokens, toy_batch: EgoBatch
 ) -> None:
-    """Of the network and of the probes."""
+    """Gradients equal those of single documents.
+
+    Of the network and of the probes.
+    """
     encoder = make_encoder(MeshProbeNetEncoder, hidden_channels=4, num_probes=2)
     outgoing = torch.randn(12, encoder.out_channels)
     found = torch.autograd.grad(
@@ -69,7 +75,9 @@ def test_gradients_equal_those_of_single_documents(
         assert torch.allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
-def test_dropout_acts_on_the_states_in_training(make_encoder, toy_batch: EgoBatch) -> None:
+def test_MeshProbeNetEncoder_dropout_acts_on_states_in_training(
+    make_encoder, toy_batch: EgoBatch
+) -> None:
     """Two passes differ, two passes of one seed do not."""
     encoder = make_encoder(MeshProbeNetEncoder, hidden_channels=4, dropout=0.5).train()
     torch.manual_seed(0)

@@ -155,7 +155,7 @@ def resolve(synthetic: Synthetic, encoder: str, name: str) -> dict[str, Any]:
     return flatten(resolve_config(config, synthetic).model_dump(mode="json"))
 
 
-def test_preset_of_match_is_the_paper_key_by_key(synthetic: Synthetic) -> None:
+def test_resolve_config_preset_of_match_is_the_paper_key_by_key(synthetic: Synthetic) -> None:
     """Nothing is resolved that is neither the paper's, nor an exception, nor of the run."""
     resolved = resolve(synthetic, "match", "paper")
     expected = {**MATCH, **EXCEPTIONS}
@@ -164,7 +164,7 @@ def test_preset_of_match_is_the_paper_key_by_key(synthetic: Synthetic) -> None:
     assert MATCH.keys().isdisjoint(EXCEPTIONS)
 
 
-def test_docstring_of_match_lists_the_exceptions_of_its_preset() -> None:
+def test_MatchEncoder_docstring_of_match_lists_exceptions_preset() -> None:
     """One entry each, with a reason; nothing is excepted silently."""
     listed = re.findall(r"^    - (\S+): \S", MatchEncoder.__doc__ or "", re.MULTILINE)
     settings = {key.removeprefix("model.encoder_config.") for key in EXCEPTIONS}
@@ -173,7 +173,7 @@ def test_docstring_of_match_lists_the_exceptions_of_its_preset() -> None:
 
 
 @pytest.mark.parametrize(("encoder", "name"), PRESETS)
-def test_presets_name_every_setting_that_moves_a_result(encoder: str, name: str) -> None:
+def test_choose_head_presets_name_every_setting_moves_result(encoder: str, name: str) -> None:
     """So that a change of a default changes no preset; the encoder's and the head's own too."""
     cls = ENCODERS[encoder]
     named = flatten(cls.presets[name])
@@ -185,7 +185,7 @@ def test_presets_name_every_setting_that_moves_a_result(encoder: str, name: str)
 
 
 @pytest.mark.parametrize(("encoder", "name"), PRESETS)
-def test_presets_have_the_values_of_their_sources(
+def test_resolve_config_presets_have_the_values_of_their_sources(
     synthetic: Synthetic, encoder: str, name: str
 ) -> None:
     """As published; float32, without what this package adds."""

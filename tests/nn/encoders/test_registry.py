@@ -71,7 +71,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
 ELSEWHERE = {"language_model": "test_language_model.py"}
 
 
-def test_every_registered_encoder_is_tested() -> None:
+def test_ENCODERS_every_registered_encoder_is_tested() -> None:
     """Fails when an encoder is registered and not named above."""
     assert set(CASES) | set(ELSEWHERE) == set(ENCODERS)
     assert all(CASES.values())
@@ -82,13 +82,15 @@ def test_every_registered_encoder_is_tested() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"), [(name, case) for name, cases in CASES.items() for case in cases]
 )
-def test_registered_encoders_keep_the_contract(name: str, arguments: dict[str, Any]) -> None:
+def test_ENCODERS_registered_encoders_keep_the_contract(
+    name: str, arguments: dict[str, Any]
+) -> None:
     """Shapes, independence, gradients, reset, saving; see `assert_encoder`."""
     assert_encoder(ENCODERS[name], **arguments)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_registered_encoders_have_defaults(name: str) -> None:
+def test_ENCODERS_registered_encoders_have_defaults(name: str) -> None:
     """A name alone is enough: every setting has a default."""
     assert_encoder(ENCODERS[name])
 
@@ -109,7 +111,9 @@ def plant_labels(built: BuiltGraph, seed: int) -> HeteroData:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_no_planted_label_reaches_an_encoder(name: str, toy: Corpus, toy_graph: BuiltGraph) -> None:
+def test_TokenEmbedding_no_planted_label_reaches_an_encoder(
+    name: str, toy: Corpus, toy_graph: BuiltGraph
+) -> None:
     """States are the same to the bit whatever label edges lie in the graph, also where they are
     the only difference between two documents.
     """
@@ -145,7 +149,7 @@ ODD_FIELDS = (
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_encoders_take_fields_of_any_name(name: str, toy: Corpus) -> None:
+def test_TokenEmbedding_encoders_take_fields_of_any_name(name: str, toy: Corpus) -> None:
     """Every registered encoder, with fields that PyG or torch would take for something else."""
     instances = {"word": toy.instances["word"], "label": toy.instances["label"]}
     edges = {"word": toy.edges["word"], "label": toy.edges["label"]}

@@ -10,7 +10,7 @@ AUTHOR, VENUE = has_edge("author"), has_edge("venue")
 
 
 @torch.no_grad()
-def test_it_is_the_formula_of_the_paper() -> None:
+def test_RelationalLayer_it_is_the_formula_of_the_paper() -> None:
     """h_i W_0 + sum over edge types of the mean of h_j W_r, W_r a sum of bases (equations 2, 3)."""
     torch.manual_seed(0)
     edge_types = [AUTHOR, VENUE, reverse_edge(AUTHOR), reverse_edge(VENUE)]

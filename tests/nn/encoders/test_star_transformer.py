@@ -59,7 +59,7 @@ def naive_document(encoder: StarTransformerEncoder, tokens: list[Tensor]) -> Ten
     ("num_cycles", "num_heads", "metadata"), [(1, 1, False), (2, 3, False), (3, 2, True)]
 )
 @torch.no_grad()
-def test_documents_equal_algorithm_1(
+def test_StarTransformerEncoder_documents_equal_algorithm_1(
     make_encoder, read_tokens, toy_batch: EgoBatch, num_cycles, num_heads, metadata
 ) -> None:
     """Also for documents of no word, and of so few that neighbours are the same node."""
@@ -76,7 +76,7 @@ def test_documents_equal_algorithm_1(
         assert torch.allclose(output.document[document], expected, rtol=1e-9, atol=1e-11)
 
 
-def test_neighbours_close_a_ring_in_each_document() -> None:
+def test_Ring_neighbours_close_a_ring_in_each_document() -> None:
     """Documents of 3, 0, 1 and 2 tokens."""
     ring = Ring(torch.tensor([0, 3, 3, 4, 6]))
     assert ring.row.tolist() == [0, 0, 0, 2, 3, 3]

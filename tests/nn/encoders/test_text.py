@@ -22,7 +22,9 @@ def hide_metadata(batch: EgoBatch, word_field: int) -> EgoBatch:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", TEXT_ENCODERS)
-def test_metadata_are_read_only_when_asked_for(make_encoder, toy_batch: EgoBatch, name) -> None:
+def test_EgoBatch_metadata_are_read_only_when_asked_for(
+    make_encoder, toy_batch: EgoBatch, name
+) -> None:
     """By default other metadata change no state; with metadata=true they do."""
     encoder_cls = ENCODERS[name]
     for metadata in (False, True):
@@ -35,7 +37,7 @@ def test_metadata_are_read_only_when_asked_for(make_encoder, toy_batch: EgoBatch
         assert torch.equal(*states) is not metadata
 
 
-def test_the_batch_that_is_read_has_words_only(make_encoder, toy_batch: EgoBatch) -> None:
+def test_EgoBatch_batch_that_is_read_has_words_only(make_encoder, toy_batch: EgoBatch) -> None:
     """`embed` gives it with its vectors; with metadata it is the batch itself."""
     encoder = make_encoder(ENCODERS["transformer"])
     batch, tokens = encoder.embed(toy_batch)

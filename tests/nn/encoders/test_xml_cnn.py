@@ -48,7 +48,7 @@ def naive_document(encoder: XmlCnnEncoder, tokens: list[Tensor]) -> Tensor:
     ],
 )
 @torch.no_grad()
-def test_documents_equal_a_naive_implementation(
+def test_XmlCnnEncoder_documents_equal_a_naive_implementation(
     make_encoder, read_tokens, toy_batch: EgoBatch, settings
 ) -> None:
     """Windows stop at the document's ends, chunks at its true length; one document has no word."""
@@ -62,7 +62,7 @@ def test_documents_equal_a_naive_implementation(
 
 
 @pytest.mark.parametrize("num_chunks", [1, 3, 8])
-def test_chunks_are_torchs_adaptive_pooling(make_encoder, num_chunks: int) -> None:
+def test_XmlCnnEncoder_chunks_are_torchs_adaptive_pooling(make_encoder, num_chunks: int) -> None:
     """nn.AdaptiveMaxPool1d on each document alone, with the gradients; zeros for an empty one."""
     encoder = make_encoder(XmlCnnEncoder, num_chunks=num_chunks)
     lengths = [5, 1, 0, 20, 8, 3]
@@ -83,7 +83,7 @@ def test_chunks_are_torchs_adaptive_pooling(make_encoder, num_chunks: int) -> No
     assert torch.allclose(ours.grad, theirs.grad, rtol=1e-12, atol=1e-14)
 
 
-def test_defaults_are_those_of_the_public_implementations() -> None:
+def test_XmlCnnEncoder_defaults_are_those_public_implementations() -> None:
     """Widths 2, 4 and 8 with 128 filters each, 8 chunks, a bottleneck of 512; their dropout of .5
     in the paper's settings alone.
     """
@@ -94,7 +94,9 @@ def test_defaults_are_those_of_the_public_implementations() -> None:
     assert paper == {"metadata": False, **expected, "dropout": 0.5}
 
 
-def test_dropout_acts_on_the_state_in_training(make_encoder, toy_batch: EgoBatch) -> None:
+def test_XmlCnnEncoder_dropout_acts_on_the_state_in_training(
+    make_encoder, toy_batch: EgoBatch
+) -> None:
     """About a half of the values that are not zero anyway."""
     encoder = make_encoder(XmlCnnEncoder, dropout=0.5)
     kept = encoder(toy_batch).document > 0

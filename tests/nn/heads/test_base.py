@@ -9,7 +9,7 @@ from match_graph.nn import EncoderOutput, Head
 from match_graph.nn.heads.base import prior_log_odds
 
 
-def test_the_base_class_leaves_everything_to_subclasses() -> None:
+def test_Head_base_class_leaves_everything_to_subclasses() -> None:
     """Nothing is computed silently; a head that knows no prior goes without."""
     head = Head(2, 3, Head.Config())
     with pytest.raises(NotImplementedError):

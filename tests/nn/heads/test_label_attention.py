@@ -76,7 +76,7 @@ def gradients(head: LabelAttentionHead, output: EncoderOutput, logits: Tensor) -
 @pytest.mark.parametrize("lengths", [(3, 1, 4), (2, 2), (0, 3, 0, 1), (6,)])
 @pytest.mark.parametrize("hidden", [[4], [3, 2, 6]])
 @pytest.mark.parametrize("chunk_values", [1, 60, 2**20])
-def test_scores_and_gradients_equal_the_naive_loop(
+def test_LabelAttentionHead_scores_gradients_equal_naive_loop(
     lengths: tuple[int, ...], hidden: list[int], chunk_values: int
 ) -> None:
     """All labels, in chunks of one, of some and of all; documents without tokens among them."""
@@ -91,7 +91,7 @@ def test_scores_and_gradients_equal_the_naive_loop(
 
 
 @given(data=st.data())
-def test_candidates_equal_the_naive_loop(data: st.DataObject) -> None:
+def test_LabelAttentionHead_candidates_equal_the_naive_loop(data: st.DataObject) -> None:
     """Labels of each document's own, in their order, repeated ones too; scores and gradients."""
     lengths = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=5))
     if not sum(lengths):
@@ -109,7 +109,7 @@ def test_candidates_equal_the_naive_loop(data: st.DataObject) -> None:
     assert all(torch.allclose(one, other, rtol=1e-9, atol=1e-11) for one, other in pairs)
 
 
-def test_candidates_are_columns_of_all_scores() -> None:
+def test_LabelAttentionHead_candidates_are_columns_of_all_scores() -> None:
     """With 70 documents, which lie in several blocks by length."""
     head = make_head()
     lengths = [(7 * number) % 11 for number in range(70)]
@@ -120,8 +120,11 @@ def test_candidates_are_columns_of_all_scores() -> None:
     assert torch.allclose(found, head(output).gather(1, candidates), rtol=1e-12)
 
 
-def test_documents_without_any_token_score_by_bias_alone() -> None:
-    """All of them empty; the same score but for the labels' biases."""
+def test_LabelAttentionHead_documents_without_any_token_score() -> None:
+    """Documents without any token score by bias alone.
+
+    All of them empty; the same score but for the labels' biases.
+    """
     head = make_head()
     logits = head(make_output(0, 0))
     shared = logits - head.bias
@@ -131,7 +134,7 @@ def test_documents_without_any_token_score_by_bias_alone() -> None:
     assert torch.allclose(found, logits.gather(1, candidates))
 
 
-def test_the_start_is_the_prior() -> None:
+def test_LabelAttentionHead_start_is_the_prior() -> None:
     """Where the shared layers say nothing, probabilities are the training frequencies."""
     head = make_head()
     head.set_prior(torch.tensor([0, 1, 2, 3, 4, 5, 6]), 6)
@@ -141,7 +144,7 @@ def test_the_start_is_the_prior() -> None:
     assert found[0].tolist() == pytest.approx([(count + 0.5) / 7 for count in range(7)])
 
 
-def test_reset_draws_weights_of_the_stated_size() -> None:
+def test_LabelAttentionHead_reset_draws_weights_of_stated_size() -> None:
     """Shared layers within Xavier's bound; label vectors of standard deviation 4 / sqrt(C)."""
     head = LabelAttentionHead(300, 200, LabelAttentionHead.Config(hidden_channels=[150, 50]))
     for weight in (head.project.weight, head.hidden[0].weight, head.out.weight):
@@ -153,7 +156,7 @@ def test_reset_draws_weights_of_the_stated_size() -> None:
     assert not head.project.bias.any()
 
 
-def test_the_gradient_is_computed_in_the_precision_of_the_scores() -> None:
+def test_LabelAttentionHead_gradient_computed_precision_scores() -> None:
     """Under autocast to bfloat16 they are near those of float32, and float32 themselves."""
     head = make_head().float()
     output = make_output(4, 2, 5)
@@ -211,14 +214,17 @@ def measure_peak(chunk_values: int, with_candidates: bool = False) -> int:
 
 
 @pytest.mark.parametrize("with_candidates", [False, True])
-def test_nothing_of_documents_times_labels_times_channels_exists(with_candidates: bool) -> None:
-    """In small chunks the peak is below one [B, L, C], in one chunk far above it."""
+def test_LabelAttentionHead_nothing_documents_times_labels_times(with_candidates: bool) -> None:
+    """Nothing of documents times labels times channels exists.
+
+    In small chunks the peak is below one [B, L, C], in one chunk far above it.
+    """
     whole = 8 * 600 * 32 * 4
     assert measure_peak(2**12, with_candidates) < whole
     assert measure_peak(2**30, with_candidates) > 3 * whole
 
 
-def test_settings_are_checked() -> None:
+def test_LabelAttentionHead_settings_are_checked() -> None:
     """At least one shared layer, none without a channel."""
     for settings, fault in (
         ({"hidden_channels": []}, "'hidden_channels': List should have at least 1 item"),

@@ -21,7 +21,7 @@ def output_of(document: torch.Tensor) -> EncoderOutput:
 
 
 @torch.no_grad()
-def test_scores_equal_the_formula() -> None:
+def test_LinearHead_scores_equal_the_formula() -> None:
     """w_l h_d + b_l, label by label and channel by channel, in float64."""
     head = make_head().double()
     document = torch.randn(4, 5, dtype=torch.float64)
@@ -35,12 +35,12 @@ def test_scores_equal_the_formula() -> None:
             assert float(logits[row, label]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_scores_are_a_transposed_view() -> None:
+def test_LinearHead_scores_are_a_transposed_view() -> None:
     """Rows of labels are contiguous, as the hypernymy term reads them."""
     assert make_head()(output_of(torch.randn(4, 5))).t().is_contiguous()
 
 
-def test_gradients_equal_those_of_a_linear_layer() -> None:
+def test_LinearHead_gradients_equal_those_of_a_linear_layer() -> None:
     """For weight, bias and states, against torch.nn.functional.linear; and gradcheck."""
     head = make_head().double()
     document = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
@@ -53,7 +53,7 @@ def test_gradients_equal_those_of_a_linear_layer() -> None:
     assert torch.autograd.gradcheck(lambda states: head(output_of(states)), document)
 
 
-def test_the_prior_is_the_log_odds_of_training_frequencies() -> None:
+def test_LinearHead_prior_is_log_odds_of_training_frequencies() -> None:
     """log(p / (1 - p)) with half a document added; finite for labels on none and on all."""
     head = make_head(num_labels=3).double()
     head.set_prior(torch.tensor([0, 3, 10]), 10)
@@ -64,7 +64,7 @@ def test_the_prior_is_the_log_odds_of_training_frequencies() -> None:
     assert head.bias.requires_grad
 
 
-def test_reset_draws_xavier_weights_and_no_bias() -> None:
+def test_LinearHead_reset_draws_xavier_weights_and_no_bias() -> None:
     """Within the bound and of its variance, by the seed."""
     head = make_head(300, 200)
     torch.manual_seed(1)
@@ -79,7 +79,7 @@ def test_reset_draws_xavier_weights_and_no_bias() -> None:
     assert torch.equal(head.weight, first)
 
 
-def test_label_weight_is_the_parameter_itself() -> None:
+def test_LinearHead_label_weight_is_the_parameter_itself() -> None:
     """One row per label, [L, C], so that the regulariser trains it."""
     head = make_head()
     assert head.label_weight is head.weight
@@ -87,7 +87,7 @@ def test_label_weight_is_the_parameter_itself() -> None:
     assert (head.in_channels, head.num_labels, head.takes) == (5, 7, "document")
 
 
-def test_scores_under_autocast_are_float32_but_in_training() -> None:
+def test_LinearHead_scores_under_autocast_float32_but_training() -> None:
     """In bfloat16 the best of many labels tie; the gradient's pass stays as fast as it was."""
     head = make_head(in_channels=16, num_labels=3000)
     document = torch.randn(40, 16)

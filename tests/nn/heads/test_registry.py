@@ -24,7 +24,7 @@ def make_head(name: str, seed: int = 0) -> Head:
     return HEADS[name](IN_CHANNELS, NUM_LABELS, HEADS[name].Config())
 
 
-def test_every_registered_head_is_tested() -> None:
+def test_Head_every_registered_head_is_tested() -> None:
     """Fails when a head is registered without a test file of its name."""
     folder = Path(__file__).parent
     tested = {path.stem.removeprefix("test_") for path in folder.glob("test_*.py")}
@@ -33,7 +33,7 @@ def test_every_registered_head_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_scores_are_one_per_document_and_label(name: str) -> None:
+def test_Head_scores_are_one_per_document_and_label(name: str) -> None:
     """[B, L], finite, the transpose of a contiguous [L, B]; also for no document at all."""
     head = make_head(name)
     logits = head(make_output(HEADS[name]))
@@ -44,7 +44,7 @@ def test_scores_are_one_per_document_and_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_every_parameter_is_trained_and_drawn_anew_by_the_seed(name: str) -> None:
+def test_Head_every_parameter_is_trained_and_drawn_anew_by_seed(name: str) -> None:
     """A gradient for each, and the same values after two resets from one seed."""
     head = make_head(name)
     head(make_output(HEADS[name])).square().sum().backward()
@@ -63,7 +63,7 @@ def test_every_parameter_is_trained_and_drawn_anew_by_the_seed(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_label_weight_is_a_parameter_with_a_row_per_label(name: str) -> None:
+def test_Head_label_weight_is_a_parameter_with_a_row_per_label(name: str) -> None:
     """[L, C], itself and not a copy, so that the regularizer trains it."""
     head = make_head(name)
     assert any(head.label_weight is parameter for parameter in head.parameters())
@@ -71,7 +71,7 @@ def test_label_weight_is_a_parameter_with_a_row_per_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_the_prior_orders_labels_by_training_frequency(name: str) -> None:
+def test_Head_prior_orders_labels_by_training_frequency(name: str) -> None:
     """After `set_prior` the mean score of a frequent label is above that of a rare one."""
     head = make_head(name)
     head.set_prior(torch.tensor([0, 20, 3, 100, 1]), 100)
