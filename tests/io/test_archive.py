@@ -48,7 +48,7 @@ def choose_all(path: PurePosixPath) -> PurePosixPath:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_chosen_files_are_unpacked_where_they_are_wanted(tmp_path: Path, name: str) -> None:
+def test_unpack_archive_chosen_files_unpacked_where_they_wanted(tmp_path: Path, name: str) -> None:
     """The others stay in the archive; folders are no files."""
     archive = WRITERS[name](tmp_path / name, {"M/Art/p.json": b"1\n", "M/Art/x": b"2", "y": b"3"})
 
@@ -72,7 +72,9 @@ DANGERS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("member", DANGERS)
-def test_a_member_outside_refuses_the_whole_archive(tmp_path: Path, name: str, member: str) -> None:
+def test_unpack_archive_member_outside_refuses_the_whole_archive(
+    tmp_path: Path, name: str, member: str
+) -> None:
     """Also where it is not among the chosen; nothing is written."""
     archive = WRITERS[name](tmp_path / name, {"good": b"1", member: b"2"})
     with pytest.raises(CorpusError) as caught:
@@ -85,7 +87,7 @@ def test_a_member_outside_refuses_the_whole_archive(tmp_path: Path, name: str, m
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_link_refuses_the_whole_archive(tmp_path: Path, name: str) -> None:
+def test_unpack_archive_link_refuses_the_whole_archive(tmp_path: Path, name: str) -> None:
     """A file behind a link could be written anywhere."""
     archive = WRITERS[name](tmp_path / name, {"good": b"1"}, links=("link",))
     with pytest.raises(CorpusError, match=r"'link' of '.*' is a link or a device; do not use this"):
@@ -102,7 +104,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
+def test_unpack_archive_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
     """No half of a file is left behind."""
     archive = WRITERS[name](tmp_path / name, {"a": b"1" * 10, "b": os.urandom(100_000)})
     archive.write_bytes(archive.read_bytes()[:5000])
@@ -116,7 +118,7 @@ def test_a_truncated_archive_is_named(tmp_path: Path, name: str) -> None:
     assert left <= {"a"}
 
 
-def test_a_changed_byte_of_a_packed_archive_is_found(tmp_path: Path) -> None:
+def test_unpack_archive_changed_byte_of_packed_archive_is_found(tmp_path: Path) -> None:
     """By the checksum at its end, though all its parts can be read; nothing is written."""
     content = b"1" * 1000
     plain = write_tar(tmp_path / "a.tar", {"a": content}).read_bytes()
@@ -128,7 +130,7 @@ def test_a_changed_byte_of_a_packed_archive_is_found(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk_is_seen_before_anything_is_written(
+def test_unpack_archive_full_disk_seen_before_anything_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what is needed and what there is."""
@@ -144,7 +146,7 @@ def test_a_full_disk_is_seen_before_anything_is_written(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_disk_that_fills_meanwhile_is_not_taken_for_damage(tmp_path: Path) -> None:
+def test_unpack_archive_disk_fills_meanwhile_not_taken_damage(tmp_path: Path) -> None:
     """Another program took the room; no half of a file is left."""
     archive = write_zip(tmp_path / "a.zip", {"a": b"1" * 2_000_000})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -162,7 +164,7 @@ def test_a_disk_that_fills_meanwhile_is_not_taken_for_damage(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
-def test_files_past_the_limit_are_not_unpacked(
+def test_unpack_archive_files_past_the_limit_are_not_unpacked(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What unpacks to more than anybody expects; the limit can be changed."""
@@ -179,7 +181,7 @@ def test_files_past_the_limit_are_not_unpacked(
     assert unpack_archive(archive, tmp_path / "out", choose_all)
 
 
-def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+def test_unpack_archive_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     """A long name in a tar archive, which is read into memory before the name is known."""
     path = tmp_path / "a.tar.gz"
     with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as packed:

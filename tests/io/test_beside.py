@@ -81,7 +81,7 @@ def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> Non
     assert (tmp_path / "kept" / "a").exists()
 
 
-def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+def test_remove_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     """Files and folders of processes that are gone; those of a live one stay."""
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -101,8 +101,11 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert all(path.exists() for path in kept)
 
 
-def test_what_a_process_left_is_removed_before_somebody_asks_about_it(tmp_path: Path) -> None:
-    """One that has ended is listed until its parent takes notice; it writes no more."""
+def test_remove_leftovers_process_left_removed_before_somebody(tmp_path: Path) -> None:
+    """What a process left is removed before somebody asks about it.
+
+    One that has ended is listed until its parent takes notice; it writes no more.
+    """
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still listed
     path = tmp_path / f".model.safetensors.{process.pid}.tmp"

@@ -19,7 +19,7 @@ def read_faults(content: bytes) -> list[str]:
     return faults
 
 
-def test_cells_by_column_with_the_first_line_of_a_row() -> None:
+def test_read_csv_rows_cells_by_column_with_first_line_of_row() -> None:
     """Quotes, line breaks within a cell, a BOM and blank lines."""
     content = b'\xef\xbb\xbfid,text\r\n\r\n1,"a ""quoted""\n\nword, here"\n2,\xc3\xa9\n'
     assert read(content) == [
@@ -30,13 +30,13 @@ def test_cells_by_column_with_the_first_line_of_a_row() -> None:
     assert read(b"") == read(b"a,b\n") == []
 
 
-def test_a_cell_may_be_longer_than_the_modules_limit() -> None:
+def test_read_csv_rows_cell_may_be_longer_than_the_modules_limit() -> None:
     """A text of a million characters is no fault."""
     long = "x" * (csv.field_size_limit() + 1 if csv.field_size_limit() < 1 << 20 else 1 << 20)
     assert read(f"id\n{long}\n".encode()) == [("t.csv:2", {"id": long})]
 
 
-def test_faults_name_their_rows() -> None:
+def test_read_csv_rows_faults_name_their_rows() -> None:
     """Too few cells, a wrong encoding; the other rows are read on."""
     assert read_faults(b"id,text\n1\n2,caf\xe9\n3,x,y\n") == [
         "t.csv:2: a row must have the 2 cells of the header, found 1; quote cells that hold the "
@@ -47,7 +47,7 @@ def test_faults_name_their_rows() -> None:
     ]
 
 
-def test_quotes_without_end_are_named_by_the_row_that_opens_them() -> None:
+def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
     """Nothing behind them can be told apart."""
     assert read_faults(b'id,text\n1,"open\n2,x\n') == [
         "t.csv:2: a row must be CSV, but it is not (unexpected end of data); mend its quotes."
@@ -57,14 +57,14 @@ def test_quotes_without_end_are_named_by_the_row_that_opens_them() -> None:
     ]
 
 
-def test_columns_need_names_of_their_own() -> None:
+def test_read_csv_rows_columns_need_names_of_their_own() -> None:
     """Of two columns of one name the second would win unseen."""
     assert read_faults(b"id,x,x\n1,2,3\n") == [
         "t.csv:1: the columns must have names of their own, but ['x'] repeat."
     ]
 
 
-def test_a_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_csv_rows_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quote that is never closed would take the rest of the file; many cells of lines too."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     for cell in (b"x\n", b'x\n","'):

@@ -66,7 +66,7 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_files_are_fetched_once(site: Path, tmp_path: Path) -> None:
+def test_fetch_record_files_are_fetched_once(site: Path, tmp_path: Path) -> None:
     """What is there is not fetched again; progress is shown; a name cannot lead out."""
     write_record(site, {"a.zip": b"a" * 3_000_000, "../../b.txt": b"b"})
     folder = tmp_path / "out"
@@ -77,7 +77,7 @@ def test_files_are_fetched_once(site: Path, tmp_path: Path) -> None:
     assert fetch_record(7, folder, "maple") == paths
 
 
-def test_a_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> None:
+def test_fetch_record_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> None:
     """The message holds both."""
     write_record(site, {"a.zip": b"right"})
     (site / "files" / "a.zip").write_bytes(b"wrong")
@@ -88,7 +88,7 @@ def test_a_wrong_checksum_is_not_kept(site: Path, tmp_path: Path) -> None:
     )
 
 
-def test_a_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path) -> None:
+def test_fetch_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path) -> None:
     """With what the server said, and what to do by hand."""
     folder = tmp_path / "out"
     assert refusal(folder) == (
@@ -100,14 +100,14 @@ def test_a_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path) ->
     assert f"must be fetched from {download.API}/files/a.zip, but" in refusal(folder)
 
 
-def test_an_answer_of_another_kind_is_named(site: Path, tmp_path: Path) -> None:
+def test_fetch_record_answer_of_another_kind_is_named(site: Path, tmp_path: Path) -> None:
     """A page instead of JSON, or JSON of something else."""
     for answer in ("<html>", "[]", '{"files": [{}]}'):
         (site / "7").write_text(answer)
         assert f"from {download.API}/7, but that did not succeed (" in refusal(tmp_path / "out")
 
 
-def test_without_a_network_the_message_says_what_to_do(
+def test_fetch_record_without_network_message_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Port 9 refuses."""
@@ -119,7 +119,7 @@ def test_without_a_network_the_message_says_what_to_do(
     )
 
 
-def test_only_https_is_followed(site: Path, tmp_path: Path) -> None:
+def test_fetch_record_only_https_is_followed(site: Path, tmp_path: Path) -> None:
     """A record cannot name a file of this machine."""
     write_record(site, {"a.zip": b"a"})
     text = (site / "7").read_text().replace(f"{download.API}/files/a.zip", "file:///etc/passwd")

@@ -27,7 +27,7 @@ def test_escape_controls_shows_the_number() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_safe_console_escapes_whatever_is_printed(terminal: bool) -> None:
+def test_SafeConsole_escapes_whatever_is_printed(terminal: bool) -> None:
     """Strings, texts, rules, tables and bars; on a terminal only rich's own codes are left."""
     file = io.StringIO()
     console = SafeConsole(file=file, force_terminal=terminal, highlight=False, width=400)

@@ -21,7 +21,7 @@ class Payload:
         return (Path.touch, (Path("touched-by-a-pickle"),))
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_write_json_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """An error while writing keeps what was there, and no file beside it."""
     path = tmp_path / "metrics.json"
     files.write_json(path, {"a": 1})
@@ -50,7 +50,7 @@ def write_tables(folder: Path) -> dict[str, Callable[[], None]]:
 
 
 @pytest.mark.parametrize("name", ["s.pt", "m.safetensors", "t.parquet", "h.csv", "m.json"])
-def test_a_full_disk_keeps_the_last_good_state(tmp_path: Path, name: str) -> None:
+def test_write_state_full_disk_keeps_the_last_good_state(tmp_path: Path, name: str) -> None:
     """Files may grow to 1 MB: whoever writes, the error names the file, and the old one stays."""
     write = write_tables(tmp_path)[name]
     write()
@@ -69,7 +69,7 @@ def test_a_full_disk_keeps_the_last_good_state(tmp_path: Path, name: str) -> Non
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_truncated_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+def test_read_state_truncated_checkpoint_falls_back_one_before(tmp_path: Path) -> None:
     """With a warning; if the rename was not reached, without; both broken is one sentence."""
     path = tmp_path / "checkpoint" / "state.pt"
     assert not files.has_state(path)
@@ -111,7 +111,9 @@ def test_tensors_and_states_read_back(tmp_path: Path) -> None:
     assert (state["epoch"], state["history"]) == (3, {"x": [1.5]})
 
 
-def test_a_pickle_is_refused_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_state_pickle_is_refused_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A crafted checkpoint is one sentence, and nothing in it runs."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "checkpoint" / "state.pt"
@@ -127,7 +129,7 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["t.safetensors", "r.json"])
-def test_a_broken_file_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_read_tensors_broken_file_is_one_sentence(tmp_path: Path, name: str) -> None:
     """Half a file names itself and what to do."""
     path = tmp_path / name
     path.write_bytes(b"{")

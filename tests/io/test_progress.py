@@ -5,7 +5,7 @@ import pytest
 from match_graph.io.progress import Reporter
 
 
-def test_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_Reporter_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal, a line says how far, how fast, how long."""
     reporter = Reporter(seconds=0.0)
     with reporter.track("train", 1000, "documents") as advance:
@@ -15,7 +15,7 @@ def test_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFixture[str]
     assert "s left) loss 1.0" in printed
 
 
-def test_quiet_prints_only_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_Reporter_quiet_prints_only_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     """A quiet reporter prints neither lines nor progress."""
     reporter = Reporter(quiet=True)
     reporter.line("x")
@@ -26,7 +26,7 @@ def test_quiet_prints_only_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "warning: [the] loss\n"
 
 
-def test_a_terminal_gets_a_bar_with_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_bar_terminal_gets_a_bar_with_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal the bar shows the count, the unit, the rate and the text."""
     from io import StringIO
 

@@ -20,7 +20,7 @@ def read_lines(*paths: Path) -> list[bytes]:
         return [line for path in paths for line in sources.lines(path)]
 
 
-def test_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None:
+def test_open_sources_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None:
     """Only a line feed ends a line; a Unicode line separator does not."""
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.gz"
     plain.write_bytes(b"".join(LINES))
@@ -28,7 +28,7 @@ def test_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None:
     assert read_lines(plain) == read_lines(packed) == LINES
 
 
-def test_a_truncated_gzip_file_is_named_by_line(tmp_path: Path) -> None:
+def test_open_sources_truncated_gzip_file_is_named_by_line(tmp_path: Path) -> None:
     """The lines before are read; the message says where it breaks off."""
     path = tmp_path / "papers.jsonl.gz"
     whole = gzip.compress(b"".join(b"%d\n" % number for number in range(100_000)))
@@ -43,7 +43,7 @@ def test_a_truncated_gzip_file_is_named_by_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_no_gzip_is_named(tmp_path: Path) -> None:
+def test_open_sources_file_that_is_no_gzip_is_named(tmp_path: Path) -> None:
     """A page saved under the name of a file is no gzip file."""
     (tmp_path / "a.gz").write_bytes(b"<html>")
     with pytest.raises(CorpusError) as caught:
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_gzip_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:
+def test_open_sources_damaged_gzip_file_is_named(tmp_path: Path) -> None:
     """A wrong byte in the middle is found by the packing itself or by its checksum."""
     whole = bytearray(gzip.compress(b"".join(b"%d\n" % number for number in range(1000))))
     whole[len(whole) // 2] ^= 0xFF
@@ -63,7 +63,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:
         read_lines(tmp_path / "a.gz")
 
 
-def test_progress_counts_megabytes_of_all_files(tmp_path: Path) -> None:
+def test_open_sources_progress_counts_megabytes_of_all_files(tmp_path: Path) -> None:
     """The total is known, what is done rises to it; compressed files count as they lie there."""
     seen: list[tuple[object, ...]] = []
 
@@ -85,7 +85,9 @@ def test_progress_counts_megabytes_of_all_files(tmp_path: Path) -> None:
     assert (steps[0][1], steps[-1]) == ("a", (3, "b"))
 
 
-def test_a_reporter_shows_the_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_sources_reporter_shows_the_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`Reporter.track` is a `Track`; without a terminal it prints lines."""
     path = tmp_path / "a"
     path.write_bytes(b"0123456789\n" * 150_000)
@@ -94,7 +96,7 @@ def test_a_reporter_shows_the_progress(tmp_path: Path, capsys: pytest.CaptureFix
     assert "read little: 1 of 1 MB (" in capsys.readouterr().err
 
 
-def test_files_of_a_folder_by_suffix(tmp_path: Path) -> None:
+def test_find_files_of_a_folder_by_suffix(tmp_path: Path) -> None:
     """A file is taken as it is; of a folder those with the suffix, packed or not, by name."""
     for name in ("b.xml", "a.xml.gz", "c.txt", "d.xml.bak"):
         (tmp_path / name).touch()
@@ -104,7 +106,7 @@ def test_files_of_a_folder_by_suffix(tmp_path: Path) -> None:
     assert [path.name for path in found] == ["a.xml.gz", "b.xml"]
 
 
-def test_no_file_says_where_to_put_it(tmp_path: Path) -> None:
+def test_find_files_no_file_says_where_to_put_it(tmp_path: Path) -> None:
     """The message names suffixes, folder and option."""
     with pytest.raises(CorpusError) as caught:
         find_files(tmp_path / "none", (".xml",), "little")

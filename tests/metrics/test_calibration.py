@@ -38,7 +38,7 @@ def naive_error(pairs: list[tuple[float, bool]], num_bins: int) -> float:
     return error
 
 
-def test_by_hand() -> None:
+def test_CalibrationMeter_by_hand() -> None:
     """Two documents, three labels, two bins.
 
     Ranked (k = 1): (.9, gold) and (.8, not gold) share the upper bin: |1/2 - .85| = .35.
@@ -63,7 +63,9 @@ def test_by_hand() -> None:
     bins=st.integers(1, 20),
     cut=st.integers(1, 12),
 )
-def test_equals_the_naive_loop_in_any_batches(seed: int, k: int, bins: int, cut: int) -> None:
+def test_CalibrationMeter_equals_the_naive_loop_in_any_batches(
+    seed: int, k: int, bins: int, cut: int
+) -> None:
     """Both errors, streamed in two batches, against a loop over pairs."""
     logits, ptr, index, gold = draw(seed)
     meter = CalibrationMeter(k, bins)
@@ -85,7 +87,7 @@ def test_equals_the_naive_loop_in_any_batches(seed: int, k: int, bins: int, cut:
     assert measures["ECE"] == pytest.approx(naive_error(every, bins), abs=1e-6)
 
 
-def test_certain_and_right_is_calibrated() -> None:
+def test_CalibrationMeter_certain_and_right_is_calibrated() -> None:
     """Probabilities 0 and 1 that are right give no error; wrong ones give 1."""
     logits = torch.tensor([[200.0, -200.0]])
     for gold, error in ((0, 0.0), (1, 1.0)):
@@ -95,7 +97,7 @@ def test_certain_and_right_is_calibrated() -> None:
 
 
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), bins=st.integers(1, 20))
-def test_bins_give_the_errors_back(seed: int, k: int, bins: int) -> None:
+def test_CalibrationMeter_bins_give_the_errors_back(seed: int, k: int, bins: int) -> None:
     """The weighted distance from the diagonal is the error; empty bins are NaN."""
     logits, ptr, index, gold = draw(seed)
     meter = CalibrationMeter(k, bins)
@@ -109,7 +111,7 @@ def test_bins_give_the_errors_back(seed: int, k: int, bins: int) -> None:
     assert int(found["all"][0].sum()) == gold.numel()
 
 
-def test_needs_a_document() -> None:
+def test_CalibrationMeter_needs_a_document() -> None:
     """Nothing seen, nothing said."""
     with pytest.raises(GraphError) as caught:
         CalibrationMeter().compute()

@@ -36,7 +36,7 @@ def make_inputs(name: str) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_formats_name_what_goes_in_and_comes_out(name: str) -> None:
+def test_Evaluator_formats_name_what_goes_in_and_comes_out(name: str) -> None:
     """Each key of the input a line, each measure named; NumPy arrays give what tensors give."""
     evaluator, inputs = Evaluator(name), make_inputs(name)
     lines = evaluator.expected_input_format.splitlines()[1:]
@@ -55,7 +55,7 @@ def test_formats_name_what_goes_in_and_comes_out(name: str) -> None:
     assert evaluator.eval(arrays) == measures
 
 
-def test_ranking_and_propensity_are_those_of_the_meters() -> None:
+def test_Evaluator_ranking_and_propensity_are_those_of_meters() -> None:
     """All documents at once, with the cuts and the policy given."""
     inputs = make_inputs("propensity")
     batch = inputs["ranked"], inputs["label_ptr"], inputs["label_index"]
@@ -68,7 +68,7 @@ def test_ranking_and_propensity_are_those_of_the_meters() -> None:
     assert Evaluator("propensity").eval(inputs) == weighted.compute()
 
 
-def test_sets_and_violations_by_hand() -> None:
+def test_Evaluator_sets_and_violations_by_hand() -> None:
     """Closed: {4, 1, 0}, {0}, {5, 2, 0} predicted; {4, 1, 0}, {}, {2, 0} gold; 5 in common."""
     assert Evaluator("f1").eval(make_inputs("f1")) == {
         "F1_micro": pytest.approx(2 / 6),
@@ -86,7 +86,7 @@ def test_sets_and_violations_by_hand() -> None:
     }
 
 
-def test_wrong_names_and_cuts() -> None:
+def test_Evaluator_wrong_names_and_cuts() -> None:
     """At once, not at `eval`."""
     with pytest.raises(GraphError) as error:
         Evaluator("accuracy")
@@ -148,14 +148,14 @@ def test_wrong_names_and_cuts() -> None:
         ),
     ],
 )
-def test_wrong_inputs(change: dict, sentence: str) -> None:
+def test_Evaluator_wrong_inputs(change: dict, sentence: str) -> None:
     """One sentence: what must hold and what was found."""
     with pytest.raises(GraphError) as error:
         Evaluator("ranking").eval({**make_inputs("ranking"), **change})
     assert str(error.value) == sentence
 
 
-def test_nothing_given() -> None:
+def test_Evaluator_nothing_given() -> None:
     """No key at all."""
     with pytest.raises(GraphError) as error:
         Evaluator("violation").eval({})
@@ -164,7 +164,7 @@ def test_nothing_given() -> None:
     )
 
 
-def test_scores_that_are_not_finite() -> None:
+def test_Evaluator_scores_that_are_not_finite() -> None:
     """A diverged model is no model without violations."""
     inputs = {**make_inputs("violation"), "logits": torch.tensor([[math.nan] * 6])}
     with pytest.raises(GraphError) as error:
@@ -172,7 +172,7 @@ def test_scores_that_are_not_finite() -> None:
     assert str(error.value) == "'logits' must be finite, found NaN or infinity."
 
 
-def test_a_measure_that_is_not_defined_is_an_error() -> None:
+def test_Evaluator_measure_that_is_not_defined_is_an_error() -> None:
     """Never 0: nothing predicted, no gold label, no edge."""
     nothing = {
         "predicted_ptr": torch.zeros(4, dtype=torch.int64),

@@ -45,7 +45,7 @@ def scored_hierarchies(draw: st.DrawFn) -> tuple[list[list[float]], list[tuple[i
 
 
 @given(scored_hierarchies(), st.integers(1, 3))
-def test_the_meter_equals_a_naive_loop(
+def test_ViolationMeter_equals_a_naive_loop(
     case: tuple[list[list[float]], list[tuple[int, int]]], size: int
 ) -> None:
     """Rate and size over (document, child, parent), in batches; ties are no violations."""
@@ -61,7 +61,7 @@ def test_the_meter_equals_a_naive_loop(
     assert measures["violation_size"] == pytest.approx(mean, abs=1e-6)
 
 
-def test_batches_add_up() -> None:
+def test_ViolationMeter_batches_add_up() -> None:
     """Several batches give the measures of one."""
     logits = torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
     hierarchy = Hierarchy(torch.stack([torch.arange(1, 20), torch.arange(1, 20) // 2]), 20)
@@ -74,7 +74,7 @@ def test_batches_add_up() -> None:
     assert 0.3 < whole.compute()["violation_rate"] < 0.7
 
 
-def test_equal_scores_are_no_violation() -> None:
+def test_ViolationMeter_equal_scores_are_no_violation() -> None:
     """Also where the sigmoid of equal values differs in the last bit, at the end of a vector."""
     hierarchy = Hierarchy(torch.stack([torch.arange(1, 140), torch.arange(139)]), 140)
     for value in torch.linspace(-5, 5, 200).tolist():
@@ -83,7 +83,7 @@ def test_equal_scores_are_no_violation() -> None:
         assert meter.num_violations == 0
 
 
-def test_coherent_scores_have_no_violation() -> None:
+def test_ViolationMeter_coherent_scores_have_no_violation() -> None:
     """Children at or below their parents: both measures are 0."""
     meter = ViolationMeter(Hierarchy(torch.tensor([[1, 2], [0, 1]]), 3))
     meter.update(torch.tensor([[2.0, 2.0, -1.0]]))
@@ -91,14 +91,14 @@ def test_coherent_scores_have_no_violation() -> None:
 
 
 @pytest.mark.parametrize("num_documents", [0, 3])
-def test_without_edges_both_measures_are_0(num_documents: int) -> None:
+def test_ViolationMeter_without_edges_both_measures_are_0(num_documents: int) -> None:
     """A flat label set cannot be violated."""
     meter = ViolationMeter(Hierarchy(NO_EDGES, 4))
     meter.update(torch.randn(num_documents, 4))
     assert meter.compute() == {"violation_rate": 0.0, "violation_size": 0.0}
 
 
-def test_low_precision_and_transposed_scores_are_taken() -> None:
+def test_ViolationMeter_low_precision_transposed_scores_taken() -> None:
     """bfloat16 logits and the transposed view of a head give what float32 gives."""
     logits = torch.randn(9, 5, generator=torch.Generator().manual_seed(1)).bfloat16()
     edge_index = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 2]])
@@ -111,7 +111,7 @@ def test_low_precision_and_transposed_scores_are_taken() -> None:
     assert meters[2].compute() == expected
 
 
-def test_edges_of_other_labels_are_an_error() -> None:
+def test_ViolationMeter_edges_of_other_labels_are_an_error() -> None:
     """The sentence of every function that takes a hierarchy."""
     with pytest.raises(GraphError) as error:
         ViolationMeter(Hierarchy(torch.tensor([[3], [0]]), 4)).update(torch.zeros(2, 3))
@@ -144,8 +144,11 @@ def label_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], list, list]
 
 
 @given(label_sets(), st.integers(1, 3))
-def test_hierarchical_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
-    """Kiritchenko's sums over closed sets, in batches; 0/0 is left out."""
+def test_HierarchicalMeter_hierarchical_f1_equals_naive_loop(case, size: int) -> None:
+    """Hierarchical f1 equals a naive loop and scikit learn.
+
+    Kiritchenko's sums over closed sets, in batches; 0/0 is left out.
+    """
     num_labels, edges, predicted, gold = case
     meter = HierarchicalMeter(Hierarchy(torch.tensor(edges).long().view(-1, 2).t(), num_labels))
     for start in range(0, len(gold), size):
@@ -179,7 +182,7 @@ def test_hierarchical_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -
             assert list(measures.values()) == pytest.approx(peer[:3], abs=1e-12)
 
 
-def test_hierarchical_measures_by_hand() -> None:
+def test_HierarchicalMeter_hierarchical_measures_by_hand() -> None:
     """A diamond: 3 is a 1 and a 2, both are a 0; 4 is a 2. Predicted 4, gold 3.
 
     Closed: {4, 2, 0} and {3, 1, 2, 0}; two in common, of three and of four.
@@ -192,7 +195,7 @@ def test_hierarchical_measures_by_hand() -> None:
     )
 
 
-def test_the_closure_names_each_ancestor_once() -> None:
+def test_HierarchicalMeter_closure_names_each_ancestor_once() -> None:
     """A document with a label, its parent, and a sibling; an empty one between."""
     meter = HierarchicalMeter(Hierarchy(torch.tensor([[1, 2, 3], [0, 1, 1]]), 4))
     ptr, index = meter.close(*pack([[3, 2, 1], [], [0]]))
@@ -200,7 +203,7 @@ def test_the_closure_names_each_ancestor_once() -> None:
     assert index.tolist() == [0, 1, 2, 3, 0]
 
 
-def test_processes_add_up() -> None:
+def test_HierarchicalMeter_processes_add_up() -> None:
     """Twice the counts are the same shares."""
     meter = HierarchicalMeter(Hierarchy(torch.tensor([[1], [0]]), 2))
     meter.update(*pack([[1], [0]]), *pack([[0], [0]]))
@@ -211,7 +214,7 @@ def test_processes_add_up() -> None:
     }  # fmt: skip
 
 
-def test_labels_outside_the_hierarchy_are_an_error() -> None:
+def test_HierarchicalMeter_labels_outside_hierarchy_are_error() -> None:
     """Before ancestors are looked up."""
     meter = HierarchicalMeter(Hierarchy(NO_EDGES, 3))
     with pytest.raises(GraphError) as error:

@@ -50,7 +50,7 @@ def fit_slowly(logits: np.ndarray, gold: np.ndarray, width: float) -> np.ndarray
 
 @given(seed=st.integers(0, 10_000), bins=st.booleans())
 @settings(max_examples=15)
-def test_each_label_has_the_least_penalised_loss(seed: int, bins: bool) -> None:
+def test_PlattSearch_each_label_has_the_least_penalised_loss(seed: int, bins: bool) -> None:
     """Scores in the middle of their bins: the same as scipy's; any scores: as near as the bins."""
     logits, ptr, index, fold, gold = draw(seed)
     if bins:
@@ -68,7 +68,7 @@ def test_each_label_has_the_least_penalised_loss(seed: int, bins: bool) -> None:
 
 @given(seed=st.integers(0, 10_000), cut=st.integers(0, 400))
 @settings(max_examples=15)
-def test_batches_do_not_matter(seed: int, cut: int) -> None:
+def test_PlattSearch_batches_do_not_matter(seed: int, cut: int) -> None:
     """Documents in one batch or two, and sums over two processes, give the same scaling."""
     logits, ptr, index, fold, _ = draw(seed)
     first = logits[:cut], ptr[: cut + 1], index[: ptr[cut]], fold[:cut]
@@ -106,7 +106,7 @@ def test_PlattSearch_fits_labels_in_blocks(monkeypatch, size: int) -> None:
         )
 
 
-def test_it_finds_what_was_done_to_the_scores() -> None:
+def test_PlattSearch_it_finds_what_was_done_to_the_scores() -> None:
     """Doubled, halved and shifted scores are put right, those that say what they mean stay, and a
     new document is ranked better for it."""
     found = search_of(draw(0, 20_000)[:4]).compute()
@@ -120,14 +120,14 @@ def test_it_finds_what_was_done_to_the_scores() -> None:
     assert after.compute()["P@1"] > before.compute()["P@1"] + 0.01
 
 
-def test_scores_that_say_what_they_mean_stay() -> None:
+def test_PlattSearch_scores_that_say_what_they_mean_stay() -> None:
     """Held-out documents say that nothing is gained, or next to nothing."""
     found = search_of(draw(3, 3_000, sure=0.0)[:4]).compute()
     assert found.width <= 0.1
     assert found.scale.tolist() == pytest.approx([1.0] * LABELS, abs=0.05)
 
 
-def test_held_out_loss_is_that_of_documents_the_fold_has_not_seen() -> None:
+def test_PlattSearch_held_out_loss_documents_fold_has_not_seen() -> None:
     """``after`` is the log-loss of each document by the scaling without its fold; ``before`` that
     of the scores as they are. All scores lie on the middle of their bins."""
     logits, ptr, index, fold, gold = draw(5)
@@ -158,7 +158,7 @@ def _packed(gold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return ptr, gold.nonzero()[:, 1]
 
 
-def test_labels_keep_their_order_of_documents() -> None:
+def test_PlattSearch_labels_keep_their_order_of_documents() -> None:
     """Scales are positive, even where gold documents score lowest."""
     logits = torch.linspace(-6, 6, 200).unsqueeze(1)
     search = PlattSearch(1, 2)
@@ -172,7 +172,9 @@ def test_labels_keep_their_order_of_documents() -> None:
     scale=st.floats(0.05, 20), shift=st.floats(-10, 10),
     low=st.floats(-20, 20), high=st.floats(-20, 20),
 )  # fmt: skip
-def test_a_change_fades_below_the_bins(scale: float, shift: float, low: float, high: float) -> None:
+def test_PlattSearch_change_fades_below_the_bins(
+    scale: float, shift: float, low: float, high: float
+) -> None:
     """In full at -8 and above, but never to below -16; none at -16 and below; never turns two
     documents around."""
     found = replace(
@@ -187,14 +189,14 @@ def test_a_change_fades_below_the_bins(scale: float, shift: float, low: float, h
         assert float(scores[1]) == pytest.approx(max(scale * high + shift, -16), abs=1e-3)
 
 
-def test_without_documents_nothing_changes() -> None:
+def test_PlattSearch_without_documents_nothing_changes() -> None:
     """No validation documents: scores stay as they are."""
     found = PlattSearch(2).compute()
     assert (found.width, found.before, found.after) == (0.0, 0.0, 0.0)
     assert found(torch.tensor([[1.0, -3.0]])).tolist() == [[1.0, -3.0]]
 
 
-def test_what_was_never_reached_teaches_nothing() -> None:
+def test_PlattSearch_what_was_never_reached_teaches_nothing() -> None:
     """Scores below the bins, gold or not, are left out."""
     logits, ptr, index, fold, _ = draw(2)
     outside = torch.full((50, LABELS), -30.0)
@@ -207,7 +209,7 @@ def test_what_was_never_reached_teaches_nothing() -> None:
     assert torch.equal(found.shift, expected.shift)
 
 
-def test_other_labels_are_refused() -> None:
+def test_PlattSearch_other_labels_are_refused() -> None:
     """Scores of three labels and a scaling of two."""
     with pytest.raises(GraphError, match="found 3 labels for 2"):
         PlattSearch(2).compute()(torch.zeros(1, 3))

@@ -59,7 +59,7 @@ def rankings(draw: st.DrawFn):
 
 
 @given(rankings(), st.integers(1, 3))
-def test_the_meter_equals_a_naive_loop(case, size: int) -> None:
+def test_PropensityMeter_equals_a_naive_loop(case, size: int) -> None:
     """In batches, for k below and above the number of labels; nothing where there is no gold."""
     ranked, gold, weight = case
     meter = PropensityMeter(torch.tensor(weight), KS)
@@ -69,7 +69,7 @@ def test_the_meter_equals_a_naive_loop(case, size: int) -> None:
     assert meter.compute() == pytest.approx(naive_measures(ranked, gold, weight), abs=1e-12)
 
 
-def test_propensities_by_hand() -> None:
+def test_inverse_propensity_propensities_by_hand() -> None:
     """N = 100: C = (4.60517 - 1) 2.5^.55 = 5.96750; a label of 3 documents: 1 + C 4.5^-.55."""
     found = inverse_propensity(torch.tensor([0, 3, 100]), 100)
     assert found.dtype == torch.float64
@@ -78,12 +78,15 @@ def test_propensities_by_hand() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_few_documents_give_no_negative_propensity(number: int) -> None:
-    """C would be negative."""
+def test_inverse_propensity_few_documents_give_no_negative(number: int) -> None:
+    """Few documents give no negative propensity.
+
+    C would be negative.
+    """
     assert inverse_propensity(torch.tensor([0, 1]), number).tolist() == [1.0, 1.0]
 
 
-def test_a_rare_label_counts_more() -> None:
+def test_PropensityMeter_rare_label_counts_more() -> None:
     """Two documents with both labels: finding the rare one first is the best that can be."""
     weight = torch.tensor([1.0, 4.0])
     values = []
@@ -99,7 +102,7 @@ def test_a_rare_label_counts_more() -> None:
 
 
 @pytest.mark.parametrize("parameters", sorted(PROPENSITY_PARAMETERS))
-def test_napkinxc_agrees(parameters: str) -> None:
+def test_inverse_propensity_napkinxc_agrees(parameters: str) -> None:
     """Its propensities, PSP@1..8 and PSNDCG@1..8, for each of the source's parameters."""
     napkinxc = pytest.importorskip("napkinxc.metrics", reason="napkinXC is not installed")
     a, b = PROPENSITY_PARAMETERS[parameters]
@@ -121,7 +124,7 @@ def test_napkinxc_agrees(parameters: str) -> None:
         assert found == pytest.approx(peer.tolist(), abs=1e-12)
 
 
-def test_processes_add_up() -> None:
+def test_PropensityMeter_processes_add_up() -> None:
     """Twice the sums are the same shares."""
     meter = PropensityMeter(torch.tensor([1.0, 2.0]), (1,))
     meter.update(torch.tensor([[0]]), *pack([[0, 1]]))
@@ -129,7 +132,7 @@ def test_processes_add_up() -> None:
     assert meter.compute() == {"PSP@1": 0.5, "PSNDCG@1": 0.5}
 
 
-def test_no_training_document_is_an_error() -> None:
+def test_inverse_propensity_no_training_document_is_an_error() -> None:
     """There is no logarithm of 0."""
     with pytest.raises(GraphError) as error:
         inverse_propensity(torch.tensor([0]), 0)
@@ -138,7 +141,7 @@ def test_no_training_document_is_an_error() -> None:
     )
 
 
-def test_labels_without_a_weight_are_an_error() -> None:
+def test_PropensityMeter_labels_without_a_weight_are_an_error() -> None:
     """Ranked or gold."""
     for ranked, gold in (([[2]], [[0]]), ([[0]], [[2]])):
         with pytest.raises(GraphError) as error:

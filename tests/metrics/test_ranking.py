@@ -80,7 +80,7 @@ def pack_dense(gold: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @given(rankings(), st.sampled_from(["zero", "skip"]))
-def test_the_meter_equals_a_naive_loop(
+def test_RankingMeter_equals_a_naive_loop(
     case: tuple[list[list[int]], list[list[int]]], empty: str
 ) -> None:
     """P@k, NDCG@k and R@k for k below and above the number of labels, under both policies."""
@@ -95,7 +95,7 @@ def test_the_meter_equals_a_naive_loop(
 
 
 @given(rankings())
-def test_hits_equal_membership(case: tuple[list[list[int]], list[list[int]]]) -> None:
+def test_find_hits_equal_membership(case: tuple[list[list[int]], list[list[int]]]) -> None:
     """A ranked label is a hit where it is among the document's own gold labels."""
     ranked, gold = case
     expected = [
@@ -104,14 +104,14 @@ def test_hits_equal_membership(case: tuple[list[list[int]], list[list[int]]]) ->
     assert find_hits(torch.tensor(ranked), *pack(gold)).tolist() == expected
 
 
-def test_hits_do_not_need_sorted_gold_labels() -> None:
+def test_find_hits_do_not_need_sorted_gold_labels() -> None:
     """Gold labels in any order."""
     ranked = torch.tensor([[4, 0, 2], [3, 1, 0]])
     found = find_hits(ranked, torch.tensor([0, 3, 5]), torch.tensor([4, 1, 2, 3, 0]))
     assert found.tolist() == [[True, False, True], [True, False, True]]
 
 
-def test_a_hand_computed_document() -> None:
+def test_find_hits_hand_computed_document() -> None:
     """Hits at ranks 1 and 3 of two gold labels and one that is never ranked."""
     hits = find_hits(torch.tensor([[5, 1, 7]]), torch.tensor([0, 3]), torch.tensor([5, 7, 99]))
     assert precision_at_k(hits, 1).tolist() == [1.0]
@@ -123,8 +123,11 @@ def test_a_hand_computed_document() -> None:
     assert found.tolist() == pytest.approx([(1 + 1 / 2) / ideal])
 
 
-def test_precision_at_1_is_ndcg_at_1_where_there_is_a_gold_label() -> None:
-    """The identity below the paper's definitions."""
+def test_RankingMeter_precision_at_1_ndcg_at_1_where_there_gold() -> None:
+    """Precision at 1 is ndcg at 1 where there is a gold label.
+
+    The identity below the paper's definitions.
+    """
     scores, gold = random_case()
     meter = RankingMeter((1,), "skip")
     meter.update(rank_labels(scores, 1), *pack_dense(gold))
@@ -133,7 +136,7 @@ def test_precision_at_1_is_ndcg_at_1_where_there_is_a_gold_label() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 30])
-def test_ndcg_equals_scikit_learn(k: int) -> None:
+def test_RankingMeter_ndcg_equals_scikit_learn(k: int) -> None:
     """Scores without ties; scikit-learn gives 0 to documents without gold labels too."""
     scores, gold = random_case()
     meter = RankingMeter((k,))
@@ -143,7 +146,7 @@ def test_ndcg_equals_scikit_learn(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 30])
-def test_precision_and_recall_equal_scikit_learn(k: int) -> None:
+def test_RankingMeter_precision_and_recall_equal_scikit_learn(k: int) -> None:
     """The k best labels as a set prediction; its sample precision divides by k, and its sample
     recall is 0 for documents without gold labels."""
     scores, gold = random_case()
@@ -158,7 +161,7 @@ def test_precision_and_recall_equal_scikit_learn(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 40])
-def test_empty_skip_equals_pytorch_geometric(k: int) -> None:
+def test_RankingMeter_empty_skip_equals_pytorch_geometric(k: int) -> None:
     """PyG leaves documents without gold labels out of the mean; over two batches."""
     scores, gold = random_case()
     peers = {"P": LinkPredPrecision(k), "NDCG": LinkPredNDCG(k), "R": LinkPredRecall(k)}
@@ -174,7 +177,7 @@ def test_empty_skip_equals_pytorch_geometric(k: int) -> None:
     assert meter.compute() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_policies_differ_by_the_share_of_labelled_documents() -> None:
+def test_RankingMeter_policies_differ_share_labelled_documents() -> None:
     """Documents without gold labels count 0, or are left out; never 1."""
     scores, gold = random_case()
     meters = {empty: RankingMeter(empty=empty) for empty in ("zero", "skip")}
@@ -187,7 +190,7 @@ def test_the_policies_differ_by_the_share_of_labelled_documents() -> None:
         assert value == pytest.approx(meters["skip"].compute()[name] * share)
 
 
-def test_gold_labels_that_are_never_ranked_stay_in_the_denominator() -> None:
+def test_RankingMeter_gold_labels_never_ranked_stay_denominator() -> None:
     """A label unknown in training lowers NDCG@3 and R@3 and leaves P@3 as it is."""
     ranked = torch.tensor([[0, 1, 2]])
     measures = []
@@ -201,7 +204,7 @@ def test_gold_labels_that_are_never_ranked_stay_in_the_denominator() -> None:
 
 
 @given(rankings(), st.integers(1, 3), st.sampled_from(["zero", "skip"]))
-def test_batches_add_up(
+def test_RankingMeter_batches_add_up(
     case: tuple[list[list[int]], list[list[int]]], size: int, empty: str
 ) -> None:
     """Several batches give the measures of one."""
@@ -215,7 +218,7 @@ def test_batches_add_up(
     assert parts.num_documents == whole.num_documents
 
 
-def test_names_and_order_of_the_measures() -> None:
+def test_RankingMeter_names_and_order_of_the_measures() -> None:
     """What metrics.json holds."""
     meter = RankingMeter()
     meter.update(torch.tensor([[0]]), *pack([[0]]))
@@ -224,7 +227,7 @@ def test_names_and_order_of_the_measures() -> None:
 
 
 @pytest.mark.parametrize("batches", [[], [[[]]]])
-def test_no_document_is_an_error(batches: list[list[list[int]]]) -> None:
+def test_RankingMeter_no_document_is_an_error(batches: list[list[list[int]]]) -> None:
     """No update at all, or only documents without gold labels under empty='skip'."""
     meter = RankingMeter(empty="skip")
     for gold in batches:
@@ -244,7 +247,9 @@ def test_no_document_is_an_error(batches: list[list[list[int]]]) -> None:
         (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 1]), "[2, 3] and [2]"),
     ],
 )
-def test_shapes_that_do_not_fit_are_an_error(ranked: Tensor, ptr: Tensor, found: str) -> None:
+def test_find_hits_shapes_that_do_not_fit_are_an_error(
+    ranked: Tensor, ptr: Tensor, found: str
+) -> None:
     """One dimension too few, and labels of fewer documents."""
     with pytest.raises(GraphError) as error:
         find_hits(ranked, ptr, torch.tensor([0]))
@@ -254,7 +259,7 @@ def test_shapes_that_do_not_fit_are_an_error(ranked: Tensor, ptr: Tensor, found:
 
 
 @given(st.integers(1, 9), st.integers(1, 12))
-def test_ranked_labels_are_the_best_in_order(num_labels: int, k: int) -> None:
+def test_rank_labels_ranked_labels_are_the_best_in_order(num_labels: int, k: int) -> None:
     """min(k, L) labels by descending score, as sorting them does."""
     generator = torch.Generator().manual_seed(num_labels)
     scores = torch.rand(4, num_labels, generator=generator)
@@ -264,7 +269,7 @@ def test_ranked_labels_are_the_best_in_order(num_labels: int, k: int) -> None:
     assert rank_labels(scores, k).tolist() == expected
 
 
-def test_no_documents_give_no_ranks() -> None:
+def test_rank_labels_no_documents_give_no_ranks() -> None:
     """An empty batch goes through every function."""
     ranked = rank_labels(torch.empty(0, 4), 3)
     hits = find_hits(ranked, *pack([]))
@@ -273,7 +278,9 @@ def test_no_documents_give_no_ranks() -> None:
 
 
 @given(st.data(), st.integers(1, 9), st.integers(1, 12))
-def test_ties_are_broken_by_the_given_rank(data: st.DataObject, num_labels: int, k: int) -> None:
+def test_rank_labels_ties_are_broken_by_the_given_rank(
+    data: st.DataObject, num_labels: int, k: int
+) -> None:
     """As sorting by (score descending, rank) does; for negative scores, both zeros, infinities."""
     values = st.sampled_from([-torch.inf, -2.5, -2.0, -0.0, 0.0, 1.0, 1.0000001, torch.inf])
     rows = data.draw(st.lists(st.lists(values, min_size=num_labels, max_size=num_labels)))

@@ -45,7 +45,7 @@ def label_sets(draw: st.DrawFn) -> tuple[int, list[list[int]], list[list[int]]]:
 
 
 @given(label_sets(), st.integers(1, 3))
-def test_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
+def test_F1Meter_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
     """In batches; labels that are neither gold nor predicted are not in the macro mean."""
     num_labels, predicted, gold = case
     meter = F1Meter(num_labels)
@@ -65,7 +65,7 @@ def test_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> None:
         assert value == pytest.approx(expected, abs=1e-12)
 
 
-def test_of_some_labels() -> None:
+def test_F1Meter_of_some_labels() -> None:
     """Label 0 is right once and wrong once, label 1 is missed, label 2 is nowhere."""
     meter = F1Meter(3)
     meter.update(*pack([[0], [0], []]), *pack([[0], [1], []]))
@@ -77,13 +77,13 @@ def test_of_some_labels() -> None:
     assert meter.compute(torch.tensor([False, False, True])) == {}
 
 
-def test_common_entries() -> None:
+def test_find_common_entries() -> None:
     """By document: what another document has does not count."""
     common = find_common(*pack([[2, 0], [1], []]), *pack([[0], [2], [1]]), 3)
     assert common.tolist() == [False, True, False]
 
 
-def test_sets_of_other_documents_are_an_error() -> None:
+def test_F1Meter_sets_of_other_documents_are_an_error() -> None:
     """Two predicted, one gold."""
     with pytest.raises(GraphError) as error:
         F1Meter(3).update(*pack([[0], [1]]), *pack([[0]]))
@@ -92,7 +92,7 @@ def test_sets_of_other_documents_are_an_error() -> None:
     )
 
 
-def test_labels_that_there_are_not_are_an_error() -> None:
+def test_F1Meter_labels_that_there_are_not_are_an_error() -> None:
     """A gold label beyond L."""
     with pytest.raises(GraphError) as error:
         F1Meter(3).update(*pack([[0]]), *pack([[1, 7]]))

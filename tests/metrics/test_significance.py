@@ -10,7 +10,7 @@ from match_graph.errors import GraphError
 from match_graph.metrics import Comparison, compare_documents, compare_runs
 
 
-def test_the_t_test_by_hand() -> None:
+def test_compare_runs_t_test_by_hand() -> None:
     """Differences .01, .02, .03: mean .02, deviation .01, t = .02 / (.01 / sqrt 3) = 2 sqrt 3.
 
     With two degrees of freedom p = 1 - t / sqrt(t^2 + 2) = 1 - sqrt(12 / 14).
@@ -28,7 +28,7 @@ def test_the_t_test_by_hand() -> None:
 @pytest.mark.parametrize(
     ("t", "stars"), [(4.2, ""), (4.4, "*"), (9.8, "*"), (10.1, "**"), (-4.4, "*"), (-10.1, "**")]
 )
-def test_stars_by_the_table_of_t(t: float, stars: str) -> None:
+def test_compare_runs_stars_by_the_table_of_t(t: float, stars: str) -> None:
     """Two degrees of freedom: 4.303 is the two-tailed 5 % point, 9.925 the 1 % point."""
     values = [t / math.sqrt(3) + shift for shift in (-1.0, 0.0, 1.0)]
     found = compare_runs(dict(enumerate(values)), dict.fromkeys(range(3), 0.0))
@@ -38,7 +38,7 @@ def test_stars_by_the_table_of_t(t: float, stars: str) -> None:
 @pytest.mark.parametrize(
     ("p_value", "stars"), [(0.05, ""), (0.0499, "*"), (0.01, "*"), (0.0099, "**"), (None, "")]
 )
-def test_levels_are_strict(p_value: float | None, stars: str) -> None:
+def test_Comparison_levels_are_strict(p_value: float | None, stars: str) -> None:
     """p < 0.05 and p < 0.01."""
     assert Comparison(0.1, 3, p_value).stars == stars
 
@@ -55,7 +55,9 @@ def test_levels_are_strict(p_value: float | None, stars: str) -> None:
         ({0: 0.3, 1: 0.4}, {0: 0.3, 1: 0.4}, "the difference is the same for all 2 runs"),
     ],
 )
-def test_no_star_and_why(first: dict[int, float], second: dict[int, float], reason: str) -> None:
+def test_compare_runs_no_star_and_why(
+    first: dict[int, float], second: dict[int, float], reason: str
+) -> None:
     """One run, and differences without variance."""
     found = compare_runs(first, second)
     assert found.p_value is None
@@ -63,7 +65,7 @@ def test_no_star_and_why(first: dict[int, float], second: dict[int, float], reas
     assert found.difference == pytest.approx(first[0] - second[0])
 
 
-def test_runs_of_other_seeds_are_an_error() -> None:
+def test_compare_runs_of_other_seeds_are_an_error() -> None:
     """Also no run at all."""
     with pytest.raises(GraphError) as error:
         compare_runs({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5})
@@ -75,14 +77,14 @@ def test_runs_of_other_seeds_are_an_error() -> None:
         compare_runs({}, {})
 
 
-def test_a_measure_that_is_not_finite_is_an_error() -> None:
+def test_compare_runs_measure_that_is_not_finite_is_an_error() -> None:
     """A failed run must not become a comparison."""
     with pytest.raises(GraphError) as error:
         compare_runs({0: 0.5, 1: math.nan}, {0: 0.5, 1: 0.4})
     assert str(error.value) == "The measure of every run must be finite, found NaN or infinity."
 
 
-def test_the_bootstrap_against_all_resamples() -> None:
+def test_compare_documents_bootstrap_against_all_resamples() -> None:
     """Four documents: the share of all 4^4 resamples whose mean is as far from the observed."""
     first, second = [0.9, 0.5, 0.7, 0.2], [0.4, 0.6, 0.3, 0.1]
     differences = [a - b for a, b in zip(first, second, strict=True)]
@@ -99,8 +101,11 @@ def test_the_bootstrap_against_all_resamples() -> None:
     assert found.interval[1] == pytest.approx(means[-7], abs=0.03)
 
 
-def test_many_documents_are_resampled_in_chunks_as_the_normal_law_says(monkeypatch) -> None:
-    """1,000 documents: the interval is mean plus or minus 1.96 standard errors; a seed repeats."""
+def test_compare_documents_many_documents_resampled_chunks(monkeypatch) -> None:
+    """Many documents are resampled in chunks as the normal law says.
+
+    1,000 documents: the interval is mean plus or minus 1.96 standard errors; a seed repeats.
+    """
     generator = torch.Generator().manual_seed(0)
     first = torch.rand(1000, generator=generator, dtype=torch.float64)
     second = first - 0.1 + 0.5 * torch.randn(1000, generator=generator, dtype=torch.float64)
@@ -115,7 +120,7 @@ def test_many_documents_are_resampled_in_chunks_as_the_normal_law_says(monkeypat
     assert compare_documents(first, second, num_resamples=1999, seed=3) == found
 
 
-def test_the_bootstrap_without_variance_or_documents() -> None:
+def test_compare_documents_bootstrap_without_variance_documents() -> None:
     """The reasons of `compare_runs`, and one sentence for shapes."""
     scores = torch.tensor([0.0, 0.5, 1.0])
     same = compare_documents(scores, scores)

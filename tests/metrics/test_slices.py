@@ -27,7 +27,7 @@ def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
     return make_ptr(lengths), torch.tensor(values, dtype=torch.int64)
 
 
-def test_frequency_cuts() -> None:
+def test_slice_by_frequency_cuts() -> None:
     """The ends of the torso belong to it; labels never seen are tail."""
     assert FREQUENCY_CUTS == (20, 100)
     labels = slice_by_frequency(torch.tensor([0, 19, 20, 100, 101])).labels()
@@ -39,7 +39,7 @@ def test_frequency_cuts() -> None:
     assert list(slice_by_frequency(torch.tensor([5])).labels()) == ["tail"]
 
 
-def test_depths() -> None:
+def test_slice_by_depth_depths() -> None:
     """By the longest path; a label outside the hierarchy is at the top; no edge, no slice."""
     dag = Hierarchy(torch.tensor([[1, 2, 2], [0, 1, 0]]), 4)
     labels = slice_by_depth(dag).labels()
@@ -64,7 +64,7 @@ def rankings(draw: st.DrawFn):
 
 
 @given(rankings(), st.integers(1, 3))
-def test_the_meter_equals_a_naive_loop(case, size: int) -> None:
+def test_SliceMeter_equals_a_naive_loop(case, size: int) -> None:
     """Pairs found over gold pairs, in batches; a slice without a gold pair has no R@k."""
     ranked, gold, places = case
     meter = SliceMeter([LabelSlices(("a", "b", "c"), torch.tensor(places))], KS)
@@ -84,7 +84,7 @@ def test_the_meter_equals_a_naive_loop(case, size: int) -> None:
     assert meter.compute() == pytest.approx(expected, abs=1e-12)
 
 
-def test_with_f1_and_processes() -> None:
+def test_SliceMeter_with_f1_and_processes() -> None:
     """F1 of the slice's labels beside its R@k; twice the counts are the same shares."""
     meter, f1 = SliceMeter([slice_by_frequency(torch.tensor([500, 3]))], (1,)), F1Meter(2)
     meter.update(torch.tensor([[0, 1], [0, 1]]), *pack([[0], [0, 1]]))
@@ -98,7 +98,7 @@ def test_with_f1_and_processes() -> None:
     }  # fmt: skip
 
 
-def test_slices_of_other_labels_are_an_error() -> None:
+def test_LabelSlices_of_other_labels_are_an_error() -> None:
     """Two partitions, of three and of two labels."""
     parts = [LabelSlices(("a",), torch.zeros(n, dtype=torch.int64)) for n in (3, 2)]
     with pytest.raises(GraphError) as error:

@@ -24,7 +24,7 @@ def f1(predicted: torch.Tensor, gold: torch.Tensor) -> float:
 
 
 @given(seed=st.integers(0, 10_000), cut=st.integers(1, 59), least=st.integers(1, 20))
-def test_no_candidate_is_better(seed: int, cut: int, least: int) -> None:
+def test_ThresholdSearch_no_candidate_is_better(seed: int, cut: int, least: int) -> None:
     """Every label's own threshold has the best F1 of the grid, and the shared one the best micro
     F1; in any batches."""
     logits, ptr, index, gold = draw(seed)
@@ -47,7 +47,7 @@ def test_no_candidate_is_better(seed: int, cut: int, least: int) -> None:
             assert float(found.value[label]) == found.shared
 
 
-def test_the_middle_of_a_gap_is_taken() -> None:
+def test_ThresholdSearch_middle_of_a_gap_is_taken() -> None:
     """Gold at log-odds 4, the others at 0: any candidate in (0, 4] is perfect, 2 is in between."""
     logits = torch.tensor([4.0, 4.0, 0.0, 0.0]).unsqueeze(1)
     search = ThresholdSearch(1, min_positives=2)
@@ -57,7 +57,7 @@ def test_the_middle_of_a_gap_is_taken() -> None:
     assert float(torch.logit(found.value[0])) == pytest.approx(2.0, abs=0.07)
 
 
-def test_without_gold_labels_one_half() -> None:
+def test_ThresholdSearch_without_gold_labels_one_half() -> None:
     """Nothing to choose from: 0.5 for all."""
     search = ThresholdSearch(2)
     search.update(torch.zeros(3, 2), torch.zeros(4, dtype=torch.int64), torch.zeros(0).long())
@@ -66,7 +66,7 @@ def test_without_gold_labels_one_half() -> None:
     assert found.is_own.tolist() == [False, False]
 
 
-def test_gold_scores_below_the_grid_have_no_threshold_of_their_own() -> None:
+def test_ThresholdSearch_gold_scores_below_grid_no_threshold_own() -> None:
     """A label whose gold documents all score below .00034 shares the others' threshold."""
     logits = torch.tensor([[-20.0, 3.0]]).repeat(4, 1)
     search = ThresholdSearch(2, min_positives=1)
@@ -76,7 +76,7 @@ def test_gold_scores_below_the_grid_have_no_threshold_of_their_own() -> None:
     assert found.num_positives.tolist() == [4, 4]
 
 
-def test_predictions_are_the_labels_at_or_above_their_thresholds() -> None:
+def test_pack_predictions_are_labels_at_or_above_thresholds() -> None:
     """Packed, ascending; a probability equal to its threshold is in, an empty row is kept."""
     logits = torch.tensor([[0.0, -1.0, 2.0], [-9.0, -9.0, -9.0], [1.0, 3.0, -2.0]])
     ptr, index = pack_predictions(logits, torch.tensor([0.5, 0.2, 0.9]))
@@ -84,7 +84,7 @@ def test_predictions_are_the_labels_at_or_above_their_thresholds() -> None:
     assert index.tolist() == [0, 1, 0, 1]
 
 
-def test_thresholds_must_fit_the_labels() -> None:
+def test_pack_predictions_thresholds_must_fit_the_labels() -> None:
     """Thresholds of another data set are refused."""
     with pytest.raises(GraphError) as caught:
         pack_predictions(torch.zeros(1, 3), torch.tensor([0.5]))

@@ -23,7 +23,7 @@ def make_unit(rows: int, seed: int) -> torch.Tensor:
     return random_unit_rows(rows, 6, generator, torch.device("cpu"))
 
 
-def test_hold_out_takes_pairs_of_training_documents_out_of_a_copy(synthetic: Synthetic) -> None:
+def test_hold_out_takes_pairs_of_training_documents_out_of_copy(synthetic: Synthetic) -> None:
     data = synthetic[0]
     before = {edge_type: data[edge_type].edge_index.clone() for edge_type in data.edge_types}
     held = hold_out(data, {"label": 20}, share=0.2, seed=1)
@@ -57,7 +57,9 @@ def test_hold_out_is_the_same_for_a_seed(synthetic: Synthetic) -> None:
 
 
 @pytest.mark.parametrize("piece", [10, 1 << 24])
-def test_ranks_are_those_of_a_naive_loop(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_pairs_ranks_are_those_of_a_naive_loop(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_SCORES", piece)
     anchor, target = make_unit(7, 0), make_unit(11, 1)
     known = torch.randint(77, (30,), generator=torch.Generator().manual_seed(2)).unique()
@@ -75,7 +77,8 @@ def test_ranks_are_those_of_a_naive_loop(piece: int, monkeypatch: pytest.MonkeyP
         assert [int(values[place]) for values in found] == expected
 
 
-def test_training_ranks_held_out_labels_better_than_chance(synthetic: Synthetic) -> None:
+def test_hold_out_training_ranks_held_out_labels_better(synthetic: Synthetic) -> None:
+    """Training ranks held out labels better than chance."""
     held = hold_out(synthetic[0], {}, share=0.05)
     config = PretrainConfig(channels=16, negatives=8, chunk_size=256)
     trainer = SphericalTrainer(held.data, config)
@@ -89,13 +92,13 @@ def test_training_ranks_held_out_labels_better_than_chance(synthetic: Synthetic)
     assert after["pairs"] == held.pairs["label"].size(1)
 
 
-def test_types_without_vectors_or_pairs_are_left_out(synthetic: Synthetic) -> None:
+def test_hold_out_types_without_vectors_or_pairs_are_left_out(synthetic: Synthetic) -> None:
     held = hold_out(synthetic[0], {"label": 0})
     tables = {"document": make_unit(400, 0), "label": make_unit(24, 1)}
     assert evaluate_vectors(tables, held, 0.3) == {}
 
 
-def test_neighbours_are_the_nearest_others() -> None:
+def test_find_neighbours_are_the_nearest_others() -> None:
     table, rows = make_unit(9, 3), torch.tensor([4, 0])
     near = find_neighbours(table, rows, 3)
     for row, found in zip(rows.tolist(), near.tolist(), strict=True):

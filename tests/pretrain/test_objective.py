@@ -28,7 +28,7 @@ def make_chunk(shared: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_violations_are_those_of_a_naive_loop(shared: bool) -> None:
+def test_margin_violations_are_those_of_a_naive_loop(shared: bool) -> None:
     anchor, positive, negative, _ = make_chunk(shared)
     violation = margin_violations(anchor, positive, negative, MARGIN)
     for p in range(6):
@@ -39,7 +39,7 @@ def test_violations_are_those_of_a_naive_loop(shared: bool) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_gradients_are_those_of_autograd(shared: bool) -> None:
+def test_margin_gradients_are_those_of_autograd(shared: bool) -> None:
     *rows, allowed = make_chunk(shared)
     leaves = [row.clone().requires_grad_() for row in rows]
     violation = margin_violations(*leaves, MARGIN) * allowed
@@ -52,7 +52,7 @@ def test_gradients_are_those_of_autograd(shared: bool) -> None:
         assert torch.allclose(gradient, leaf.grad, atol=1e-15)
 
 
-def test_gradients_are_those_printed_in_the_paper() -> None:
+def test_margin_gradients_are_those_printed_in_the_paper() -> None:
     """Section 3.1: for one negative, e_neg - e_pos, -e_doc and e_doc where the margin is broken."""
     anchor, positive, negative = (make_rows(1, 5, seed=seed) for seed in (0, 1, 2))
     negative = anchor  # the closest possible: always a violation
@@ -63,7 +63,7 @@ def test_gradients_are_those_printed_in_the_paper() -> None:
         assert torch.allclose(found, expected)
 
 
-def test_no_gradient_where_the_margin_holds() -> None:
+def test_margin_gradients_no_gradient_where_the_margin_holds() -> None:
     anchor = make_rows(1, 5, seed=0)
     loss, *gradients = margin_gradients(
         anchor, anchor, -anchor, MARGIN, torch.ones(1, 1, dtype=torch.bool)
@@ -72,8 +72,11 @@ def test_no_gradient_where_the_margin_holds() -> None:
     assert all(int(gradient.count_nonzero()) == 0 for gradient in gradients)
 
 
-def test_a_negative_of_negative_cosine_is_never_attracted() -> None:
-    """The authors' release pulls it in; here it is pushed away, or left alone."""
+def test_margin_gradients_negative_negative_cosine() -> None:
+    """A negative of negative cosine is never attracted.
+
+    The authors' release pulls it in; here it is pushed away, or left alone.
+    """
     anchor = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     positive = torch.tensor([[-0.8, 0.6]], dtype=torch.float64)  # worse than the negative
     negative = torch.tensor([[-0.6, 0.8]], dtype=torch.float64)
@@ -86,7 +89,8 @@ def test_a_negative_of_negative_cosine_is_never_attracted() -> None:
     assert float(table @ anchor.t()) < float(negative @ anchor.t())
 
 
-def test_shared_negatives_are_independent_ones_that_repeat() -> None:
+def test_margin_gradients_shared_negatives_independent_ones() -> None:
+    """Shared negatives are independent ones that repeat."""
     anchor, positive, negative, allowed = make_chunk(shared=True)
     independent = negative.expand(6, 4, 5)
     loss, *ours = margin_gradients(anchor, positive, negative, MARGIN, allowed)
@@ -97,7 +101,7 @@ def test_shared_negatives_are_independent_ones_that_repeat() -> None:
     assert torch.allclose(ours[2], expected[2].sum(dim=0))
 
 
-def test_tangents_are_projected_gradients() -> None:
+def test_margin_gradients_tangents_are_projected_gradients() -> None:
     *rows, allowed = make_chunk(shared=True)
     losses, *gradients = margin_gradients(*rows, MARGIN, allowed)
     loss, *tangents = margin_tangents(*rows, MARGIN, allowed)
@@ -107,7 +111,7 @@ def test_tangents_are_projected_gradients() -> None:
 
 
 @pytest.mark.parametrize(("sign", "falls"), [(1.0, True), (-1.0, False)])
-def test_the_step_is_minus_and_the_printed_plus_diverges(sign: float, falls: bool) -> None:
+def test_margin_gradients_step_minus_and_printed_plus_diverges(sign: float, falls: bool) -> None:
     """The paper prints e + alpha * gradient; with it the loss of a fixed chunk only rises."""
     anchor, positive, negative, allowed = make_chunk(shared=True)
     allowed = torch.ones_like(allowed)

@@ -47,14 +47,18 @@ def assert_uniform_over(found: Counter, weight: Counter) -> None:
     assert result.pvalue > P_LEAST
 
 
-def test_positives_are_uniform_over_edges_of_kept_targets_and_training_anchors() -> None:
-    """A word that stands twice in a document is drawn twice as often."""
+def test_Relation_positives_uniform_over_edges_kept_targets() -> None:
+    """Positives are uniform over edges of kept targets and training anchors.
+
+    A word that stands twice in a document is drawn twice as often.
+    """
     weight = Counter({(0, 0): 1, (0, 1): 2, (0, 2): 1, (2, 3): 1, (2, 2): 1, (2, 0): 1})
     assert_uniform_over(draw_many(words_relation()), weight)
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
-def test_contexts_are_uniform_over_the_windows_of_each_document(window: int) -> None:
+def test_Relation_contexts_uniform_over_windows_each_document(window: int) -> None:
+    """Contexts are uniform over the windows of each document."""
     relation = words_relation(window)
     row, col = relation.row.tolist(), relation.col.tolist()
     weight: Counter[tuple[int, int]] = Counter()
@@ -66,7 +70,7 @@ def test_contexts_are_uniform_over_the_windows_of_each_document(window: int) -> 
     assert_uniform_over(draw_many(relation), weight)
 
 
-def test_negatives_follow_degree_to_three_quarters() -> None:
+def test_Relation_negatives_follow_degree_to_three_quarters() -> None:
     generator = seeded()
     col = torch.repeat_interleave(torch.arange(6), torch.tensor([50, 20, 9, 4, 0, 1]))
     row = torch.zeros_like(col)
@@ -81,14 +85,14 @@ def test_negatives_follow_degree_to_three_quarters() -> None:
     assert chisquare(count[present], expected[present]).pvalue > P_LEAST
 
 
-def test_negatives_count_training_degrees_only() -> None:
+def test_Relation_negatives_count_training_degrees_only() -> None:
     relation = words_relation()
     degree = relation.cdf.diff(prepend=torch.zeros(1, dtype=relation.cdf.dtype)).double()
     expected = torch.tensor([2.0, 2.0, 2.0, 1.0], dtype=torch.float64) ** 0.75
     assert torch.allclose(degree / degree.sum(), expected / expected.sum(), atol=1e-6)
 
 
-def test_holds_knows_every_pair() -> None:
+def test_Relation_holds_knows_every_pair() -> None:
     relation = words_relation()
     pairs = set(zip(relation.row.tolist(), relation.col.tolist(), strict=True))
     anchor = torch.tensor([0, 2, 0])
@@ -98,12 +102,12 @@ def test_holds_knows_every_pair() -> None:
             assert [(a, t) in pairs for t in range(4)] == held[p].tolist()
 
 
-def test_holds_leaves_contexts_alone() -> None:
+def test_Relation_holds_leaves_contexts_alone() -> None:
     held = words_relation(window=2).holds(torch.tensor([0]), torch.arange(4))
     assert not held.any()
 
 
-def test_relations_of_a_corpus_graph(toy_graph: BuiltGraph) -> None:
+def test_find_relations_of_a_corpus_graph(toy_graph: BuiltGraph) -> None:
     data = toy_graph.data
     kinds = find_relations(data, all_rows(data), window=5)
     names = [[relation.name for relation in kind] for kind in kinds]
@@ -119,7 +123,7 @@ def test_relations_of_a_corpus_graph(toy_graph: BuiltGraph) -> None:
     assert (context.anchor, context.target) == (CONTEXT, "word")
 
 
-def test_only_training_documents_are_drawn(synthetic: Synthetic) -> None:
+def test_find_relations_only_training_documents_are_drawn(synthetic: Synthetic) -> None:
     data = synthetic[0]
     in_train = data["document"].train_mask
     for kind in find_relations(data, all_rows(data), window=3):
@@ -130,7 +134,7 @@ def test_only_training_documents_are_drawn(synthetic: Synthetic) -> None:
                 assert len(anchor.unique()) > 0.5 * int(in_train.sum())
 
 
-def test_targets_beyond_the_kept_rows_are_not_drawn(synthetic: Synthetic) -> None:
+def test_find_relations_targets_beyond_kept_rows_are_not_drawn(synthetic: Synthetic) -> None:
     data = synthetic[0]
     rows = {**all_rows(data), "word": 50}
     for kind in find_relations(data, rows, window=3):
@@ -142,7 +146,7 @@ def test_targets_beyond_the_kept_rows_are_not_drawn(synthetic: Synthetic) -> Non
                 assert int(relation.draw_negatives((500,), seeded()).max()) < 50
 
 
-def test_a_relation_with_one_distinct_target_is_left_out(toy_graph: BuiltGraph) -> None:
+def test_find_relations_relation_one_distinct_target_left_out(toy_graph: BuiltGraph) -> None:
     """One venue for all: there is no negative; the other fields stay."""
     data = toy_graph.data.clone()
     data["document", "has", "venue"].edge_index[1] = 0
@@ -155,7 +159,7 @@ def test_a_relation_with_one_distinct_target_is_left_out(toy_graph: BuiltGraph) 
     assert "(document, author)" in names
 
 
-def test_a_type_without_pairs_is_left_out(toy_graph: BuiltGraph) -> None:
+def test_find_relations_type_without_pairs_is_left_out(toy_graph: BuiltGraph) -> None:
     data = toy_graph.data.clone()
     edge_index = data["document", "tagged", "label"].edge_index
     data["document", "tagged", "label"].edge_index = edge_index[:, :0]
@@ -163,13 +167,13 @@ def test_a_type_without_pairs_is_left_out(toy_graph: BuiltGraph) -> None:
     assert [len(kind) for kind in kinds] == [3, 1]
 
 
-def test_unknown_edge_types_are_named(toy_graph: BuiltGraph) -> None:
+def test_find_relations_unknown_edge_types_are_named(toy_graph: BuiltGraph) -> None:
     edge_type = ("document", "has", "colour")
     with pytest.raises(GraphError, match=r"colour.*choose from"):
         find_relations(toy_graph.data, all_rows(toy_graph.data), 5, [edge_type])
 
 
-def test_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph) -> None:
+def test_find_relations_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph) -> None:
     """Words there are, but no neighbours: the relation is left out instead of drawn for ever."""
     data = toy_graph.data.clone()
     store = data["document", "contains", "word"]
@@ -180,7 +184,7 @@ def test_texts_of_one_word_have_no_contexts(toy_graph: BuiltGraph) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_feed_hands_out_full_chunks_of_allowed_pairs(shared: bool) -> None:
+def test_Relation_feed_hands_out_full_chunks_of_allowed_pairs(shared: bool) -> None:
     feed, generator = PairFeed(words_relation(2), 16, 4, shared), seeded()
     chunks = [feed.next_chunk(16, generator) for _ in range(2_000)]
     assert all(chunk.anchor.shape == chunk.positive.shape == (16,) for chunk in chunks)
@@ -201,7 +205,7 @@ def bytes_of(relation: Relation) -> dict[int, int]:
     return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
 
 
-def test_nothing_is_held_that_grows_with_words_times_window(synthetic: Synthetic) -> None:
+def test_find_relations_nothing_held_grows_words_times_window(synthetic: Synthetic) -> None:
     """Sequences are shared with the graph; what is added grows with nodes, not with tokens."""
     data = synthetic[0]
     graph = {

@@ -62,7 +62,7 @@ def test_riemannian_step_is_geoopts_projection_and_retraction() -> None:
     assert torch.allclose(table[index], expected, atol=1e-14)
 
 
-def test_step_with_minus_follows_geoopts_sgd_on_the_sphere() -> None:
+def test_riemannian_step_with_minus_follows_geoopts_sgd_sphere() -> None:
     """Ten steps of a whole optimiser from the field, on one loss."""
     start, direction = make_table(6), make_table(6, seed=1)
     parameter = geoopt.ManifoldParameter(start.clone(), manifold=SPHERE)
@@ -76,7 +76,8 @@ def test_step_with_minus_follows_geoopts_sgd_on_the_sphere() -> None:
     assert torch.allclose(table, parameter.detach(), atol=1e-12)
 
 
-def test_repeated_rows_move_by_the_sum_of_their_gradients() -> None:
+def test_riemannian_gradient_repeated_rows_move_by_sum_gradients() -> None:
+    """Repeated rows move by the sum of their gradients."""
     once, twice = make_table(), make_table()
     gradient = torch.randn(5, 7, dtype=torch.float64)
     index = torch.tensor([2, 4, 2, 2, 4])
@@ -86,7 +87,7 @@ def test_repeated_rows_move_by_the_sum_of_their_gradients() -> None:
     assert torch.allclose(once, twice, atol=1e-14)
 
 
-def test_rows_not_sampled_stay_to_the_bit() -> None:
+def test_riemannian_gradient_rows_not_sampled_stay_to_the_bit() -> None:
     table = make_table(50).float() * 1.5  # not even unit: nobody may touch them
     before = table.clone()
     index = torch.tensor([7, 7, 30])
@@ -97,7 +98,8 @@ def test_rows_not_sampled_stay_to_the_bit() -> None:
     assert not torch.equal(table[index], before[index])
 
 
-def test_norms_stay_one_after_many_float32_steps() -> None:
+def test_random_unit_rows_norms_stay_after_many_float32_steps() -> None:
+    """Norms stay one after many float32 steps."""
     generator = torch.Generator().manual_seed(0)
     table = random_unit_rows(30, 100, generator, torch.device("cpu"))
     for _ in range(2_000):

@@ -30,7 +30,7 @@ def next_chunk(trainer: SphericalTrainer, relation: Relation) -> Chunk:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_loss_falls_and_norms_stay_one(synthetic: Synthetic, shared: bool) -> None:
+def test_SphericalTrainer_loss_falls_and_norms_stay_one(synthetic: Synthetic, shared: bool) -> None:
     config = SMALL.model_copy(update={"shared_negatives": shared})
     trainer, losses = SphericalTrainer(synthetic[0], config), []
     trainer.fit(60_000, lambda done, loss: losses.append((done, loss)))
@@ -40,7 +40,7 @@ def test_loss_falls_and_norms_stay_one(synthetic: Synthetic, shared: bool) -> No
         assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
 
 
-def test_one_table_per_type_and_one_of_contexts(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_one_table_per_type_and_one_of_contexts(synthetic: Synthetic) -> None:
     data = synthetic[0]
     trainer = SphericalTrainer(data, SMALL, num_rows={"word": 40})
     shapes = {name: tuple(table.shape) for name, table in trainer.tables.items()}
@@ -48,7 +48,7 @@ def test_one_table_per_type_and_one_of_contexts(synthetic: Synthetic) -> None:
     assert shapes == {**expected, "word": (40, 16), CONTEXT: (40, 16)}
 
 
-def test_documents_outside_training_never_move(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_documents_outside_training_never_move(synthetic: Synthetic) -> None:
     data = synthetic[0]
     trainer = SphericalTrainer(data, SMALL)
     before = trainer.tables["document"].clone()
@@ -59,7 +59,7 @@ def test_documents_outside_training_never_move(synthetic: Synthetic) -> None:
     assert not torch.equal(after, before)
 
 
-def test_the_context_vector_is_the_anchor_of_word_and_context(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_context_vector_anchor_word_and_context(synthetic: Synthetic) -> None:
     """Positive and negatives move among the centre vectors, the neighbour as a context vector."""
     trainer = SphericalTrainer(synthetic[0], SMALL)
     relation = next(kind[0] for kind in trainer.kinds if kind[0].anchor == CONTEXT)
@@ -70,7 +70,9 @@ def test_the_context_vector_is_the_anchor_of_word_and_context(synthetic: Synthet
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_step_is_the_objective_on_the_drawn_rows(synthetic: Synthetic, shared: bool) -> None:
+def test_SphericalTrainer_step_is_the_objective_on_drawn_rows(
+    synthetic: Synthetic, shared: bool
+) -> None:
     """The same draws again, gradients and steps by the reference functions."""
     config = SMALL.model_copy(update={"shared_negatives": shared})
     trainer = SphericalTrainer(synthetic[0], config)
@@ -97,7 +99,7 @@ def test_a_step_is_the_objective_on_the_drawn_rows(synthetic: Synthetic, shared:
         assert torch.allclose(trainer.tables[name], table, atol=1e-6)
 
 
-def test_the_positive_itself_is_never_a_negative() -> None:
+def test_SphericalTrainer_positive_itself_is_never_a_negative() -> None:
     """With two targets half of the draws are the positive: none of them may cost anything."""
     data = HeteroData()
     data["a"].num_nodes = data["b"].num_nodes = 2
@@ -110,7 +112,8 @@ def test_the_positive_itself_is_never_a_negative() -> None:
         assert float(trainer.step(relation, next_chunk(trainer, relation), 0.1)) == 0
 
 
-def test_filter_positives_spares_all_of_an_anchors_targets() -> None:
+def test_SphericalTrainer_filter_positives_spares_anchors() -> None:
+    """Filter positives spares all of an anchors targets."""
     data = HeteroData()
     data["a"].num_nodes, data["b"].num_nodes = 1, 3
     data["a", "to", "b"].edge_index = torch.tensor([[0, 0, 0], [0, 1, 2]], dtype=torch.int32)
@@ -122,7 +125,9 @@ def test_filter_positives_spares_all_of_an_anchors_targets() -> None:
         assert bool(loss) != filtered
 
 
-def test_the_kinds_alternate(synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_SphericalTrainer_kinds_alternate(
+    synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer, names = SphericalTrainer(synthetic[0], SMALL), []
     step = trainer.step
 
@@ -137,7 +142,7 @@ def test_the_kinds_alternate(synthetic: Synthetic, monkeypatch: pytest.MonkeyPat
     assert all(name in kinds[place % 4] for place, name in enumerate(names))
 
 
-def test_one_seed_gives_one_result(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_one_seed_gives_one_result(synthetic: Synthetic) -> None:
     tables = []
     for seed in (3, 3, 4):
         trainer = SphericalTrainer(synthetic[0], SMALL, seed=seed)
@@ -169,7 +174,7 @@ def test_SphericalTrainer_threads_do_not_change_the_vectors(synthetic: Synthetic
         assert torch.equal(table, tables[1][name])
 
 
-def test_any_heterogeneous_graph_works() -> None:
+def test_SphericalTrainer_any_heterogeneous_graph_works() -> None:
     """Edge types within one node type, too: anchors and targets share a table then."""
     seed_everything(3)  # with edges from v0 to v0
     data = FakeHeteroDataset(num_graphs=1, avg_num_nodes=60)[0]
@@ -188,7 +193,7 @@ def test_any_heterogeneous_graph_works() -> None:
     ("setting", "name"),
     [("label_parent", "(label, label)"), ("cited_documents", "(document, document)")],
 )
-def test_pairs_beyond_the_paper_are_off_by_default(
+def test_SphericalTrainer_pairs_beyond_paper_are_off_by_default(
     toy_graph: BuiltGraph, setting: str, name: str
 ) -> None:
     data = toy_graph.data
@@ -202,7 +207,7 @@ def test_pairs_beyond_the_paper_are_off_by_default(
         assert bool(data["document"].train_mask[relation.row].all())
 
 
-def test_a_saved_state_goes_on_to_the_same_vectors(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_saved_state_goes_on_to_same_vectors(synthetic: Synthetic) -> None:
     states: list[dict] = []
     whole = SphericalTrainer(synthetic[0], SMALL, seed=1)
     whole.fit(9_000, stop=4_000)
@@ -215,7 +220,7 @@ def test_a_saved_state_goes_on_to_the_same_vectors(synthetic: Synthetic) -> None
         assert torch.equal(resumed.tables[name], table)
 
 
-def test_a_state_of_another_width_is_refused(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_state_of_another_width_is_refused(synthetic: Synthetic) -> None:
     state = SphericalTrainer(synthetic[0], SMALL).state_dict()
     other = SphericalTrainer(synthetic[0], SMALL.model_copy(update={"channels": 8}))
     with pytest.raises(CheckpointError, match="delete it to start again"):
@@ -234,10 +239,13 @@ def test_a_state_of_another_width_is_refused(synthetic: Synthetic) -> None:
         ("feeds", lambda feeds: spoil_feeds(feeds, "negative", 2**40), "a row in store is not in"),
     ],
 )
-def test_load_state_dict_refuses_what_would_be_read_beyond_its_end(
+def test_SphericalTrainer_load_state_dict_refuses_would_read(
     synthetic: Synthetic, part: str, spoil, reason: str
 ) -> None:
-    """Counts, rows and vectors of a crafted checkpoint."""
+    """Load state dict refuses what would be read beyond its end.
+
+    Counts, rows and vectors of a crafted checkpoint.
+    """
     trainer = SphericalTrainer(synthetic[0], SMALL)
     trainer.fit(9_000, stop=64)
     state = copy.deepcopy(trainer.state_dict())
@@ -253,13 +261,13 @@ def spoil_feeds(feeds: dict, name: str, row: int) -> dict:
     return feeds
 
 
-def test_one_edge_type_can_be_chosen(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_one_edge_type_can_be_chosen(synthetic: Synthetic) -> None:
     edge_type = ("document", "tagged", "label")
     trainer = SphericalTrainer(synthetic[0], SMALL, edge_types=[edge_type])
     assert set(trainer.tables) == {"document", "label"}
 
 
-def test_no_pair_at_all_is_an_error(toy_graph: BuiltGraph) -> None:
+def test_SphericalTrainer_no_pair_at_all_is_an_error(toy_graph: BuiltGraph) -> None:
     data = toy_graph.data.clone()
     data["document"].train_mask[:] = False
     with pytest.raises(GraphError) as caught:
@@ -270,7 +278,7 @@ def test_no_pair_at_all_is_an_error(toy_graph: BuiltGraph) -> None:
     )
 
 
-def test_a_corpus_with_one_author_trains_on_the_rest(toy_graph: BuiltGraph) -> None:
+def test_SphericalTrainer_corpus_with_one_author_trains_on_rest(toy_graph: BuiltGraph) -> None:
     data = toy_graph.data.clone()
     data["document", "has", "author"].edge_index[1] = 0
     trainer = SphericalTrainer(data, SMALL)
@@ -280,7 +288,7 @@ def test_a_corpus_with_one_author_trains_on_the_rest(toy_graph: BuiltGraph) -> N
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-def test_the_same_code_runs_on_cuda(synthetic: Synthetic) -> None:
+def test_SphericalTrainer_same_code_runs_on_cuda(synthetic: Synthetic) -> None:
     trainer = SphericalTrainer(synthetic[0], SMALL, device="cuda")
     trainer.fit(20_000)
     for table in trainer.tables.values():

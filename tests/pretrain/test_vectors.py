@@ -28,7 +28,7 @@ def make_tables(channels: int = 5) -> dict[str, torch.Tensor]:
     return {name: random_unit_rows(4, channels, generator, torch.device("cpu")) for name in NAMES}
 
 
-def test_gensim_reads_what_is_written(tmp_path: Path) -> None:
+def test_write_word2vec_gensim_reads_what_is_written(tmp_path: Path) -> None:
     tables = make_tables()
     path = tmp_path / "vectors.txt"
     assert write_word2vec(path, tables, NAMES) == 8
@@ -44,13 +44,13 @@ def test_gensim_reads_what_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES["venue"])
-def test_escaped_names_are_turned_back_by_unquote(name: str) -> None:
+def test_escape_name_escaped_names_are_turned_back_by_unquote(name: str) -> None:
     escaped = escape_name("venue", name)
     assert not any(sign.isspace() for sign in escaped)
     assert unquote(escaped) == f"venue/{name}"
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_read_word_vectors_what_is_written_is_read_again(tmp_path: Path) -> None:
     tables = make_tables()
     write_word2vec(tmp_path / "v.txt", {"word": tables["word"]}, NAMES)
     read, found = read_word_vectors(tmp_path / "v.txt", ["c++", "graph"], 5)
@@ -59,7 +59,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "3 2\n"])
-def test_glove_with_and_without_header(tmp_path: Path, header: str) -> None:
+def test_read_word_vectors_glove_with_and_without_header(tmp_path: Path, header: str) -> None:
     path = tmp_path / "glove.txt"
     path.write_text(f"{header}the 3 4\n. . . 1 0\nnaïve 0 -2\nzero 0 0\nthe 9 9\n")
     words = ["naïve", "the", "unseen", ". . .", "zero"]
@@ -97,12 +97,13 @@ def test_broken_files_are_named_by_line(
     )
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_read_word_vectors_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is none at"):
         read_word_vectors(tmp_path / "no.txt", ["a"], 2)
 
 
-def test_label_vectors_stand_in_every_slot_at_the_norm_of_what_they_replace() -> None:
+def test_spread_label_vectors_stand_every_slot_at_norm_replace() -> None:
+    """Label vectors stand in every slot at the norm of what they replace."""
     torch.manual_seed(0)
     weight = torch.empty(50, 3 * 12)
     torch.nn.init.xavier_uniform_(weight)
@@ -115,7 +116,7 @@ def test_label_vectors_stand_in_every_slot_at_the_norm_of_what_they_replace() ->
     assert float(spread.norm()) == pytest.approx(float(weight.norm()), rel=1e-5)
 
 
-def test_label_vectors_must_fit() -> None:
+def test_spread_label_vectors_must_fit() -> None:
     for label, slot in ((torch.ones(4, 9), 8), (torch.ones(3, 8), 8), (torch.ones(4, 8), 7)):
         with pytest.raises(GraphError, match="head_from_labels=false"):
             spread_label_vectors(torch.ones(4, 16), label, slot)
