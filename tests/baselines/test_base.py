@@ -11,7 +11,7 @@ from match_graph.graph import EgoBatch, TokenSpace
 EMPTY = torch.empty(0, dtype=torch.int64)
 
 
-def test_the_base_class_computes_nothing() -> None:
+def test_Baseline_base_class_computes_nothing() -> None:
     """Nothing is done silently; the defaults of the contract."""
     baseline = Baseline(TokenSpace(("word",), (4,)), 3, Baseline.Config())
     assert baseline.needs == frozenset({"tokens"})

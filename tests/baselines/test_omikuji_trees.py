@@ -16,7 +16,7 @@ from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 
 
-def test_without_the_package_one_sentence_says_what_to_install(monkeypatch) -> None:
+def test_OmikujiTrees_without_package_one_sentence_says_install(monkeypatch) -> None:
     """The extra is named."""
     monkeypatch.setitem(sys.modules, "omikuji", None)
     with pytest.raises(ConfigError) as caught:
@@ -27,7 +27,7 @@ def test_without_the_package_one_sentence_says_what_to_install(monkeypatch) -> N
     )
 
 
-def test_the_documents_file_has_a_header_and_every_document(tmp_path: Path) -> None:
+def test_write_documents_file_has_a_header_and_every_document(tmp_path: Path) -> None:
     """Sizes first; a document without labels or features keeps its line."""
     rows = sparse.csr_matrix(np.array([[0, 0.5, 0.25], [0, 0, 0], [1, 0, 0]], dtype=np.float32))
     gold = sparse.csr_matrix(np.array([[1, 1], [0, 1], [0, 0]], dtype=np.float32))
@@ -53,7 +53,9 @@ def fitted(synthetic: Synthetic, batches) -> OmikujiTrees:
     return trees
 
 
-def test_nothing_is_printed(fitted: OmikujiTrees, synthetic, batches, tmp_path, capfd) -> None:
+def test_OmikujiTrees_nothing_is_printed(
+    fitted: OmikujiTrees, synthetic, batches, tmp_path, capfd
+) -> None:
     """omikuji logs to the standard output, which belongs to predictions."""
     capfd.readouterr()
     fitted.fit(batches("train"))
@@ -66,7 +68,7 @@ def test_nothing_is_printed(fitted: OmikujiTrees, synthetic, batches, tmp_path, 
     assert (captured.out, captured.err) == ("seen\n", "")
 
 
-def test_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> None:
+def test_OmikujiTrees_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> None:
     """The sigmoid of the scores gives them back; the labels off the beam are near 0."""
     batch = batches("test", batch_size=1)[0]
     rows = fitted.features.transform(fitted.features.count([batch]))
@@ -78,7 +80,9 @@ def test_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> No
     assert torch.allclose(found, expected.clamp(1e-6, 1 - 1e-6), atol=1e-6)
 
 
-def test_missing_trees_are_one_sentence(fitted: OmikujiTrees, tmp_path: Path, capfd) -> None:
+def test_OmikujiTrees_missing_trees_are_one_sentence(
+    fitted: OmikujiTrees, tmp_path: Path, capfd
+) -> None:
     """The folder is named."""
     fitted.save(tmp_path)
     (tmp_path / TREES / "settings.json").write_text("{")
@@ -90,7 +94,7 @@ def test_missing_trees_are_one_sentence(fitted: OmikujiTrees, tmp_path: Path, ca
     )
 
 
-def test_omikuji_load_wants_the_trees_of_the_run(
+def test_OmikujiTrees_omikuji_load_wants_the_trees_of_the_run(
     fitted: OmikujiTrees, tmp_path: Path, capfd
 ) -> None:
     """With one tree fewer, probabilities would be others without a word."""
@@ -107,7 +111,9 @@ def test_omikuji_load_wants_the_trees_of_the_run(
     assert not any(capfd.readouterr())
 
 
-def test_omikuji_predict_refuses_labels_that_are_none(fitted: OmikujiTrees, batches) -> None:
+def test_OmikujiTrees_omikuji_predict_refuses_labels_are_none(
+    fitted: OmikujiTrees, batches
+) -> None:
     """As crafted trees may give."""
 
     class Crafted:

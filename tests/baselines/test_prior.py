@@ -19,7 +19,7 @@ def make_batch(*labels: list[int]) -> EgoBatch:
     return EgoBatch(torch.arange(len(labels)), NONE, NONE, NONE, empty, ptr, index)
 
 
-def test_the_prior_is_the_smoothed_share_of_documents() -> None:
+def test_LabelPrior_prior_is_the_smoothed_share_of_documents() -> None:
     """(count + 1/2) / (documents + 1), over batches, also of a label that is never seen."""
     prior = LabelPrior(TokenSpace((), ()), 3, LabelPrior.Config())
     prior.fit([make_batch([0, 1], [0]), make_batch([0], [])])
@@ -28,7 +28,7 @@ def test_the_prior_is_the_smoothed_share_of_documents() -> None:
     assert torch.allclose(probability, expected.expand(2, 3))
 
 
-def test_a_prior_of_other_labels_is_refused(tmp_path: Path) -> None:
+def test_LabelPrior_of_other_labels_is_refused(tmp_path: Path) -> None:
     """The shape is named."""
     prior = LabelPrior(TokenSpace((), ()), 3, LabelPrior.Config())
     prior.fit([make_batch([0])])

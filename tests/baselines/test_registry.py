@@ -52,14 +52,14 @@ def measure(baseline: Baseline, some: list[EgoBatch]) -> float:
     return meter.compute()["NDCG@5"]
 
 
-def test_every_registered_baseline_is_tested() -> None:
+def test_BASELINES_every_registered_baseline_is_tested() -> None:
     """Fails when a baseline is registered and not named above, or named as an encoder is."""
     assert set(CASES) == set(BASELINES)
     assert all(CASES.values())
     assert not set(BASELINES) & set(ENCODERS)
 
 
-def test_scores_are_finite_log_odds_of_every_label(fitted: Baseline, batches) -> None:
+def test_Baseline_scores_are_finite_log_odds_of_every_label(fitted: Baseline, batches) -> None:
     """[B, L], float32, whatever is unknown or missing in the documents."""
     for batch in batches("test"):
         logits = fitted.predict(batch)
@@ -68,7 +68,7 @@ def test_scores_are_finite_log_odds_of_every_label(fitted: Baseline, batches) ->
         assert bool(logits.isfinite().all())
 
 
-def test_a_document_scores_alone_as_in_a_batch(fitted: Baseline, batches) -> None:
+def test_Baseline_document_scores_alone_as_in_a_batch(fitted: Baseline, batches) -> None:
     """Batches of 1 and of 64; gold labels of the documents are not read."""
     together = scores(fitted, batches("test"))
     alone = [
@@ -77,7 +77,7 @@ def test_a_document_scores_alone_as_in_a_batch(fitted: Baseline, batches) -> Non
     assert torch.allclose(scores(fitted, alone), together, atol=1e-5)
 
 
-def test_a_document_without_tokens_has_scores(fitted: Baseline) -> None:
+def test_Baseline_document_without_tokens_has_scores(fitted: Baseline) -> None:
     """Neither text nor metadata."""
     none = torch.empty(0, dtype=torch.int64)
     ptr = torch.zeros(3, dtype=torch.int64)
@@ -87,7 +87,9 @@ def test_a_document_without_tokens_has_scores(fitted: Baseline) -> None:
     assert torch.equal(logits[0], logits[1])
 
 
-def test_what_is_saved_scores_the_same(fitted: Baseline, make, batches, tmp_path: Path) -> None:
+def test_Baseline_what_is_saved_scores_the_same(
+    fitted: Baseline, make, batches, tmp_path: Path
+) -> None:
     """The same probabilities but for the order of summation; nothing there is a pickle."""
     fitted.save(tmp_path)
     other = make()
@@ -98,7 +100,7 @@ def test_what_is_saved_scores_the_same(fitted: Baseline, make, batches, tmp_path
     assert suffixes <= {".safetensors", ".cbor", ".json"}
 
 
-def test_progress_ends_with_every_label(make, batches) -> None:
+def test_Baseline_progress_ends_with_every_label(make, batches) -> None:
     """`advance` rises to L."""
     seen: list[int] = []
     baseline = make()
@@ -107,7 +109,7 @@ def test_progress_ends_with_every_label(make, batches) -> None:
     assert seen[-1] == baseline.num_labels
 
 
-def test_it_learns_what_documents_tell(fitted: Baseline, make, batches) -> None:
+def test_Baseline_it_learns_what_documents_tell(fitted: Baseline, make, batches) -> None:
     """Better than the prior, but for the prior itself; at chance where labels are shuffled."""
     prior = BASELINES["prior"](fitted.space, fitted.num_labels, BASELINES["prior"].Config())
     prior.fit(batches("train"))

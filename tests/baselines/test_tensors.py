@@ -13,7 +13,7 @@ TABLE = {"a": torch.arange(6).view(2, 3), "b": torch.ones(0)}
 KINDS = {"a": torch.int64}
 
 
-def test_tensors_read_back(tmp_path: Path) -> None:
+def test_read_table_tensors_read_back(tmp_path: Path) -> None:
     """Also where any shape will do, and of a view."""
     write_table(tmp_path, {**TABLE, "a": TABLE["a"].t()})
     found = read_table(tmp_path, {"a": [3, 2], "b": [None]}, KINDS)
@@ -21,7 +21,7 @@ def test_tensors_read_back(tmp_path: Path) -> None:
     assert found["b"].numel() == 0
 
 
-def test_a_missing_broken_or_pickled_file_is_one_sentence(tmp_path: Path) -> None:
+def test_read_table_missing_broken_or_pickled_file_one_sentence(tmp_path: Path) -> None:
     """Nothing is unpickled."""
     for content in (None, b"", pickle.dumps(TABLE)):
         if content is not None:
@@ -34,7 +34,7 @@ def test_a_missing_broken_or_pickled_file_is_one_sentence(tmp_path: Path) -> Non
         assert text.endswith("); fit the baseline again.")
 
 
-def test_other_names_and_shapes_are_refused(tmp_path: Path) -> None:
+def test_write_table_other_names_and_shapes_are_refused(tmp_path: Path) -> None:
     """Too few, too many, of another shape or type; numbers that are not finite."""
     write_table(tmp_path, TABLE)
     right = {"a": [None, None], "b": [None]}

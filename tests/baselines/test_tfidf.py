@@ -22,7 +22,7 @@ def tokens_of(batches: list[EgoBatch], num_special: int) -> list[Counter[int]]:
 
 
 @pytest.mark.parametrize("sublinear", [True, False])
-def test_features_equal_the_formula(synthetic: Synthetic, batches, sublinear: bool) -> None:
+def test_TfidfFeatures_equal_the_formula(synthetic: Synthetic, batches, sublinear: bool) -> None:
     """Counts, smoothed inverse document frequencies, unit length; [UNK]s are no features."""
     space = synthetic.token_space()
     features = TfidfFeatures(space, sublinear)
@@ -43,7 +43,7 @@ def test_features_equal_the_formula(synthetic: Synthetic, batches, sublinear: bo
         assert columns & set(range(space.span(name).start, space.span(name).stop)), name
 
 
-def test_factors_can_be_set(synthetic: Synthetic, batches) -> None:
+def test_TfidfFeatures_factors_can_be_set(synthetic: Synthetic, batches) -> None:
     """What is read gives the same features as what was fitted."""
     features = TfidfFeatures(synthetic.token_space(), True)
     expected = features.fit(features.count(batches("train")))
@@ -53,7 +53,9 @@ def test_factors_can_be_set(synthetic: Synthetic, batches) -> None:
     assert abs(found - expected).max() < 1e-6
 
 
-def test_labels_are_stacked_in_the_order_of_the_batches(synthetic: Synthetic, batches) -> None:
+def test_stack_labels_are_stacked_in_the_order_of_the_batches(
+    synthetic: Synthetic, batches
+) -> None:
     """Each row holds the gold labels of its document."""
     rows = stack_labels(batches("valid"), synthetic.num_labels)
     documents = [document for batch in batches("valid") for document in batch.document.tolist()]

@@ -30,7 +30,7 @@ def make(synthetic: Synthetic, **settings) -> TfidfLinear:
         ("log", LogisticRegression(C=2.0, solver="liblinear")),
     ],
 )
-def test_scores_equal_scikit_learns_one_vs_rest(
+def test_TfidfLinear_scores_equal_scikit_learns_one_vs_rest(
     synthetic: Synthetic, batches, loss: str, reference
 ) -> None:
     """Without pruning and scaling, for the labels that some documents have and some lack."""
@@ -47,7 +47,7 @@ def test_scores_equal_scikit_learns_one_vs_rest(
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
 
 
-def test_threads_do_not_change_the_result(synthetic: Synthetic, batches) -> None:
+def test_TfidfLinear_threads_do_not_change_the_result(synthetic: Synthetic, batches) -> None:
     """The solver draws nothing: one thread and three give the same bits."""
     results = []
     for number in (1, 3):
@@ -57,7 +57,9 @@ def test_threads_do_not_change_the_result(synthetic: Synthetic, batches) -> None
     assert torch.equal(*results)
 
 
-def test_labels_on_no_or_every_document_get_the_prior(synthetic: Synthetic, batches) -> None:
+def test_TfidfLinear_labels_on_no_or_every_document_get_prior(
+    synthetic: Synthetic, batches
+) -> None:
     """Label 0 on every training document, label 1 on none."""
     train = []
     for batch in batches("train", batch_size=1):
@@ -73,7 +75,9 @@ def test_labels_on_no_or_every_document_get_the_prior(synthetic: Synthetic, batc
         assert torch.allclose(probability[:, 1], torch.tensor(share))
 
 
-def test_pruning_drops_small_weights_and_little_quality(synthetic: Synthetic, batches) -> None:
+def test_TfidfLinear_pruning_drops_small_weights_little_quality(
+    synthetic: Synthetic, batches
+) -> None:
     """Fewer weights; the ranking of most documents stays."""
     whole, pruned = make(synthetic, prune=0.0), make(synthetic, prune=0.05)
     best = []
@@ -86,7 +90,9 @@ def test_pruning_drops_small_weights_and_little_quality(synthetic: Synthetic, ba
     assert (best[0] == best[1]).float().mean() > 0.9
 
 
-def test_a_model_of_other_tokens_is_refused(synthetic: Synthetic, batches, tmp_path: Path) -> None:
+def test_TfidfLinear_model_of_other_tokens_is_refused(
+    synthetic: Synthetic, batches, tmp_path: Path
+) -> None:
     """Another minimum count is another token space."""
     baseline = make(synthetic)
     baseline.fit(batches("train"))
@@ -115,7 +121,7 @@ def test_a_model_of_other_tokens_is_refused(synthetic: Synthetic, batches, tmp_p
         ("idf", lambda idf: set_at(idf, 0, -1), "an idf is negative"),
     ],
 )
-def test_tfidf_linear_load_refuses_what_would_be_read_beyond_its_end(
+def test_TfidfLinear_load_refuses_what_would_be_read_beyond_end(
     synthetic: Synthetic, batches, tmp_path: Path, name: str, spoil, reason: str
 ) -> None:
     """SciPy indexes with offsets and labels without a look: a crafted file crashed the process."""

@@ -13,19 +13,19 @@ def make_pull(output_term: float | None, parameter_term: float | None) -> Pull:
     )  # fmt: skip
 
 
-def test_the_terms_of_an_edge_add_up() -> None:
+def test_Pull_terms_of_an_edge_add_up() -> None:
     """Those that a baseline lacks count nothing."""
     assert make_pull(0.25, 0.5).total == 0.75
     assert make_pull(None, None).total == 0
 
 
-def test_a_token_is_named_by_field_and_instance() -> None:
+def test_Evidence_token_is_named_by_field_and_instance() -> None:
     """As verdicts name it."""
     token = Evidence(field="venue", name="A", is_known=True, attention=None, effect=0.5, wide=None)
     assert str(token) == "venue A"
 
 
-def test_gold_labels_are_those_of_the_document() -> None:
+def test_CaseLabel_gold_labels_are_those_of_the_document() -> None:
     """In the order of the labels; the JSON is read back, but not with a key that is unknown."""
     labels = [
         CaseLabel(label=name, name=None, is_gold=gold, depth=0, parents=[])

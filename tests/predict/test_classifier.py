@@ -66,7 +66,9 @@ def evaluated_logits(run: Run, split: str) -> torch.Tensor:
     return torch.cat(logits)[order]
 
 
-def test_the_same_logits_as_through_the_graph(trained_run: Run, classifier: Classifier) -> None:
+def test_Classifier_same_logits_as_through_the_graph(
+    trained_run: Run, classifier: Classifier
+) -> None:
     """Unseen metadata, repeated values, long author lists and empty texts; budgets that bind."""
     for split in ("valid", "test", "train"):
         records = make_records(trained_run.dataset, split)
@@ -86,7 +88,7 @@ def test_the_same_logits_as_through_the_graph(trained_run: Run, classifier: Clas
     assert any(set(record["author"]) - kept for record in records)
 
 
-def test_predictions_are_the_ranking_that_evaluation_measures(
+def test_Classifier_predictions_are_ranking_evaluation_measures(
     trained_run: Run, classifier: Classifier
 ) -> None:
     """Same labels in the same order, same P@k as in metrics.json; whatever the batches."""
@@ -110,7 +112,7 @@ def test_predictions_are_the_ranking_that_evaluation_measures(
     assert metrics["test"]["P@1"] == pytest.approx(sum(first) / len(first))
 
 
-def test_predicted_documents_are_new_to_the_model(
+def test_Classifier_predicted_documents_are_new_to_the_model(
     classifier: Classifier, trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An encoder that looks up by `document` gets -1, never the row of the request; also in
@@ -131,7 +133,7 @@ def test_predicted_documents_are_new_to_the_model(
     assert torch.equal(rows.sort().values, trained_run.dataset.documents(MASKS["valid"]))
 
 
-def test_it_streams(classifier: Classifier) -> None:
+def test_Classifier_it_streams(classifier: Classifier) -> None:
     """Of an endless generator two buffers are read before results come, in order."""
     read = []
 
@@ -145,7 +147,7 @@ def test_it_streams(classifier: Classifier) -> None:
     assert len(read) == 96  # the two buffers of eight batches that were given out, and the next
 
 
-def test_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:
+def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:
     """No id, no metadata, null, empty text, unseen names: five labels each; top_k and labels."""
     documents = [
         {"text": ""},
@@ -163,7 +165,7 @@ def test_what_is_missing_or_unseen_is_no_fault(classifier: Classifier) -> None:
     assert list(classifier.predict([])) == []
 
 
-def test_thresholds_choose_the_labels(trained_run: Run, classifier: Classifier) -> None:
+def test_Classifier_thresholds_choose_the_labels(trained_run: Run, classifier: Classifier) -> None:
     """All labels at or above theirs, and no other; top_k caps them."""
     records = make_records(trained_run.dataset, "test")
     table = pd.read_parquet(trained_run.folder / "thresholds.parquet")
@@ -180,7 +182,7 @@ def test_thresholds_choose_the_labels(trained_run: Run, classifier: Classifier) 
     assert [result["labels"] for result in capped] == [result["labels"][:1] for result in chosen]
 
 
-def test_choosing_labels_by_hand() -> None:
+def test_choose_labels_choosing_labels_by_hand() -> None:
     """Above thresholds, best first, capped; a document with none."""
     logits = torch.logit(torch.tensor([[0.2, 0.9, 0.6], [0.1, 0.1, 0.1]]))
     thresholds = torch.tensor([0.15, 0.95, 0.5])
@@ -191,7 +193,7 @@ def test_choosing_labels_by_hand() -> None:
     assert [label for label, _ in choose_labels(logits, 2, None)[0]] == [1, 2]
 
 
-def test_a_folder_in_the_match_format(tmp_path: Path, small_settings) -> None:
+def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None:
     """Raw text by the regular expression, label names, and the data set deleted before loading."""
     folder = write_match_folder(tmp_path / "toy")
     (folder / "id2label.txt").write_text("science\tScience\n", encoding="utf-8")
@@ -238,7 +240,9 @@ def test_a_folder_in_the_match_format(tmp_path: Path, small_settings) -> None:
         ("text", 'a document must be one object, found the string "text".'),
     ],
 )
-def test_a_wrong_document_is_named(classifier: Classifier, document: Any, fault: str) -> None:
+def test_Classifier_wrong_document_is_named(
+    classifier: Classifier, document: Any, fault: str
+) -> None:
     """One sentence with its number; the documents of earlier batches are given out."""
     results = classifier.predict([{"text": "w1"}] * 8 + [document], batch_size=1)
     assert len(list(islice(results, 8))) == 8
@@ -247,7 +251,7 @@ def test_a_wrong_document_is_named(classifier: Classifier, document: Any, fault:
     assert str(caught.value) == f"The documents must be in the MATCH format: document 9: {fault}"
 
 
-def test_wrong_arguments(classifier: Classifier, trained_run: Run) -> None:
+def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) -> None:
     """Before anything is read."""
     with pytest.raises(ConfigError) as caught:
         classifier.predict([], top_k=0)
@@ -266,7 +270,7 @@ def change_config(folder: Path, section: str | None, key: str, value: Any) -> No
     write_manifest(folder)
 
 
-def test_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
+def test_load_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
     """Not there, no run, not trained, of another format: a sentence each."""
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path / "nothing")
@@ -294,7 +298,7 @@ def test_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["text.json", "venue.parquet", "label.parquet"])
-def test_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None:
+def test_load_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None:
     """The file is named, and the command that writes it again."""
     path = copied / "tokens" / name
     path.write_bytes(b"PAR1 broken")
@@ -319,7 +323,7 @@ def test_tokens_that_are_missing_or_broken(copied: Path, name: str) -> None:
     )
 
 
-def test_text_settings_are_checked(copied: Path) -> None:
+def test_load_text_settings_are_checked(copied: Path) -> None:
     """A wrong tokenizer and a broken pattern are faults of the file."""
     path = copied / "tokens" / "text.json"
     content = json.loads(path.read_text())
@@ -339,7 +343,7 @@ def test_text_settings_are_checked(copied: Path) -> None:
         )
 
 
-def test_thresholds_that_are_missing_or_of_other_labels(copied: Path) -> None:
+def test_load_thresholds_that_are_missing_or_of_other_labels(copied: Path) -> None:
     """Missing ones matter only by threshold."""
     path = copied / "thresholds.parquet"
     pd.read_parquet(path).head(3).to_parquet(path)
@@ -361,7 +365,7 @@ def test_thresholds_that_are_missing_or_of_other_labels(copied: Path) -> None:
     )
 
 
-def test_code_is_imported_by_request_only(
+def test_load_code_is_imported_by_request_only(
     trained_run: Run, copied: Path, tmp_path: Path, monkeypatch
 ) -> None:
     """A folder that names module:Class imports nothing unless the caller names it too."""
@@ -383,7 +387,7 @@ def test_code_is_imported_by_request_only(
     assert found == list(load(trained_run.folder).predict(documents))  # with a graph of one hop
 
 
-def test_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None:
+def test_load_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None:
     """Draws of the caller do not depend on whether a run was loaded."""
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -41,7 +41,7 @@ def score(run: Run, batch: EgoBatch) -> Tensor:
         return model(batch)[0]
 
 
-def test_leave_one_out_equals_one_forward_per_token(trained_run: Run) -> None:
+def test_DocumentEvidence_leave_one_out_equals_forward_per_token(trained_run: Run) -> None:
     """Within the budget: the document's batch from the graph, with each metadata token dropped."""
     number, batch = find_document(trained_run, 3, 6)
     document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
@@ -60,7 +60,7 @@ def test_leave_one_out_equals_one_forward_per_token(trained_run: Run) -> None:
     assert len(logits) == place + 1 > 3
 
 
-def test_above_the_budget_the_next_instance_moves_up(trained_run: Run) -> None:
+def test_leave_out_above_the_budget_the_next_instance_moves_up(trained_run: Run) -> None:
     """Items are those that were read; without one the document is read as it would come."""
     most = trained_run.config.data.max_metadata
     number, _ = find_document(trained_run, most + 1, 99)
@@ -76,7 +76,7 @@ def test_above_the_budget_the_next_instance_moves_up(trained_run: Run) -> None:
         torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-5)
 
 
-def test_attention_is_that_of_the_document_alone(trained_run: Run) -> None:
+def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) -> None:
     """The last layer's, at the items' places behind the [CLS] tokens."""
     number, batch = find_document(trained_run, 3, 6)
     document = read_document(load(trained_run.folder, "cpu"), trained_run, number)
@@ -92,7 +92,7 @@ def test_attention_is_that_of_the_document_alone(trained_run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["trained_run", "text_run"])
-def test_additions_of_the_wide_term_sum_to_its_scores(
+def test_DocumentEvidence_additions_of_wide_term_sum_to_scores(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     """Metadata (where they are read) and words together, also where several are one [UNK]."""
@@ -120,7 +120,7 @@ def test_additions_of_the_wide_term_sum_to_its_scores(
     assert shared  # else no [UNK] was shared
 
 
-def test_an_encoder_of_words_alone_owes_nothing_to_metadata(text_run: Run) -> None:
+def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> None:
     """Leave-one-out finds no effect, and there is no attention to metadata."""
     document = read_document(load(text_run.folder, "cpu"), text_run, 390)
     assert document.items
@@ -137,7 +137,7 @@ def graph_run(make_variant) -> Run:
     )
 
 
-def test_encoders_over_graphs_lose_the_instance_everywhere(graph_run: Run) -> None:
+def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run) -> None:
     """Tokens, neighbours and citations: each variant scores as that document does by itself."""
     classifier = load(graph_run.folder, "cpu")
     document = read_document(classifier, graph_run, 395)
@@ -197,6 +197,8 @@ def make_evidence(name: str, effect: float, attention: float | None) -> Evidence
         ),
     ],
 )
-def test_verdicts(evidence: list[Evidence], verdict: tuple[str | None, str | None, str]) -> None:
+def test_judge_verdicts(
+    evidence: list[Evidence], verdict: tuple[str | None, str | None, str]
+) -> None:
     """Whether leave-one-out and attention agree is said in a sentence."""
     assert judge(evidence) == verdict

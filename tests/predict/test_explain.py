@@ -22,7 +22,7 @@ from match_graph.predict.explain import Explainer
 from match_graph.typing import MASKS
 
 
-def test_the_labels_are_those_of_prediction(trained_run: Run) -> None:
+def test_Explainer_labels_are_those_of_prediction(trained_run: Run) -> None:
     """Same labels and probabilities as `Classifier.predict`, right where they are gold."""
     records = make_records(trained_run.dataset, trained_run.dataset.documents(MASKS["test"])[:5])
     results = load(trained_run.folder, "cpu").predict(records, top_k=4)
@@ -38,7 +38,7 @@ def test_the_labels_are_those_of_prediction(trained_run: Run) -> None:
             assert effects == sorted(effects, reverse=True)
 
 
-def test_the_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None:
+def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None:
     """Of all labels of a document: lambda times the penalty that training takes."""
     record = make_records(trained_run.dataset, [395])[0]
     explainer = Explainer(trained_run, "cpu")
@@ -68,7 +68,7 @@ def test_the_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None
         assert one.pulled_by == (max(totals, key=totals.__getitem__) if totals else None)
 
 
-def test_a_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
+def test_Explainer_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
     """No attention, wide term or loss; effects and the parents' probabilities are there."""
     record = make_records(baseline_run.dataset, [391])[0]
     found = Explainer(baseline_run, "cpu").explain(record).predictions
@@ -83,7 +83,7 @@ def test_a_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
     assert all(pull.weight is pull.output_term is pull.parameter_term is None for pull in pulls)
 
 
-def test_scores_are_computed_in_float32(trained_run: Run, tmp_path: Path) -> None:
+def test_Explainer_scores_are_computed_in_float32(trained_run: Run, tmp_path: Path) -> None:
     """Whatever the run's precision: bfloat16 would hide small effects."""
     folder = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
     settings = (folder / CONFIG).read_text(encoding="utf-8")
@@ -98,7 +98,9 @@ def test_scores_are_computed_in_float32(trained_run: Run, tmp_path: Path) -> Non
     assert found.predictions == expected.predictions
 
 
-def test_an_untrained_run_is_refused(trained_run: Run, tmp_path: Path, small_settings) -> None:
+def test_Explainer_untrained_run_is_refused(
+    trained_run: Run, tmp_path: Path, small_settings
+) -> None:
     """As by `load`."""
     run = start_run("synthetic", small_settings(), tmp_path / "run", trained_run.dataset.root)
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):

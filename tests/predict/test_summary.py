@@ -6,8 +6,11 @@ from match_graph.predict.summary import list_files, next_commands, show_examples
 from match_graph.runs import start_run
 
 
-def test_a_finished_run_shows_examples_files_and_commands(tmp_path: Path, small_settings) -> None:
-    """Three test documents with text, gold labels and ranked predictions; existing paths."""
+def test_show_examples_finished_run_shows_examples_files(tmp_path: Path, small_settings) -> None:
+    """A finished run shows examples files and commands.
+
+    Three test documents with text, gold labels and ranked predictions; existing paths.
+    """
     run = start_run("synthetic", small_settings(), tmp_path / "run", tmp_path / "root")
     run.train()
     run.evaluate()

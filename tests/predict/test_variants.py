@@ -31,7 +31,7 @@ def document(trained_run: Run) -> str:
     return str(trained_run.dataset.names("document")[number])
 
 
-def test_a_case_study_of_three_variants(
+def test_compare_variants_case_study_of_three_variants(
     explainers: list[Explainer], document: str, trained_run: Run
 ) -> None:
     """Text, metadata, gold labels with parents; each variant's labels, missed ones, ancestors."""
@@ -63,10 +63,13 @@ def test_a_case_study_of_three_variants(
         assert variant.run == explainer.run.folder.name
 
 
-def test_a_missed_label_ranks_below_the_best_where_all_scores_are_equal(
+def test_find_document_missed_label_ranks_below_best(
     explainers: list[Explainer], document: str
 ) -> None:
-    """As those of labels that a baseline does not know."""
+    """A missed label ranks below the best where all scores are equal.
+
+    As those of labels that a baseline does not know.
+    """
     explainer = explainers[1]
     dataset = explainer.run.dataset
     (record,) = make_records(dataset, [find_document(dataset, document)])
@@ -81,7 +84,7 @@ def test_a_missed_label_ranks_below_the_best_where_all_scores_are_equal(
     assert {one.rank for one in missed} == {6}
 
 
-def test_json_and_back(explainers: list[Explainer], document: str) -> None:
+def test_compare_variants_json_and_back(explainers: list[Explainer], document: str) -> None:
     """The JSON is plain, says the same when it is read, and is the same every time."""
     study = compare_variants(explainers, document, top_k=2)
     text = study.model_dump_json()
@@ -90,7 +93,7 @@ def test_json_and_back(explainers: list[Explainer], document: str) -> None:
     assert compare_variants(explainers, document, top_k=2).model_dump_json() == text
 
 
-def test_folders_are_opened(
+def test_compare_variants_folders_are_opened(
     trained_run: Run, baseline_run: Run, explainers: list[Explainer], document: str
 ) -> None:
     """The same as of opened runs."""
@@ -99,7 +102,7 @@ def test_folders_are_opened(
     assert study == compare_variants(explainers[:2], document)
 
 
-def test_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> None:
+def test_compare_variants_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> None:
     """At 400 characters."""
     texts = trained_run.dataset.table("document")
     longest = texts.loc[texts["text"].str.len().idxmax()]
@@ -109,7 +112,7 @@ def test_long_texts_are_cut(explainers: list[Explainer], trained_run: Run) -> No
     assert study.text.endswith("...")
 
 
-def test_an_unknown_document_is_one_sentence(explainers: list[Explainer]) -> None:
+def test_compare_variants_unknown_document_is_one_sentence(explainers: list[Explainer]) -> None:
     """With an id that there is."""
     with pytest.raises(CorpusError) as caught:
         compare_variants(explainers, "nobody")
@@ -120,7 +123,7 @@ def test_an_unknown_document_is_one_sentence(explainers: list[Explainer]) -> Non
     )
 
 
-def test_runs_of_other_data_are_refused(
+def test_compare_variants_runs_of_other_data_are_refused(
     trained_run: Run, small_settings, tmp_path, explainers: list[Explainer]
 ) -> None:
     """Also where only an option differs."""
