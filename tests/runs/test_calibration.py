@@ -77,14 +77,14 @@ def valid_of(run: Run, coherent: bool = False) -> Validation:
     return Validation(run.loader("valid"), fold, run.dataset.hierarchy if coherent else None)
 
 
-def test_folds_are_runs_of_documents_of_nearly_one_size() -> None:
+def test_assign_folds_are_runs_of_documents_of_nearly_one_size() -> None:
     """Seven documents in three folds, in their order; others are in fold 0."""
     fold = assign_folds(torch.tensor([1, 2, 5, 6, 7, 8, 10]), 12, 3)
     assert fold.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 2, 0]
     assert assign_folds(torch.tensor([], dtype=torch.int64), 2, 3).tolist() == [0, 0]
 
 
-def test_scores_are_scaled_by_all_or_by_the_other_folds(trained_run: Run) -> None:
+def test_CalibratedModel_scores_scaled_by_all_or_by_other_folds(trained_run: Run) -> None:
     """Above -8 as the formula says, with the row of each document's fold."""
     model = trained_run.load_model().eval()
     calibration, valid = make_scaling(trained_run.dataset.num_labels), valid_of(trained_run)
@@ -105,7 +105,7 @@ def test_scores_are_scaled_by_all_or_by_the_other_folds(trained_run: Run) -> Non
             torch.testing.assert_close(one[above], (scale * logits + shift)[above])
 
 
-def test_coherent_scores_stay_coherent(make_variant) -> None:
+def test_CalibratedModel_coherent_scores_stay_coherent(make_variant) -> None:
     """No label scores below a descendant after calibration either."""
     run = make_variant("coherent", "model.coherent=true", "train.epochs=1")
     calibration = make_scaling(run.dataset.num_labels)
@@ -123,7 +123,7 @@ def test_coherent_scores_stay_coherent(make_variant) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-def test_scores_are_scaled_where_they_are(trained_run: Run) -> None:
+def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> None:
     """On a GPU as on the CPU, by folds and coherent."""
     calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.dataset.hierarchy
     fold = valid_of(trained_run).fold % 2
@@ -136,7 +136,7 @@ def test_scores_are_scaled_where_they_are(trained_run: Run) -> None:
     torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
 
 
-def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
+def test_CalibratedModel_what_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     """A label inflated by 4: fitted, kept, and better on test documents too."""
     model = Inflated(trained_run.load_model())
     number = trained_run.dataset.num_labels
@@ -152,7 +152,7 @@ def test_what_a_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     assert measures[1]["NDCG@5"] > measures[0]["NDCG@5"]
 
 
-def test_Validation_ndcg_is_that_of_evaluate_model_without_violations(
+def test_Validation_ndcg_is_that_of_evaluate_model(
     trained_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hierarchy's violations, a fifth of the time with many labels, are not counted."""
@@ -163,7 +163,9 @@ def test_Validation_ndcg_is_that_of_evaluate_model_without_violations(
     assert valid.ndcg(model) == expected
 
 
-def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -> None:
+def test_fit_calibration_scaling_that_ranks_worse_is_not_kept(
+    trained_run: Run, monkeypatch
+) -> None:
     """Whatever its log-loss."""
     number = trained_run.dataset.num_labels
     compute = PlattSearch.compute
@@ -183,7 +185,9 @@ def test_a_scaling_that_ranks_worse_is_not_kept(trained_run: Run, monkeypatch) -
     assert torch.equal(calibration(logits, torch.tensor([0, 4, 1])), logits)
 
 
-def test_training_writes_it_and_prediction_reads_it(scaled_run: Run, tmp_path: Path) -> None:
+def test_write_calibration_training_writes_and_prediction_reads(
+    scaled_run: Run, tmp_path: Path
+) -> None:
     """The file is whole, and another one changes what the folder predicts."""
     number = scaled_run.dataset.num_labels
     found = read_calibration(scaled_run.folder, number)
@@ -213,7 +217,9 @@ def load_without(folder: Path):
     return load(other, "cpu")
 
 
-def test_a_run_without_it_is_scaled_when_it_is_evaluated(scaled_run: Run, tmp_path: Path) -> None:
+def test_open_run_without_it_is_scaled_when_it_is_evaluated(
+    scaled_run: Run, tmp_path: Path
+) -> None:
     """As a run of an older version: the same file and the same measures."""
     folder = tmp_path / "run"
     shutil.copytree(scaled_run.folder, folder)
@@ -225,7 +231,7 @@ def test_a_run_without_it_is_scaled_when_it_is_evaluated(scaled_run: Run, tmp_pa
     assert metrics[0] == metrics[1]
 
 
-def test_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
+def test_load_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
     """No file, the model as it is: if the settings say so, or there are too few documents."""
     plain = make_variant("plain", "train.calibrate=false", "model.init=random", "train.epochs=1")
     assert not plain.is_calibrated
@@ -239,7 +245,7 @@ def test_without_calibration_scores_stay(from_few, make_variant, trained_run: Ru
         assert load(run.folder, "cpu").calibration is None
 
 
-def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
+def test_CalibratedModel_measures_are_of_scaled_scores(scaled_run: Run) -> None:
     """On test by all validation documents, on valid each by the others."""
     metrics = json.loads((scaled_run.folder / METRICS).read_text())
     hierarchy, model = scaled_run.dataset.hierarchy, scaled_run.load_model()
@@ -252,14 +258,16 @@ def test_measures_are_of_scaled_scores(scaled_run: Run) -> None:
         assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
 
 
-def test_a_baseline_is_scaled_too(from_few, make_variant) -> None:
+def test_read_calibration_baseline_is_scaled_too(from_few, make_variant) -> None:
     """As it stands in the same tables."""
     run = make_variant("linear", "model.encoder=tfidf_linear")
     assert read_calibration(run.folder, run.dataset.num_labels) is not None
     assert load(run.folder, "cpu").calibration is not None
 
 
-def test_additions_of_the_wide_term_are_to_scaled_scores(scaled_run: Run, tmp_path: Path) -> None:
+def test_write_calibration_additions_wide_term_to_scaled_scores(
+    scaled_run: Run, tmp_path: Path
+) -> None:
     """Each label's times its scale."""
     record = {"paper": "new", "text": "w1 w2 w3", "venue": [], "author": [], "reference": []}
     number, labels = scaled_run.dataset.num_labels, torch.tensor([2, 0])
@@ -276,7 +284,7 @@ def test_additions_of_the_wide_term_are_to_scaled_scores(scaled_run: Run, tmp_pa
     torch.testing.assert_close(added[1], added[0] * calibration.scale[labels])
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_write_calibration_what_was_written_is_read(tmp_path: Path) -> None:
     """All tensors and numbers."""
     calibration = make_scaling(4)
     write_calibration(tmp_path, calibration)
@@ -288,7 +296,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read_calibration(tmp_path / "empty", 4) is None
 
 
-def test_other_files_are_one_sentence(tmp_path: Path) -> None:
+def test_write_calibration_other_files_are_one_sentence(tmp_path: Path) -> None:
     """Of other labels, of other tensors."""
     write_calibration(tmp_path, make_scaling(4))
     path = tmp_path / CALIBRATION
@@ -306,7 +314,7 @@ def test_other_files_are_one_sentence(tmp_path: Path) -> None:
         read_calibration(tmp_path, 4)
 
 
-def test_a_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: Path) -> None:
+def test_load_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: Path) -> None:
     """Without it they would be worse without a word."""
     folder = Path(shutil.copytree(scaled_run.folder, tmp_path / "run"))
     (folder / CALIBRATION).unlink()
@@ -330,7 +338,7 @@ def test_a_deleted_scaling_is_missed_by_predictions(scaled_run: Run, tmp_path: P
         ("scale", torch.ones(4, dtype=torch.int64), "its tensors have other shapes or types"),
     ],
 )
-def test_read_scaling_refuses_other_tensors(
+def test_write_calibration_read_scaling_refuses_other_tensors(
     tmp_path: Path, name: str, value: torch.Tensor, reason: str
 ) -> None:
     """Shapes, types and signs."""

@@ -31,7 +31,7 @@ def message(encoder: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(("encoder", "name"), OFFERED)
-def test_offered_settings_are_valid_and_fit_together(encoder: str, name: str) -> None:
+def test_load_preset_config_offered_settings_valid_fit_together(encoder: str, name: str) -> None:
     """Every key is a setting, and a model can be made; nothing offered is lost on the way."""
     config = load_preset_config(None, [f"model.encoder={encoder}"], name)
     MatchModel(TokenSpace(("venue", "word"), (0, 0)), 2, config.model)
@@ -44,8 +44,11 @@ def test_offered_settings_are_valid_and_fit_together(encoder: str, name: str) ->
 
 
 @pytest.mark.parametrize("encoder", TEXT_ENCODERS)
-def test_encoders_of_text_offer_both_without_metadata(encoder: str) -> None:
-    """As compared in MATCH: delta 100, batches of 256; neither metadata nor hierarchy in either."""
+def test_load_preset_config_encoders_text_offer_both(encoder: str) -> None:
+    """Encoders of text offer both without metadata.
+
+    As compared in MATCH: delta 100, batches of 256; neither metadata nor hierarchy in either.
+    """
     assert {"paper", "own"} <= set(ENCODERS[encoder].presets)
     for name in ("paper", "own"):
         config = load_preset_config(None, [f"model.encoder={encoder}"], name)
@@ -59,8 +62,11 @@ def test_encoders_of_text_offer_both_without_metadata(encoder: str) -> None:
     )  # fmt: skip
 
 
-def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path) -> None:
-    """Default < named < file < --set, key by key, within the encoder's settings too."""
+def test_load_preset_config_file_settings_win_file_may_name(tmp_path: Path) -> None:
+    """File and settings win and the file may name the encoder.
+
+    Default < named < file < --set, key by key, within the encoder's settings too.
+    """
     path = tmp_path / "c.yaml"
     path.write_text(
         "model: {encoder: xml_cnn, encoder_config: {num_filters: 7}}\ntrain: {batch_size: 8}\n"
@@ -77,13 +83,13 @@ def test_file_and_settings_win_and_the_file_may_name_the_encoder(tmp_path: Path)
     assert XmlCnnEncoder.presets["own"]["model.encoder_config"]["num_chunks"] == 32
 
 
-def test_without_a_name_there_are_the_defaults_alone() -> None:
+def test_load_preset_config_without_name_there_defaults_alone() -> None:
     """No name, no change; the preset is that of the default encoder where none is named."""
     assert load_preset_config(preset="paper").train.batch_size == 256
     assert load_preset_config(None, ["model.encoder=xml_cnn"]).train.batch_size is None
 
 
-def test_an_unknown_name_is_one_sentence() -> None:
+def test_load_preset_config_unknown_name_is_one_sentence() -> None:
     """With the choices, if there are any; an unknown encoder has its own sentence."""
     assert message("xml_cnn", "best") == (
         "The preset of the encoder 'xml_cnn' must be one of ['own', 'paper'], found 'best'; "
@@ -96,7 +102,7 @@ def test_an_unknown_name_is_one_sentence() -> None:
     assert message("xml_rnn", "paper").startswith("The encoder must be one of ['")
 
 
-def test_a_broken_file_keeps_its_own_sentence(tmp_path: Path) -> None:
+def test_load_preset_config_broken_file_keeps_its_own_sentence(tmp_path: Path) -> None:
     """A section that is no mapping is named as without settings by name."""
     path = tmp_path / "c.yaml"
     path.write_text("model: 3\n")
@@ -104,7 +110,7 @@ def test_a_broken_file_keeps_its_own_sentence(tmp_path: Path) -> None:
         load_preset_config(path, None, "paper")
 
 
-def test_resolved_settings_hold_every_number(synthetic: Synthetic) -> None:
+def test_load_preset_config_resolved_settings_hold_every_number(synthetic: Synthetic) -> None:
     """Those of the encoder and of the head too, whether given or not."""
     config = load_preset_config(None, ["model.encoder=xml_cnn"], "own")
     config = resolve_config(config, synthetic)
@@ -116,7 +122,7 @@ def test_resolved_settings_hold_every_number(synthetic: Synthetic) -> None:
     assert find_model(config).complete() == resolved
 
 
-def test_what_is_given_stays_and_what_is_not_is_filled_in(synthetic: Synthetic) -> None:
+def test_resolve_config_what_given_stays_and_what_not_filled_in(synthetic: Synthetic) -> None:
     """Given epochs stay; samples and batch size are numbers afterwards."""
     config = resolve_config(load_config(None, ["train.epochs=3"]), synthetic)
     assert config.train.epochs == 3
@@ -134,24 +140,27 @@ def test_what_is_given_stays_and_what_is_not_is_filled_in(synthetic: Synthetic) 
         derive_samples,
     ],
 )
-def test_derived_values_are_monotone_in_size(derive) -> None:
+def test_derive_batch_size_derived_values_are_monotone_in_size(derive) -> None:
     """Larger corpora never get smaller batches, more epochs or fewer pairs."""
     values = [derive(number) for number in (200, 1_000, 5_000, 20_000, 100_000, 1_000_000)]
     assert values == sorted(values)
 
 
-def test_batches_reach_the_size_of_the_paper() -> None:
+def test_derive_batch_size_batches_reach_the_size_of_the_paper() -> None:
     """256 documents at the size of MAG-CS, 16 at the least."""
     assert derive_batch_size(564_340) == 256
     assert derive_batch_size(1) == 16
 
 
-def test_validation_is_a_sample_where_it_would_cost_much() -> None:
-    """Everything in small corpora, 10,000 documents at the size of MAG-CS."""
+def test_derive_valid_documents_validation_sample_where_would() -> None:
+    """Validation is a sample where it would cost much.
+
+    Everything in small corpora, 10,000 documents at the size of MAG-CS.
+    """
     assert [derive_valid_documents(number) for number in (0, 2_976, 70_534)] == [1, 2_976, 10_000]
 
 
-def test_the_head_is_named(synthetic: Synthetic) -> None:
+def test_resolve_config_head_is_named(synthetic: Synthetic) -> None:
     """The one that fits the encoder, unless it is given; so that config.yaml says which it was."""
     for settings, head in (
         ([], "linear"),
@@ -161,13 +170,15 @@ def test_the_head_is_named(synthetic: Synthetic) -> None:
         assert resolve_config(load_config(None, settings), synthetic).model.head == head
 
 
-def test_an_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:
+def test_resolve_config_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:
     """Its head cannot be chosen."""
     with pytest.raises(ConfigError, match=r"The encoder must be one of \['attention_xml', "):
         resolve_config(load_config(None, ["model.encoder=attention"]), synthetic)
 
 
-def test_a_wide_term_is_there_where_its_weights_fit(synthetic: Synthetic, monkeypatch) -> None:
+def test_resolve_config_wide_term_is_there_where_its_weights_fit(
+    synthetic: Synthetic, monkeypatch
+) -> None:
     """By the number of kept tokens and labels, unless it is said; it shortens the training."""
     size = synthetic.token_space().num_tokens * synthetic.num_labels
     for limit, expected in ((size, True), (size - 1, False)):
@@ -178,8 +189,11 @@ def test_a_wide_term_is_there_where_its_weights_fit(synthetic: Synthetic, monkey
     assert resolve_config(load_config(None, ["model.wide=true"]), synthetic).model.wide is True
 
 
-def test_a_label_tree_refuses_hypernymy_in_the_output_space(synthetic: Synthetic) -> None:
-    """Where it is asked for; the default gives way, and a given 0 stays."""
+def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic) -> None:
+    """A label tree refuses hypernymy in the output space.
+
+    Where it is asked for; the default gives way, and a given 0 stays.
+    """
     tree = ["model.encoder=attention_xml", "model.head_config={flat_labels: 10, cluster_size: 4}"]
     assert resolve_config(load_config(None, tree), synthetic).train.lambda_output == 0
     given = load_config(None, [*tree, "train.lambda_output=0"])

@@ -61,7 +61,7 @@ def refusal(data: HeteroData, *ablations: str, settings: tuple[str, ...] = ()) -
     return str(caught.value)
 
 
-def test_without_ablations_nothing_changes(data: HeteroData) -> None:
+def test_resolve_ablations_without_ablations_nothing_changes(data: HeteroData) -> None:
     """The configuration itself."""
     config = load_config()
     assert resolve_ablations(config, data) == config
@@ -76,14 +76,16 @@ def test_without_ablations_nothing_changes(data: HeteroData) -> None:
         (["no-author", "no-metadata", "no-author"], FIELDS),
     ],
 )
-def test_fields_are_left_out_by_name(data: HeteroData, ablations, dropped: list[str]) -> None:
+def test_resolve_ablations_fields_are_left_out_by_name(
+    data: HeteroData, ablations, dropped: list[str]
+) -> None:
     """One, some or all fields; nothing but data.drop_fields changes."""
     config = resolve(data, *ablations)
     assert config.data.drop_fields == dropped
     assert config.model_copy(update={"data": Config().data, "ablation": []}) == Config()
 
 
-def test_no_hierarchy_turns_both_terms_off(data: HeteroData) -> None:
+def test_resolve_ablations_no_hierarchy_turns_both_terms_off(data: HeteroData) -> None:
     """And the coherent output, and the (label, parent) pairs of pre-training; it is still read."""
     settings = ("pretrain.label_parent=true", "model.coherent=true")
     config = resolve(data, "no-hierarchy", settings=settings)
@@ -93,7 +95,7 @@ def test_no_hierarchy_turns_both_terms_off(data: HeteroData) -> None:
     assert config.data == Config().data
 
 
-def test_no_pretrain_starts_at_random(data: HeteroData) -> None:
+def test_resolve_ablations_no_pretrain_starts_at_random(data: HeteroData) -> None:
     """Embedding and prediction layer; an encoder with weights of its own forgets them too."""
     config = resolve(data, "no-pretrain", settings=("model.head_from_labels=true",))
     assert (config.model.init, config.model.head_from_labels) == ("random", False)
@@ -102,7 +104,9 @@ def test_no_pretrain_starts_at_random(data: HeteroData) -> None:
     assert own.model.encoder_config == {"pretrained": False}
 
 
-def test_resolving_twice_changes_nothing(data: HeteroData, tmp_path: Path) -> None:
+def test_resolve_ablations_resolving_twice_changes_nothing(
+    data: HeteroData, tmp_path: Path
+) -> None:
     """So that a run's config.yaml can start another run."""
     config = resolve(data, "no-author", "no-hierarchy", "no-pretrain")
     assert resolve_ablations(config, data) == config
@@ -111,7 +115,7 @@ def test_resolving_twice_changes_nothing(data: HeteroData, tmp_path: Path) -> No
     assert resolve_ablations(load_config(path), data) == config
 
 
-def test_unknown_names_are_one_sentence_with_the_choices(data: HeteroData) -> None:
+def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) -> None:
     """A field that the data set lacks, a misspelt name, a wrong drop_fields."""
     for name in ("no-autor", "author", "hierarchy", "no-", "no-word"):
         assert refusal(data, name) == (
@@ -160,7 +164,7 @@ def test_unknown_names_are_one_sentence_with_the_choices(data: HeteroData) -> No
         ),
     ],
 )
-def test_an_ablation_that_makes_no_sense_is_refused(
+def test_resolve_ablations_ablation_makes_no_sense_is_refused(
     data: HeteroData, encoder: str, name: str, sentence: str
 ) -> None:
     """By what the encoder has and reads."""
@@ -168,7 +172,7 @@ def test_an_ablation_that_makes_no_sense_is_refused(
     assert refusal(data, name, settings=settings) == sentence
 
 
-def test_a_setting_can_make_sense_of_an_ablation(data: HeteroData) -> None:
+def test_resolve_ablations_setting_can_make_sense_of_an_ablation(data: HeteroData) -> None:
     """An encoder that reads metadata on request, once it does."""
     settings = (f"model.encoder={__name__}:WordsOnly", "model.encoder_config={metadata: true}")
     assert resolve(data, "no-venue", settings=settings).data.drop_fields == ["venue"]
@@ -189,14 +193,14 @@ def test_data_without_hierarchy_or_metadata_refuse(toy_graph: BuiltGraph) -> Non
     )
 
 
-def test_the_folder_names_the_ablations() -> None:
+def test_default_folder_names_the_ablations() -> None:
     """So that a run and its ablations stand side by side."""
     config = load_config(None, ["seed=3", "ablation=[no-author, no-pretrain]"])
     assert default_folder("x", config) == Path("runs/x-match-no-author-no-pretrain-seed3")
     assert default_folder("x", load_config()) == Path("runs/x-match-seed0")
 
 
-def test_a_run_without_fields_never_sees_them(tmp_path: Path, small_settings) -> None:
+def test_metadata_fields_run_without_fields_never_sees_them(tmp_path: Path, small_settings) -> None:
     """Tokens, vectors and prediction know the other fields alone; opening again keeps it so."""
     config = small_settings("ablation=[no-author, no-hierarchy]", "train.accelerator=cpu")
     run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
@@ -222,7 +226,9 @@ def test_a_run_without_fields_never_sees_them(tmp_path: Path, small_settings) ->
     assert resumed.config == run.config
 
 
-def test_no_metadata_pre_trains_on_texts_and_labels(tmp_path: Path, small_settings) -> None:
+def test_start_run_no_metadata_pre_trains_on_texts_and_labels(
+    tmp_path: Path, small_settings
+) -> None:
     """Tables of words, contexts, labels and documents, and of nothing else."""
     config = small_settings("ablation=[no-metadata]", "pretrain.samples=5000")
     run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")

@@ -17,7 +17,7 @@ from match_graph.io.run_folder import CONFIG, METRICS, RECORD, STATE
 from match_graph.runs import folder as folders
 
 
-def test_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
+def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
     """A run goes on with other devices; any other setting is refused, and it alone is named."""
     folder = tmp_path / "run"
     config = load_config(None, ["train.devices=4", "train.strategy=fsdp"])
@@ -32,7 +32,7 @@ def test_how_many_share_the_work_may_differ(tmp_path: Path) -> None:
     )
 
 
-def test_find_difference_names_what_was_chosen_before_what_follows() -> None:
+def test_find_difference_names_what_was_chosen_before_follows() -> None:
     """The encoder, then other settings, then those that the corpus gives; three of them."""
     there = load_config(None, ["pretrain.samples=5", "train.epochs=3", "train.warmup=0.1"])
     assert folders.find_difference(there, there) == ""
@@ -48,7 +48,7 @@ def test_find_difference_names_what_was_chosen_before_what_follows() -> None:
     )
 
 
-def test_a_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
+def test_claim_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
     """New and equal settings pass; other settings, other files and a plain file do not."""
     config, folder = load_config(None, ["seed=1"]), tmp_path / "run"
     folders.claim_run_folder(folder, config, overwrite=False)
@@ -64,7 +64,7 @@ def test_a_run_folder_is_claimed_resumed_or_refused(tmp_path: Path) -> None:
     assert folders.open_run_folder(folder).seed == 2
 
 
-def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
+def test_claim_run_folder_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
     """A folder with other files is refused even with overwrite, and stays."""
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(CheckpointError) as caught:
@@ -81,7 +81,7 @@ def test_overwrite_never_deletes_what_is_no_run(tmp_path: Path) -> None:
         folders.claim_run_folder(tmp_path / "thesis.tex", load_config(), overwrite=True)
 
 
-def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
+def test_open_run_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
     """A missing folder and one without config.yaml."""
     with pytest.raises(CheckpointError) as caught:
         folders.open_run_folder(tmp_path / "none")
@@ -191,7 +191,7 @@ def change_files(folder: Path) -> list[Callable[[], None]]:
     ]
 
 
-def test_files_of_a_run_are_whole_after_any_kill(
+def test_verify_run_folder_files_of_run_are_whole_after_any_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written anew, replaced with the one before kept, as a folder, deleted."""

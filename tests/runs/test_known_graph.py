@@ -77,12 +77,14 @@ def check_equal(run: Run, split: str) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["hgt", "rgcn", "match_hetero"])
-def test_the_same_logits_as_through_the_graph(tmp_path: Path, small_settings, encoder: str) -> None:
+def test_load_same_logits_as_through_the_graph(
+    tmp_path: Path, small_settings, encoder: str
+) -> None:
     """Every graph encoder; test documents, which training has not seen."""
     check_equal(make_run(tmp_path, small_settings, encoder), "test")
 
 
-def test_the_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
+def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
     """Cited and citing documents, rare and unseen metadata, cut fan-outs, of valid and test."""
     for split in ("valid", "test"):
         check_equal(graph_run, split)
@@ -97,7 +99,9 @@ def test_the_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
     assert int(data["author"].num_nodes) > int(known.data["author"].num_nodes)
 
 
-def test_no_label_and_no_other_split_is_kept(graph_run: Run, tmp_path: Path) -> None:
+def test_read_known_graph_no_label_and_no_other_split_is_kept(
+    graph_run: Run, tmp_path: Path
+) -> None:
     """The files hold training documents and what they carry; with transductive, all documents."""
     dataset = graph_run.dataset
     data, train = dataset[0], dataset[0][DOCUMENT].train_mask
@@ -123,10 +127,13 @@ def test_no_label_and_no_other_split_is_kept(graph_run: Run, tmp_path: Path) -> 
     assert everything.data["author"].num_nodes == data["author"].num_nodes
 
 
-def test_training_reaches_training_documents_unless_transductive(
+def test_start_run_training_reaches_training_documents_unless(
     tmp_path: Path, small_settings, graph_run: Run
 ) -> None:
-    """In every split's batches; `data.transductive` opens the others."""
+    """Training reaches training documents unless transductive.
+
+    In every split's batches; `data.transductive` opens the others.
+    """
     train = graph_run.dataset[0][DOCUMENT].train_mask
     for split in ("train", "valid", "test"):
         for batch in graph_run.loader(split, training=split == "train"):
@@ -143,7 +150,7 @@ def test_training_reaches_training_documents_unless_transductive(
     assert not train[torch.cat(reached)].all()
 
 
-def test_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None:
+def test_Run_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None:
     """Random fan-outs by epoch in training, the same ones in evaluation."""
 
     def words(training: bool, epoch: int) -> dict[int, list[int]]:
@@ -160,7 +167,7 @@ def test_training_draws_anew_and_evaluation_does_not(graph_run: Run) -> None:
     assert words(True, 0) == words(True, 0) != words(True, 1)
 
 
-def test_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
+def test_load_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
     """No id, no metadata, no words; unseen names; a reference to oneself."""
     documents = [
         {"text": ""},
@@ -171,7 +178,7 @@ def test_what_no_text_knows_is_no_fault(graph_run: Run) -> None:
     assert [len(result["labels"]) for result in results] == [5, 5, 5]
 
 
-def test_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
+def test_load_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
     """A table that cannot be read, and how to have it written again."""
     folder = Path(shutil.copytree(graph_run.folder, tmp_path / "run"))
     path = folder / GRAPH / "author.parquet"
@@ -188,7 +195,9 @@ def test_missing_files_are_one_sentence(graph_run: Run, tmp_path: Path) -> None:
     assert load(folder)
 
 
-def test_wrong_fanouts_are_found_before_a_run_starts(tmp_path: Path, small_settings) -> None:
+def test_start_run_wrong_fanouts_are_found_before_a_run_starts(
+    tmp_path: Path, small_settings
+) -> None:
     """An edge type that the corpus lacks leaves no folder."""
     settings = {"neighborhood": {"fanouts": {"document has topic": [1]}}}
     config = small_settings("model.encoder=rgcn", f"model.encoder_config={settings}")
@@ -197,7 +206,7 @@ def test_wrong_fanouts_are_found_before_a_run_starts(tmp_path: Path, small_setti
     assert not (tmp_path / "run").exists()
 
 
-def test_a_corpus_without_references_has_a_graph_too(tmp_path: Path, small_settings) -> None:
+def test_load_corpus_without_references_has_a_graph_too(tmp_path: Path, small_settings) -> None:
     """Nothing is cited; metadata and words are shared."""
     folder = write_match_folder(tmp_path / "toy", toy_documents(), fields=("venue", "author"))
     config = small_settings(
@@ -212,7 +221,7 @@ def test_a_corpus_without_references_has_a_graph_too(tmp_path: Path, small_setti
 
 
 @pytest.mark.parametrize("encoder", ["hgt", "match_hetero"])
-def test_without_metadata_there_may_be_nothing_to_draw(
+def test_load_without_metadata_there_may_be_nothing_to_draw(
     tmp_path: Path, small_settings, encoder: str
 ) -> None:
     """Words alone, or for the hybrid no edge at all: the documents' own texts are left."""
@@ -228,7 +237,7 @@ def test_without_metadata_there_may_be_nothing_to_draw(
     assert len(result["labels"]) == 5
 
 
-def test_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> None:
+def test_read_known_graph_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> None:
     """Another seed cuts the fan-outs elsewhere."""
     vocabulary = read_vocabulary(graph_run.folder)
     known = read_known_graph(graph_run.folder, vocabulary)

@@ -33,7 +33,7 @@ def make_run(tmp_path: Path, small_settings):
     return make
 
 
-def test_levels_are_planned_top_down(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_plan_levels_are_planned_top_down(synthetic: Synthetic, tmp_path: Path) -> None:
     """Gold nodes are those above gold labels; the last level is the run itself."""
     upper, middle, last = plan_levels((2, 8, synthetic.num_labels), synthetic, tmp_path, 0)
     assert (upper.parent, upper.above, middle.above, last.above) == (None, None, upper, middle)
@@ -54,13 +54,13 @@ def test_levels_are_planned_top_down(synthetic: Synthetic, tmp_path: Path) -> No
     assert torch.equal(again.parent, last.parent)
 
 
-def test_a_flat_model_has_one_level(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_plan_levels_flat_model_has_one_level(synthetic: Synthetic, tmp_path: Path) -> None:
     """The run itself; nothing is clustered."""
     (level,) = plan_levels((synthetic.num_labels,), synthetic, tmp_path, 0)
     assert (level.folder, level.parent, level.above) == (tmp_path, None, None)
 
 
-def test_the_prior_is_given_the_parent(make_run) -> None:
+def test_plan_levels_prior_is_given_the_parent(make_run) -> None:
     """Of the documents with the node above, the share with the node."""
     run = make_run("a")
     documents = run.dataset.documents(MASKS["train"])
@@ -77,7 +77,7 @@ def test_the_prior_is_given_the_parent(make_run) -> None:
     assert float(torch.sigmoid(upper[0])) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_tree_goes_the_whole_line(make_run) -> None:
+def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
     """Two levels are trained, the first stays as it was, and the folder alone predicts the same."""
     run = make_run("a", "model.coherent=true")
     assert (run.config.model.wide, run.config.train.lambda_output) == (False, 0.0)
@@ -102,7 +102,7 @@ def test_a_tree_goes_the_whole_line(make_run) -> None:
 
 
 @pytest.mark.parametrize("broken_level", [0, 1])
-def test_a_killed_tree_equals_an_uninterrupted_one(
+def test_Run_killed_tree_equals_an_uninterrupted_one(
     make_run, monkeypatch: pytest.MonkeyPatch, broken_level: int
 ) -> None:
     """Broken off in the second epoch of either level: the same weights to the bit."""
@@ -126,7 +126,7 @@ def test_a_killed_tree_equals_an_uninterrupted_one(
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_a_wide_term_is_refused_before_anything_starts(make_run, tmp_path: Path) -> None:
+def test_Run_wide_term_is_refused_before_anything_starts(make_run, tmp_path: Path) -> None:
     """No folder is made."""
     with pytest.raises(ConfigError, match="A wide term scores all labels at once"):
         make_run("a", "model.wide=true")

@@ -19,7 +19,7 @@ def feed(measures: SplitMeasures, scores: torch.Tensor, ptr: torch.Tensor, index
     return measures.compute()
 
 
-def test_the_measures_of_valid_and_test(synthetic: Synthetic) -> None:
+def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
     """Names on both splits; slices add up to the whole."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     generator = torch.Generator().manual_seed(0)
@@ -50,7 +50,7 @@ def test_the_measures_of_valid_and_test(synthetic: Synthetic) -> None:
         assert recall == pytest.approx(found)
 
 
-def test_processes_add_up(synthetic: Synthetic) -> None:
+def test_SplitMeasures_processes_add_up(synthetic: Synthetic) -> None:
     """Sums of two equal processes give the same shares."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
@@ -64,7 +64,7 @@ def test_processes_add_up(synthetic: Synthetic) -> None:
     assert after["depth_0/num_gold"] == 2 * before["depth_0/num_gold"]
 
 
-def test_the_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: Path) -> None:
+def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: Path) -> None:
     """Fifteen bins of the ranked labels and of all, whose pairs are those that were fed."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)

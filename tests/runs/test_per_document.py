@@ -14,7 +14,7 @@ from match_graph.runs.readers import read_scores
 from match_graph.typing import MASKS
 
 
-def test_means_over_documents_are_the_measures(trained_run: Run) -> None:
+def test_SCORE_NAMES_means_over_documents_are_the_measures(trained_run: Run) -> None:
     """Of both splits, for every document once, in the order of the data set."""
     metrics = json.loads((trained_run.folder / METRICS).read_text())
     table = pd.read_parquet(trained_run.folder / PER_DOCUMENT)
@@ -28,7 +28,7 @@ def test_means_over_documents_are_the_measures(trained_run: Run) -> None:
             assert float(scores.double().mean()) == pytest.approx(metrics[split][name], abs=1e-7)
 
 
-def test_each_document_has_its_own_scores(trained_run: Run) -> None:
+def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
     """Against a loop over single documents."""
     documents = trained_run.dataset.documents(MASKS["test"])
     ptr, index = trained_run.dataset.targets.select(documents)
@@ -43,7 +43,7 @@ def test_each_document_has_its_own_scores(trained_run: Run) -> None:
             assert float(found[row]) == pytest.approx(len(gold & set(ranked)) / 5)
 
 
-def test_shares_of_processes_are_joined() -> None:
+def test_DocumentScores_shares_of_processes_are_joined() -> None:
     """Each has some of the documents; the sum over both has all."""
     parts = [DocumentScores(torch.tensor([2, 5])) for _ in range(2)]
     for row, part in enumerate(parts):
@@ -52,7 +52,7 @@ def test_shares_of_processes_are_joined() -> None:
     assert bool((parts[0].table == 1).all())
 
 
-def test_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
+def test_read_scores_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
     path = tmp_path / PER_DOCUMENT
     with pytest.raises(CheckpointError) as caught:
         read_scores(tmp_path, "test", "P@1")

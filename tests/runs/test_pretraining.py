@@ -58,7 +58,7 @@ def start(tmp_path: Path, root: Path, small_settings):
     return make
 
 
-def test_vectors_and_names_of_every_table(start) -> None:
+def test_Run_vectors_and_names_of_every_table(start) -> None:
     run = start()
     vectors = run.pretrain()
     saved = load_file(run.folder / VECTORS)
@@ -71,7 +71,7 @@ def test_vectors_and_names_of_every_table(start) -> None:
     assert not (run.folder / PRETRAIN_STATE).exists()
 
 
-def test_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
+def test_Run_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
     first, second = start(), start(name="second")
     first.pretrain()
     second.pretrain()
@@ -82,7 +82,9 @@ def test_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
     assert (first.folder / VECTORS).stat().st_mtime_ns == stamp
 
 
-def test_a_killed_run_goes_on_to_the_same_file(tmp_path: Path, root: Path, small_settings) -> None:
+def test_start_run_killed_run_goes_on_to_the_same_file(
+    tmp_path: Path, root: Path, small_settings
+) -> None:
     config = small_settings("pretrain.samples=300000", "pretrain.chunk_size=64")
     (tmp_path / "settings.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     folder = tmp_path / "killed"
@@ -104,7 +106,7 @@ def test_a_killed_run_goes_on_to_the_same_file(tmp_path: Path, root: Path, small
     assert (folder / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
 
 
-def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
+def test_Run_truncated_checkpoint_is_one_sentence(start) -> None:
     run = start()
     path = run.folder / PRETRAIN_STATE
     path.parent.mkdir()
@@ -115,7 +117,7 @@ def test_a_truncated_checkpoint_is_one_sentence(start) -> None:
     assert "delete the folder" in str(caught.value)
 
 
-def test_a_checkpoint_of_something_else_is_named(start) -> None:
+def test_Run_checkpoint_of_something_else_is_named(start) -> None:
     run = start()
     path = run.folder / PRETRAIN_STATE
     write_state(path, {"epoch": 3})
@@ -130,7 +132,7 @@ def test_a_checkpoint_of_something_else_is_named(start) -> None:
         run.pretrain()
 
 
-def test_text_vectors_are_read_by_gensim(start) -> None:
+def test_Run_text_vectors_are_read_by_gensim(start) -> None:
     run = start()
     path = run.pretraining.write_text()
     loaded = KeyedVectors.load_word2vec_format(str(path), binary=False)
@@ -141,7 +143,7 @@ def test_text_vectors_are_read_by_gensim(start) -> None:
     assert torch.allclose(torch.tensor(loaded[key]), tables["label"][3], atol=1e-6)
 
 
-def test_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
+def test_Run_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
     run = start("pretrain.samples=30000")
     quality = run.pretraining.evaluate()
     assert not (run.folder / VECTORS).exists()
@@ -153,7 +155,7 @@ def test_quality_is_measured_apart_from_the_runs_vectors(start) -> None:
     assert all(len(others) == 5 and name not in others for name, others in near.items())
 
 
-def test_spherical_text_trains_on_words_and_labels_only(start) -> None:
+def test_Run_spherical_text_trains_on_words_and_labels_only(start) -> None:
     run = start("model.init=spherical_text")
     assert set(run.pretrain()) == {"word", "context", "label", "document"}
     model = run.make_model()
@@ -171,9 +173,10 @@ def write_glove(path: Path, names: list[str], channels: int) -> None:
     path.write_text("".join(f"{name} {values}\n" for name in names), encoding="utf-8")
 
 
-def test_word_vectors_start_the_words_and_print_their_coverage(
+def test_start_run_word_vectors_start_words_and_print_coverage(
     start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Word vectors start the words and print their coverage."""
     run = start("model.init=word_vectors", f"model.word_vectors={tmp_path / 'glove.txt'}")
     names = run.dataset.names("word").tolist()
     write_glove(tmp_path / "glove.txt", names[:7], 32)
@@ -193,7 +196,7 @@ def change_model(run: Run, **changes: Any) -> module.Pretraining:
     return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
 
 
-def test_word_vectors_need_a_file(start) -> None:
+def test_Pretraining_word_vectors_need_a_file(start) -> None:
     run = start()
     stage = change_model(run, init="word_vectors")
     with pytest.raises(ConfigError) as caught:
@@ -204,7 +207,7 @@ def test_word_vectors_need_a_file(start) -> None:
     )
 
 
-def test_the_prediction_layer_can_start_from_labels(start) -> None:
+def test_start_run_prediction_layer_can_start_from_labels(start) -> None:
     run = start("model.head_from_labels=true")
     model = run.make_model()
     run.pretraining.initialise(model)
@@ -215,7 +218,7 @@ def test_the_prediction_layer_can_start_from_labels(start) -> None:
         assert torch.allclose(cosine, torch.ones(len(label)), atol=1e-6)
 
 
-def test_the_prediction_layer_needs_label_vectors(start) -> None:
+def test_Pretraining_prediction_layer_needs_label_vectors(start) -> None:
     run = start()
     stage = change_model(run, head_from_labels=True, init="random")
     with pytest.raises(ConfigError, match="needs pre-trained label vectors"):
@@ -223,7 +226,7 @@ def test_the_prediction_layer_needs_label_vectors(start) -> None:
     shutil.rmtree(run.folder)
 
 
-def test_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
+def test_Run_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
     """The same file by a second name, not trained again; the record names the run."""
     first = start(name="first")
     vectors = first.pretrain()
@@ -239,7 +242,7 @@ def test_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("setting", ["seed=1", "pretrain.window=3", "data.drop_fields=[venue]"])
-def test_vectors_of_other_settings_are_not_taken(start, setting: str) -> None:
+def test_Run_vectors_of_other_settings_are_not_taken(start, setting: str) -> None:
     first, second = start(name="first"), start(setting, name="second")
     first.pretrain()
     with pytest.raises(CheckpointError) as caught:
@@ -250,7 +253,7 @@ def test_vectors_of_other_settings_are_not_taken(start, setting: str) -> None:
     )
 
 
-def test_vectors_that_are_not_there_are_not_taken(start) -> None:
+def test_Run_vectors_that_are_not_there_are_not_taken(start) -> None:
     first, second = start(name="first"), start(name="second")
     with pytest.raises(CheckpointError) as caught:
         second.take_vectors(first.folder)

@@ -25,7 +25,7 @@ RIGHT_RECORD = {
 }
 
 
-def test_readers_give_what_stages_write(trained_run) -> None:
+def test_read_metrics_readers_give_what_stages_write(trained_run) -> None:
     """A trained and evaluated run passes."""
     folder = trained_run.folder
     assert read_metrics(folder).keys() == {"valid", "test"}
@@ -37,7 +37,7 @@ def test_readers_give_what_stages_write(trained_run) -> None:
     assert bins["bin"].min() == 1
 
 
-def test_readers_of_what_may_be_missing_give_none(tmp_path: Path) -> None:
+def test_read_history_readers_of_what_may_be_missing_give_none(tmp_path: Path) -> None:
     """A baseline has no history; a run that was not evaluated has no bins."""
     assert read_history(tmp_path) is None
     assert read_bins(tmp_path) is None

@@ -29,7 +29,7 @@ def start(tmp_path: Path, small_settings):
     return make
 
 
-def test_the_line_writes_what_the_design_names(start) -> None:
+def test_start_run_line_writes_what_the_design_names(start) -> None:
     """Every file of a run folder is there and says what it should."""
     run = start("a", "train.epochs=6")
     run.train()
@@ -54,8 +54,11 @@ def test_the_line_writes_what_the_design_names(start) -> None:
     assert not list(run.folder.rglob("*.tmp"))
 
 
-def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(start) -> None:
-    """metrics.json is equal to the byte for one seed, and not for two."""
+def test_start_run_same_seed_gives_same_metrics_another_seed(start) -> None:
+    """The same seed gives the same metrics and another seed others.
+
+    metrics.json is equal to the byte for one seed, and not for two.
+    """
     texts = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         run = start(name, f"seed={seed}")
@@ -65,8 +68,11 @@ def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(start) -> 
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_the_embedding_layer_starts_from_the_pre_trained_vectors(start, monkeypatch) -> None:
-    """At the first step, every kept token's row is its pre-trained vector."""
+def test_start_run_embedding_layer_starts_from_pre_trained(start, monkeypatch) -> None:
+    """The embedding layer starts from the pre trained vectors.
+
+    At the first step, every kept token's row is its pre-trained vector.
+    """
     run = start("a")
     seen = {}
 
@@ -82,7 +88,7 @@ def test_the_embedding_layer_starts_from_the_pre_trained_vectors(start, monkeypa
         assert torch.equal(seen["weight"][span], vectors[node_type][:kept]), node_type
 
 
-def test_random_initialisation_needs_no_pre_training(start) -> None:
+def test_start_run_random_initialisation_needs_no_pre_training(start) -> None:
     """model.init=random trains without vectors."""
     run = start("a", "model.init=random")
     run.train()
@@ -90,7 +96,7 @@ def test_random_initialisation_needs_no_pre_training(start) -> None:
     assert (run.folder / MODEL).is_file()
 
 
-def test_regularizers_lower_the_violation_rate(start) -> None:
+def test_start_run_regularizers_lower_the_violation_rate(start) -> None:
     """On labels closed upwards, children outrank parents less often with the regularizers."""
     rates = []
     for name, parameter, output in (("with", 1e-4, 2.0), ("without", 0.0, 0.0)):
@@ -103,7 +109,7 @@ def test_regularizers_lower_the_violation_rate(start) -> None:
     assert rates[0] < 0.8 * rates[1]
 
 
-def test_a_run_needs_validation_documents(tmp_path: Path, small_settings) -> None:
+def test_start_run_needs_validation_documents(tmp_path: Path, small_settings) -> None:
     """An empty validation split is one sentence."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
@@ -117,7 +123,7 @@ def test_a_run_needs_validation_documents(tmp_path: Path, small_settings) -> Non
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
+def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
     """Changed data are refused, by start and by open."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
@@ -137,8 +143,11 @@ def test_a_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
         assert str(caught.value) == expected
 
 
-def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start) -> None:
-    """The sampled documents are of the split and the same each time; metrics.json has them all."""
+def test_evaluate_model_validation_while_training_fixed_sample(start) -> None:
+    """Validation while training is a fixed sample and whole at the end.
+
+    The sampled documents are of the split and the same each time; metrics.json has them all.
+    """
     run = start(
         "a", "train.epochs=1", "train.valid_documents=7", "model.init=random",
         "train.precision=32-true",
@@ -158,7 +167,7 @@ def test_validation_while_training_is_a_fixed_sample_and_whole_at_the_end(start)
     assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
 
 
-def test_a_finished_run_is_not_trained_again(start) -> None:
+def test_start_run_finished_run_is_not_trained_again(start) -> None:
     """train after evaluate changes neither weights nor metrics."""
     run = start("a")
     run.train()
@@ -169,7 +178,7 @@ def test_a_finished_run_is_not_trained_again(start) -> None:
         assert (run.folder / name).read_bytes() == before[name], name
 
 
-def test_an_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> None:
+def test_start_run_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> None:
     """Broken off after the first of two epochs: evaluate refuses and leaves the checkpoint."""
     from match_graph.training import loop
 
@@ -198,7 +207,7 @@ def test_an_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatch) -> N
     assert run.evaluate()["test"]
 
 
-def test_a_wrong_model_is_found_before_a_run_is_overwritten(start) -> None:
+def test_start_run_wrong_model_is_found_before_run_overwritten(start) -> None:
     """A typo in the encoder's name deletes nothing and leaves no folder."""
     run = start("a", "model.init=random")
     kept = (run.folder / "config.yaml").read_text()
@@ -209,7 +218,7 @@ def test_a_wrong_model_is_found_before_a_run_is_overwritten(start) -> None:
     assert not (run.folder.parent / "b").exists()
 
 
-def test_a_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings) -> None:
+def test_start_run_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings) -> None:
     """Nothing can be learned from it."""
     folder = tmp_path / "toy"
     documents = toy_documents()
@@ -224,7 +233,7 @@ def test_a_corpus_without_labels_is_one_sentence(tmp_path: Path, small_settings)
     )
 
 
-def test_a_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
+def test_open_run_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
     """record.json of another kind is named."""
     run = start("a")
     (run.folder / RECORD).write_text("[]")
@@ -232,7 +241,7 @@ def test_a_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
         open_run(run.folder, tmp_path / "root")
 
 
-def test_evaluation_needs_a_trained_model(start) -> None:
+def test_start_run_evaluation_needs_a_trained_model(start) -> None:
     """Neither a missing model nor one of another shape is accepted."""
     run = start("a")
     with pytest.raises(CheckpointError, match=r"A trained run holds model\.safetensors, but"):
@@ -253,7 +262,7 @@ def test_evaluation_needs_a_trained_model(start) -> None:
         ("hetero_sage", "{channels: 32, neighborhood: {words: [16], document_words: 16}}", 9, 48),
     ],
 )
-def test_no_gold_label_reaches_the_encoder(
+def test_start_run_no_gold_label_reaches_the_encoder(
     tmp_path: Path,
     small_settings,
     monkeypatch,
@@ -300,7 +309,7 @@ def test_no_gold_label_reaches_the_encoder(
 
 
 @pytest.mark.parametrize("label_prior", [True, False])
-def test_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool) -> None:
+def test_start_run_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool) -> None:
     """As training is handed the model; the paper's settings start them at 0."""
     handed: list[torch.Tensor] = []
 
@@ -316,7 +325,7 @@ def test_biases_start_at_log_odds_if_asked(start, monkeypatch, label_prior: bool
     assert bool((handed[0] == 0).all()) != label_prior
 
 
-def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
+def test_open_run_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
     """A run with an encoder of one's own is opened by whoever names that encoder, and no other."""
     name = "match_graph.nn.encoders.match:MatchEncoder"
     run = start("a", f"model.encoder={name}")
@@ -330,7 +339,7 @@ def test_a_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
     assert open_run(run.folder, root, encoder=name).config.model.encoder == name
 
 
-def test_label_attention_goes_the_whole_line(start) -> None:
+def test_load_label_attention_goes_the_whole_line(start) -> None:
     """Trained, evaluated and loaded from its folder alone; its file names the head."""
     run = start(
         "a", "model.encoder=attention_xml", "model.head_config={hidden_channels: [8]}",
@@ -344,7 +353,7 @@ def test_label_attention_goes_the_whole_line(start) -> None:
     assert len(found["labels"]) == 5
 
 
-def test_a_coherent_run_has_no_violations_and_predicts_parents_first(start) -> None:
+def test_load_coherent_run_no_violations_predicts_parents_first(start) -> None:
     """In training, in metrics.json, and in predictions; equal scores with the parent first."""
     run = start("a", "model.coherent=true", "model.init=random", "train.epochs=1")
     run.train()
@@ -373,7 +382,7 @@ def test_a_coherent_run_has_no_violations_and_predicts_parents_first(start) -> N
         load(run.folder)
 
 
-def test_a_baseline_is_not_coherent(start) -> None:
+def test_start_run_baseline_is_not_coherent(start) -> None:
     """It has no head to stand behind; no folder is made."""
     with pytest.raises(ConfigError) as caught:
         start("a", "model.encoder=prior", "model.encoder_config={}", "model.coherent=true")

@@ -10,7 +10,7 @@ from match_graph.training.allocator import keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_a_large_tensor_takes_the_place_of_one_that_is_gone() -> None:
+def test_keep_freed_memory_large_tensor_takes_place_one_is_gone() -> None:
     """Once a few blocks of 64 MiB were there, the next ones cost no page faults."""
     assert keep_freed_memory()
 
@@ -23,7 +23,9 @@ def test_a_large_tensor_takes_the_place_of_one_that_is_gone() -> None:
     assert sorted(faults)[10] < 100  # of 16,384 pages
 
 
-def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keep_freed_memory_other_c_libraries_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without mallopt nothing happens."""
     monkeypatch.setattr("match_graph.training.allocator.os.name", "nt")
     assert not keep_freed_memory()

@@ -23,7 +23,7 @@ def move(model: nn.Module, seed: int) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=generator))
 
 
-def test_it_equals_the_recursion_in_float64() -> None:
+def test_WeightAverage_it_equals_the_recursion_in_float64() -> None:
     """Over the first steps, each of which counts, and again after being read from a checkpoint."""
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     average = WeightAverage(model, 0.2)
@@ -49,7 +49,7 @@ def test_it_equals_the_recursion_in_float64() -> None:
     assert all(torch.equal(a, b) for a, b in zip(own, model.parameters(), strict=True))
 
 
-def test_it_equals_the_mean_of_torch_at_a_share_of_one_half() -> None:
+def test_WeightAverage_it_equals_mean_of_torch_at_share_one_half() -> None:
     """Torch's own average, which is the mean of all steps."""
     model = nn.Linear(3, 4)
     average, expected = WeightAverage(model, 0.5), AveragedModel(model)
@@ -62,7 +62,7 @@ def test_it_equals_the_mean_of_torch_at_a_share_of_one_half() -> None:
             torch.testing.assert_close(left, right)
 
 
-def test_steps_before_the_first_are_not_taken_in() -> None:
+def test_WeightAverage_steps_before_the_first_are_not_taken_in() -> None:
     """Stochastic weight averaging starts anew from its first step, whatever was before."""
     model = nn.Linear(1, 1, bias=False)
     average = WeightAverage(model, 0.5, after=4)
@@ -74,7 +74,7 @@ def test_steps_before_the_first_are_not_taken_in() -> None:
 
 
 @given(st.floats(0.02, 0.5), st.integers(100, 3000))
-def test_what_is_averaged_is_a_share_of_the_steps_old(share: float, last: int) -> None:
+def test_WeightAverage_what_is_averaged_is_share_of_steps_old(share: float, last: int) -> None:
     """A weight that equals the step tells its age: also where one step in 8 is taken in."""
     model = nn.Linear(1, 1, bias=False)
     average = WeightAverage(model, share)
@@ -86,7 +86,7 @@ def test_what_is_averaged_is_a_share_of_the_steps_old(share: float, last: int) -
     assert age == pytest.approx(share * last, rel=0.05, abs=9)
 
 
-def test_the_wide_term_is_averaged_too() -> None:
+def test_WeightAverage_wide_term_is_averaged_too() -> None:
     """All that is learned is; the inverse document frequencies stay."""
     config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
     space = TokenSpace(("venue", "word"), (3, 4))
@@ -104,7 +104,7 @@ def test_the_wide_term_is_averaged_too() -> None:
         assert torch.equal(model.wide.idf, idf)
 
 
-def test_averages_of_another_model_are_refused() -> None:
+def test_WeightAverage_averages_of_another_model_are_refused() -> None:
     """Both shapes are in the sentence."""
     average = WeightAverage(nn.Linear(3, 2), 0.25)
     with pytest.raises(CheckpointError) as caught:

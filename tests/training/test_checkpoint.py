@@ -49,7 +49,7 @@ def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_it_holds_everything_and_is_read_without_unpickling(broken_off: Run) -> None:
+def test_Run_it_holds_everything_and_is_read_without_unpickling(broken_off: Run) -> None:
     """Tensors and plain values alone: `read_state` takes nothing else."""
     content = read_state(broken_off.folder / STATE)
     assert content["train"] == {**content["train"], "epoch": 1, "step": 3}
@@ -60,7 +60,7 @@ def test_it_holds_everything_and_is_read_without_unpickling(broken_off: Run) -> 
     assert content["losses"]["num_documents"].tolist() == [3 * broken_off.config.train.batch_size]
 
 
-def test_a_truncated_one_costs_the_steps_since_the_one_before(
+def test_Run_truncated_one_costs_the_steps_since_the_one_before(
     broken_off: Run, make_run, capsys: pytest.CaptureFixture
 ) -> None:
     """The training says so, goes on, and ends with the same weights."""
@@ -76,7 +76,7 @@ def test_a_truncated_one_costs_the_steps_since_the_one_before(
     assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
 
 
-def test_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> None:
+def test_Run_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> None:
     """A whole sentence, and the file stays."""
     other = make_run("other", "seed=1")
     assert other.origin != broken_off.origin
@@ -94,7 +94,7 @@ def test_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run) -> 
 
 
 @pytest.mark.parametrize("part", ["model", "average", "optimizers", "losses"])
-def test_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
+def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
     """Where a part is missing, has other shapes or is of another kind."""
     path = broken_off.folder / STATE
     content = read_state(path)
@@ -115,7 +115,7 @@ def test_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -
     assert text.endswith(f"); delete the folder '{path.parent}' to train again.")
 
 
-def test_it_is_due_by_the_clock_and_never_costs_more_than_its_share(
+def test_SaveTimer_due_by_clock_and_never_costs_more_than_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 30 seconds; after one that took 4 seconds, not before 80."""
@@ -138,7 +138,7 @@ def test_it_is_due_by_the_clock_and_never_costs_more_than_its_share(
     assert timer.is_due(5)
 
 
-def test_save_timer_is_due_after_epochs_that_take_long_against_writing(
+def test_SaveTimer_is_due_after_epochs_take_long_against_writing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Always after the first; after one that took .5 seconds, not before 10."""
@@ -154,7 +154,7 @@ def test_save_timer_is_due_after_epochs_that_take_long_against_writing(
     assert timer.is_due_after_epoch()
 
 
-def test_losses_are_means_over_documents() -> None:
+def test_LossMeter_losses_are_means_over_documents() -> None:
     """Batches of different size by hand; a share of 0 counts nothing, and states read back."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
     config = TrainConfig(lambda_parameter=0.5, lambda_output=2.0)
@@ -189,7 +189,7 @@ def test_losses_are_means_over_documents() -> None:
     assert again.compute(fabric)["loss"] == 0.0
 
 
-def test_a_place_is_told_in_words() -> None:
+def test_TrainState_place_is_told_in_words() -> None:
     """For the line that says what is gone on from."""
     assert str(TrainState(epoch=2)) == "epoch 2"
     assert str(TrainState(epoch=2, step=7)) == "epoch 2 and 7 steps"
@@ -202,7 +202,7 @@ def test_a_place_is_told_in_words() -> None:
         {"best": float("nan")}, {"best_epoch": 9}, {"other": 1}, None,
     ],
 )  # fmt: skip
-def test_train_state_from_checkpoint_refuses_what_no_training_is(change) -> None:
+def test_TrainState_from_checkpoint_refuses_what_no_training_is(change) -> None:
     """Wrong types, wrong ranges, missing and other keys."""
     right = asdict(TrainState(epoch=2, best=0.5, best_epoch=1))
     path = Path("run") / STATE
@@ -233,7 +233,9 @@ def test_train_state_from_checkpoint_refuses_what_no_training_is(change) -> None
         ("train", lambda train: {**train, "step": 10**6}),
     ],
 )
-def test_a_crafted_checkpoint_is_one_sentence(broken_off: Run, make_run, part: str, spoil) -> None:
+def test_Run_crafted_checkpoint_is_one_sentence(
+    broken_off: Run, make_run, part: str, spoil
+) -> None:
     """Whatever is wrong in it; what was there stays."""
     path = broken_off.folder / STATE
     content = read_state(path)

@@ -21,7 +21,7 @@ from match_graph.training.device import (
 )
 
 
-def test_precision_is_what_is_asked_for() -> None:
+def test_choose_precision_is_what_is_asked_for() -> None:
     """`train.precision` forces it; auto is one of the two, and resolved the same way."""
     for precision in ("32-true", "bf16-mixed"):
         config = TrainConfig(precision=precision)
@@ -29,7 +29,7 @@ def test_precision_is_what_is_asked_for() -> None:
     assert choose_precision(TrainConfig(accelerator="cpu")) in ("32-true", "bf16-mixed")
 
 
-def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
+def test_choose_device_gpu_that_is_not_there_is_one_sentence() -> None:
     """So is a device that nobody knows."""
     wrong = ["tpu"] if torch.cuda.is_available() else ["tpu", "cuda"]
     for device in wrong:
@@ -43,7 +43,7 @@ def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(("devices", "count"), [(1, None), (2, "1000")])
-def test_make_fabric_limits_spinning_of_the_processes_that_it_starts(
+def test_make_fabric_limits_spinning_of_processes_that_it_starts(
     monkeypatch: pytest.MonkeyPatch, devices: int, count: str | None
 ) -> None:
     """They take the variable over; without others this process's environment is left alone."""

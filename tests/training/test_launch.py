@@ -111,8 +111,11 @@ def test_count_processes_without_the_variables_of_torchrun(
         )
 
 
-def test_check_number_refuses_more_processes_than_processors_can_run() -> None:
-    """Before any is started."""
+def test_check_number_refuses_more_processes_than_processors_can() -> None:
+    """Check number refuses more processes than processors can run.
+
+    Before any is started.
+    """
     most = 8 * (os.cpu_count() or 1)
     check_number(TrainConfig(devices=most), torch.device("cpu"))
     with pytest.raises(ConfigError) as caught:

@@ -43,7 +43,7 @@ def make_run(tmp_path: Path, small_settings):
     return make
 
 
-def test_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
+def test_Run_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
     """The loss falls, the history has a row per epoch, and model.safetensors is the best one."""
     monkeypatch.setattr(checkpoint, "RECENT", 2)
     run = make_run("a")
@@ -90,7 +90,7 @@ def break_off(
         (("train.average=0.5", "train.average_after=1", "train.schedule=constant"), 2, 5, 5),
     ],
 )
-def test_a_killed_training_equals_an_uninterrupted_one(
+def test_train_step_killed_training_equals_an_uninterrupted_one(
     make_run,
     monkeypatch: pytest.MonkeyPatch,
     extra: tuple[str, ...],
@@ -113,7 +113,7 @@ def test_a_killed_training_equals_an_uninterrupted_one(
     assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
 
 
-def test_weights_are_validated_by_themselves_until_the_average_starts(make_run) -> None:
+def test_Run_weights_validated_themselves_until_average_starts(make_run) -> None:
     """One that never starts equals none; from its first epoch on it changes what is validated."""
     rows = []
     for name, settings in (
@@ -130,7 +130,7 @@ def test_weights_are_validated_by_themselves_until_the_average_starts(make_run) 
     assert late[2] != none[2]
 
 
-def test_training_stops_when_validation_no_longer_improves(
+def test_Run_training_stops_when_validation_no_longer_improves(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a measure that only falls, patience 2 ends after three of ten epochs."""
@@ -149,7 +149,7 @@ def test_training_stops_when_validation_no_longer_improves(
     )
 
 
-def test_state_knows_when_it_is_over() -> None:
+def test_TrainState_knows_when_it_is_over() -> None:
     """Epochs used up, or patience."""
     config = TrainConfig(epochs=5, patience=2)
     assert TrainState(epoch=5, best_epoch=5).is_over(config)
@@ -158,7 +158,7 @@ def test_state_knows_when_it_is_over() -> None:
     assert not TrainState().is_over(config)
 
 
-def test_a_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
+def test_Run_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
     """A diverging run stops, names the setting, and leaves no weights."""
     run = make_run("a", "train.epochs=1")
     beyond = {"learning_rate": 1e30, "clip_norm": 1e30}  # out of the bounds of a file
@@ -208,7 +208,7 @@ def test_train_step_moves_the_wide_term_as_far_per_document(make_run, num_docume
 
 
 @pytest.mark.parametrize("broken", ["loss", "weight"])
-def test_a_step_that_is_not_finite_is_not_kept(
+def test_train_step_that_is_not_finite_is_not_kept(
     make_run, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     """Neither within the epoch nor at its end: the checkpoint is of the steps before."""
@@ -244,10 +244,10 @@ def test_draw_seed_differs_for_all_processes_epochs_and_seeds() -> None:
     assert len({tuple(values.tolist()) for values in drawn}) == 64
 
 
-def test_train_model_places_labels_withheld_from_training_by_their_parents(
-    make_run, tmp_path: Path
-) -> None:
-    """Their edges weigh 1: validation documents that carry them score them above the others, as
+def test_train_model_places_labels_withheld_from_training(make_run, tmp_path: Path) -> None:
+    """Train model places labels withheld from training by their parents.
+
+    Their edges weigh 1: validation documents that carry them score them above the others, as
     their parents'. At weight 0 their order is chance."""
     run = make_run(
         "a", "model.init=random", "model.wide=false", "train.lambda_parameter=0.1",

@@ -60,7 +60,7 @@ def start(tmp_path: Path, small_settings):
 
 
 @pytest.mark.parametrize("name", sorted(BASELINES))
-def test_a_baseline_runs_as_a_network_does(start, trained_run: Run, name: str) -> None:
+def test_Run_baseline_runs_as_a_network_does(start, trained_run: Run, name: str) -> None:
     """The same files and the same measures; nothing is pre-trained; prediction as evaluated."""
     if name == "omikuji":
         pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
@@ -86,14 +86,14 @@ def test_a_baseline_runs_as_a_network_does(start, trained_run: Run, name: str) -
     assert sum(hits) / len(hits) == pytest.approx(metrics["test"]["P@1"])
 
 
-def test_the_prior_measures_what_the_table_shows(start) -> None:
+def test_Run_prior_measures_what_the_table_shows(start) -> None:
     """As the line "label prior" below a table."""
     run = start("prior")
     run.train()
     assert run.evaluate()["test"]["P@1"] == run.prior("test")["P@1"]
 
 
-def test_a_linear_peer_is_fitted_once_and_the_same_each_time(start) -> None:
+def test_Run_linear_peer_is_fitted_once_and_the_same_each_time(start) -> None:
     """Neither evaluate nor train again changes what is there; another folder has the same bits."""
     run = start("tfidf_linear")
     run.train()
@@ -109,7 +109,7 @@ def test_a_linear_peer_is_fitted_once_and_the_same_each_time(start) -> None:
     assert [path.name for path in run.folder.glob(".*")] == [LOCK]
 
 
-def test_a_broken_fit_leaves_no_folder(start, monkeypatch) -> None:
+def test_Run_broken_fit_leaves_no_folder(start, monkeypatch) -> None:
     """What is there is whole."""
     run = start("prior")
 
@@ -130,7 +130,7 @@ def test_a_broken_fit_leaves_no_folder(start, monkeypatch) -> None:
     assert run.evaluate()["test"]
 
 
-def test_only_training_labels_are_seen(start, monkeypatch) -> None:
+def test_Run_only_training_labels_are_seen(start, monkeypatch) -> None:
     """Fitting asks for the labels of training documents and of no others."""
     run = start("tfidf_linear")
     seen = []
@@ -146,7 +146,7 @@ def test_only_training_labels_are_seen(start, monkeypatch) -> None:
     assert torch.equal(torch.cat(seen).sort().values, train)
 
 
-def test_a_baseline_of_ones_own(start, tmp_path: Path) -> None:
+def test_load_baseline_of_ones_own(start, tmp_path: Path) -> None:
     """By package.module:Class, which must be named again to open the run."""
     run = start(OWN)
     run.train()
@@ -160,7 +160,7 @@ def test_a_baseline_of_ones_own(start, tmp_path: Path) -> None:
     assert open_run(run.folder, tmp_path / "root", encoder=OWN).read_metrics()
 
 
-def test_names_and_settings_are_checked_before_a_folder_is_made(start, tmp_path: Path) -> None:
+def test_Run_names_and_settings_are_checked_before_folder_made(start, tmp_path: Path) -> None:
     """All names are listed, encoders and baselines; settings are the baseline's own."""
     with pytest.raises(ConfigError) as caught:
         start("tfidf")
@@ -184,7 +184,7 @@ def test_find_model_tells_kinds_apart(start) -> None:
     assert find_model(config.change("model", encoder=OWN)).cls is CountingPrior
 
 
-def test_complete_refuses_unknown_settings_of_encoder_and_head() -> None:
+def test_complete_refuses_unknown_settings() -> None:
     """As when the model is made."""
     with pytest.raises(ConfigError) as caught:
         find_model(Config().change("model", encoder_config={"num_headz": 2})).complete()
@@ -213,7 +213,7 @@ def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
     find_model(load_config(None, ["train.learning_rate=77"])).check_used()
 
 
-def test_everything_registered_is_listed() -> None:
+def test_list_models_everything_registered_is_listed() -> None:
     """Once, by kind, with what its class states."""
     entries = {(entry.kind, entry.name): entry for entry in list_models()}
     expected = {("encoder", name) for name in ENCODERS} | {("head", name) for name in HEADS}
@@ -227,7 +227,7 @@ def test_everything_registered_is_listed() -> None:
         assert entry.paper or entry.kind == "head" or entry.name == "prior", entry
 
 
-def test_parameters_are_counted_at_the_stated_size() -> None:
+def test_list_models_parameters_are_counted_at_the_stated_size() -> None:
     """MATCH and the linear head by hand: 100 channels, 1,000 labels, 3 fields and words."""
     entries = {(entry.kind, entry.name): entry for entry in list_models()}
     width = 100 + 28
@@ -239,7 +239,7 @@ def test_parameters_are_counted_at_the_stated_size() -> None:
     assert entries["encoder", "language_model"].parameters is None  # the checkpoint decides
 
 
-def test_listing_leaves_the_callers_random_state_alone() -> None:
+def test_list_models_listing_leaves_callers_random_state_alone() -> None:
     """Although every encoder is made."""
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -249,7 +249,7 @@ def test_listing_leaves_the_callers_random_state_alone() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])
-def test_the_command_prints_a_table_or_lines_of_json(arguments, monkeypatch, capsys) -> None:
+def test_list_models_by_the_command(arguments, monkeypatch, capsys) -> None:
     """Every name is there; --json gives every value, the paper's address too."""
     monkeypatch.setattr(sys, "argv", ["match-graph", "encoders", *arguments])
     monkeypatch.setenv("COLUMNS", "200")
@@ -290,7 +290,7 @@ def write_checkpoint(folder: Path) -> Path:
     return folder
 
 
-def test_an_encoder_without_files_makes_no_folder(tmp_path: Path) -> None:
+def test_find_model_encoder_without_files_makes_no_folder(tmp_path: Path) -> None:
     """Most encoders keep nothing, and their settings are the run's."""
     embedding = TokenEmbedding(TokenSpace(("word",), (3,)), 4)
     model = find_model(Config())
@@ -304,7 +304,7 @@ def test_an_encoder_without_files_makes_no_folder(tmp_path: Path) -> None:
     importlib.util.find_spec("transformers") is None,
     reason="transformers is not installed (extra: lm)",
 )
-def test_a_language_model_predicts_from_the_run_folder_alone(tmp_path: Path) -> None:
+def test_LanguageModelEncoder_predicts_from_the_run_folder(tmp_path: Path) -> None:
     """Trained, checkpoint deleted, evaluated, and predicting as evaluated."""
     checkpoint = write_checkpoint(tmp_path / "checkpoint")
     config = load_config(None, [

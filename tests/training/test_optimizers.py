@@ -41,8 +41,11 @@ def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
 
 
 @pytest.mark.parametrize("wide", [True, False])
-def test_weight_decay_leaves_embeddings_biases_and_norms_alone(wide: bool) -> None:
-    """Every parameter is in one group; only matrices outside embedding and wide term decay."""
+def test_make_optimizers_weight_decay_leaves_embeddings_biases(wide: bool) -> None:
+    """Weight decay leaves embeddings biases and norms alone.
+
+    Every parameter is in one group; only matrices outside embedding and wide term decay.
+    """
     model = make_model(wide)
     optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1, batch_size=8))
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]

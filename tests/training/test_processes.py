@@ -93,7 +93,9 @@ def assert_close_weights(one: Path, two: Path, atol: float = 1e-5) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_train_what_one_does(tmp_path: Path, small_settings, strategy: str) -> None:
+def test_Run_two_processes_train_what_one_does(
+    tmp_path: Path, small_settings, strategy: str
+) -> None:
     """Weights, losses and measures within 1e-5, also where the last batch has one document."""
     config = small_settings(*EXACT, f"train.strategy={strategy}", "train.batch_size=29")
     alone = whole_line(config, tmp_path / "one")
@@ -125,7 +127,7 @@ def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_killed_processes_go_on_to_the_same_weights(
+def test_Run_killed_processes_go_on_to_the_same_weights(
     tmp_path: Path, small_settings, strategy: str
 ) -> None:
     """To the bit, with dropout."""
@@ -141,7 +143,7 @@ def test_killed_processes_go_on_to_the_same_weights(
         assert left.read_bytes() == right.read_bytes(), name
 
 
-def test_one_process_goes_on_where_two_were_killed(tmp_path: Path, small_settings) -> None:
+def test_Run_one_process_goes_on_where_two_were_killed(tmp_path: Path, small_settings) -> None:
     """The checkpoint of a model in parts is whole; without dropout within 1e-5."""
     config = small_settings(*EXACT, "train.strategy=fsdp", "train.batch_size=29")
     whole_line(config, tmp_path / "one")
@@ -152,7 +154,7 @@ def test_one_process_goes_on_where_two_were_killed(tmp_path: Path, small_setting
     pd.testing.assert_frame_equal(one, two, atol=1e-5, rtol=1e-5)
 
 
-def test_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings) -> None:
+def test_Run_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings) -> None:
     """Three processes share a last batch of one."""
     config = small_settings(*EXACT, "train.batch_size=29", "train.epochs=1", "model.init=random")
     whole_line(config, tmp_path / "one")
@@ -161,7 +163,7 @@ def test_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings
     assert_close_weights(tmp_path / "one", tmp_path / "three", atol=3e-5)
 
 
-def test_a_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_settings) -> None:
+def test_Run_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_settings) -> None:
     """The label prior has the same measures, whoever counts them."""
     config = small_settings("model.encoder=prior", "model.encoder_config={}", *EXACT[3:5])
     whole_line(config, tmp_path / "one")
@@ -172,7 +174,7 @@ def test_a_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_set
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_train_an_encoder_over_graphs(
+def test_Run_two_processes_train_an_encoder_over_graphs(
     tmp_path: Path, small_settings, strategy: str
 ) -> None:
     """Each with the subgraph of its own documents; the losses are those of one process."""
@@ -199,7 +201,7 @@ def command_of_two(folder: Path, epochs: int) -> list[str]:
     return [*command, "--root", str(folder / "root"), "--out", str(folder / "run")]
 
 
-def test_the_command_starts_further_processes(tmp_path: Path) -> None:
+def test_processes_command_starts_further_processes(tmp_path: Path) -> None:
     """`--devices 2` runs itself twice; one of them prints."""
     command = command_of_two(tmp_path, 1)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -209,7 +211,7 @@ def test_the_command_starts_further_processes(tmp_path: Path) -> None:
     assert done.stderr.count("train: epoch 1 of 1, loss") == 1
 
 
-def test_the_command_ends_with_a_sentence_where_a_process_is_killed(tmp_path: Path) -> None:
+def test_processes_command_ends_sentence_where_process_killed(tmp_path: Path) -> None:
     """And goes on when it is given again; where the first one is killed, the other one ends too."""
     command = command_of_two(tmp_path, 40)
     history = tmp_path / "run" / HISTORY
@@ -283,7 +285,7 @@ def see_another_checkpoint(folder: Path) -> None:
         (folder / str(fabric.global_rank)).write_text(str(error))
 
 
-def test_check_same_where_a_process_sees_no_checkpoint(tmp_path: Path) -> None:
+def test_make_fabric_check_same_where_process_sees_no_checkpoint(tmp_path: Path) -> None:
     """Each says so, and none waits for the other one."""
     assert run_together(see_another_checkpoint, tmp_path) == [0, 0]
     for rank in ("0", "1"):
@@ -294,13 +296,13 @@ def test_check_same_where_a_process_sees_no_checkpoint(tmp_path: Path) -> None:
         )
 
 
-def test_the_parts_of_three_processes(tmp_path: Path) -> None:
+def test_sum_up_parts_of_three_processes(tmp_path: Path) -> None:
     """Where the first one fails, it alone says why, and none goes on."""
     assert run_together(use_parts, tmp_path, number=3) == [1, 1, 1]
     assert (tmp_path / "raised").read_text() == "0"
 
 
-def test_one_process_needs_no_others() -> None:
+def test_lead_one_process_needs_no_others() -> None:
     """The same functions without any network."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
     assert lead(fabric, lambda: 3) == 3
