@@ -74,7 +74,7 @@ def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
                 assert value == other, (key, name)
 
 
-def test_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: BuiltGraph) -> None:
+def test_CorpusDataset_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: BuiltGraph) -> None:
     """len is 1, the element is the built graph, and it validates."""
     dataset = Counted(root=tmp_path)
     assert isinstance(dataset, InMemoryDataset)
@@ -87,7 +87,9 @@ def test_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: BuiltGraph) ->
         dataset[1]
 
 
-def test_targets_and_notes_equal_the_built_ones(tmp_path: Path, toy_graph: BuiltGraph) -> None:
+def test_CorpusDataset_targets_and_notes_equal_the_built_ones(
+    tmp_path: Path, toy_graph: BuiltGraph
+) -> None:
     """What was built comes back from the files."""
     dataset = Counted(root=tmp_path)
     assert torch.equal(dataset.targets.ptr, toy_graph.targets.ptr)
@@ -98,7 +100,7 @@ def test_targets_and_notes_equal_the_built_ones(tmp_path: Path, toy_graph: Built
     assert dataset.token_space(1, 3) == TokenSpace.from_data(toy_graph.data, 1, 3)
 
 
-def test_names_and_tables_are_in_the_order_of_the_graph(
+def test_CorpusDataset_names_and_tables_are_in_order_of_graph(
     tmp_path: Path, toy_graph: BuiltGraph
 ) -> None:
     """Parquet gives back each type's table; unicode and empty texts survive."""
@@ -110,7 +112,7 @@ def test_names_and_tables_are_in_the_order_of_the_graph(
         assert len(table) == dataset[0][node_type].num_nodes
 
 
-def test_an_unknown_node_type_is_refused(tmp_path: Path) -> None:
+def test_CorpusDataset_unknown_node_type_is_refused(tmp_path: Path) -> None:
     """The message lists the node types."""
     with pytest.raises(CorpusError) as caught:
         Counted(root=tmp_path).names("journal")
@@ -120,7 +122,7 @@ def test_an_unknown_node_type_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_documents_of_a_split(tmp_path: Path) -> None:
+def test_CorpusDataset_documents_of_a_split(tmp_path: Path) -> None:
     """Indices of a mask, int64."""
     dataset = Counted(root=tmp_path)
     assert dataset.documents("train_mask").tolist() == list(range(8))
@@ -129,14 +131,14 @@ def test_documents_of_a_split(tmp_path: Path) -> None:
     assert dataset.documents("test_mask").dtype == torch.int64
 
 
-def test_the_second_opening_does_not_read(tmp_path: Path) -> None:
+def test_CorpusDataset_second_opening_does_not_read(tmp_path: Path) -> None:
     """Built files are taken as they are."""
     Counted(root=tmp_path)
     Counted(root=tmp_path)
     assert Counted.num_read == 1
 
 
-def test_force_reload_reads_again(tmp_path: Path) -> None:
+def test_CorpusDataset_force_reload_reads_again(tmp_path: Path) -> None:
     """force_reload builds anew into the same folder."""
     first = Counted(root=tmp_path)
     second = Counted(root=tmp_path, force_reload=True)
@@ -145,14 +147,14 @@ def test_force_reload_reads_again(tmp_path: Path) -> None:
     assert_same_graph(first[0], second[0])
 
 
-def test_an_incomplete_build_is_built_again(tmp_path: Path) -> None:
+def test_CorpusDataset_incomplete_build_is_built_again(tmp_path: Path) -> None:
     """A folder that lacks one of the processed files does not count as built."""
     (Path(Counted(root=tmp_path).processed_dir) / "targets.pt").unlink()
     assert Counted(root=tmp_path).targets.num_labels == 8
     assert Counted.num_read == 2
 
 
-def test_nothing_but_the_build_and_its_lock_is_left(tmp_path: Path) -> None:
+def test_CorpusDataset_nothing_but_build_and_its_lock_is_left(tmp_path: Path) -> None:
     """The folder that was built beside is renamed; PyG's own marker files are not written."""
     dataset = Counted(root=tmp_path)
     built = Path(dataset.processed_dir)
@@ -166,7 +168,7 @@ def test_nothing_but_the_build_and_its_lock_is_left(tmp_path: Path) -> None:
     }
 
 
-def test_a_failed_build_leaves_nothing_and_can_be_repeated(
+def test_CorpusDataset_failed_build_leaves_nothing_can_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash while building leaves only the lock, and the next opening builds."""
@@ -182,7 +184,7 @@ def test_a_failed_build_leaves_nothing_and_can_be_repeated(
     assert len(Counted(root=tmp_path)) == 1
 
 
-def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
+def test_CorpusDataset_disk_fills_one_sentence_leaves_nothing(
     tmp_path: Path, toy: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real limit, met while the tensors are written."""
@@ -202,7 +204,7 @@ def test_a_disk_that_fills_is_one_sentence_and_leaves_nothing(
     assert len(Counted(root=tmp_path)) == 1
 
 
-def test_transform_maps_at_every_access_and_is_not_saved(tmp_path: Path) -> None:
+def test_CorpusDataset_transform_maps_at_every_access_not_saved(tmp_path: Path) -> None:
     """A transform has no part in the key and does not change what is stored."""
     plain, seen = Counted(root=tmp_path), Counted(root=tmp_path, transform=mark)
     assert "marked" in seen[0]["document"]
@@ -211,7 +213,7 @@ def test_transform_maps_at_every_access_and_is_not_saved(tmp_path: Path) -> None
     assert Counted.num_read == 1
 
 
-def test_pre_transform_is_saved_and_part_of_the_key(tmp_path: Path) -> None:
+def test_CorpusDataset_pre_transform_is_saved_and_part_of_key(tmp_path: Path) -> None:
     """Another pre_transform is another build."""
     plain, mapped = Counted(root=tmp_path), Counted(root=tmp_path, pre_transform=mark)
     assert "marked" in mapped[0]["document"]
@@ -220,7 +222,7 @@ def test_pre_transform_is_saved_and_part_of_the_key(tmp_path: Path) -> None:
     assert len(built_folders(tmp_path)) == 2
 
 
-def test_a_changed_file_builds_anew(tmp_path: Path) -> None:
+def test_MatchFolder_changed_file_builds_anew(tmp_path: Path) -> None:
     """The key is the content: one changed word is another build, the old one stays."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     first = MatchFolder(folder, root=root)
@@ -236,7 +238,9 @@ def test_a_changed_file_builds_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"fields": ["author"]}, {"tokenizer": "whitespace"}, {"hierarchy": "ignore"}]
 )
-def test_every_option_is_part_of_the_key(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_MatchFolder_every_option_is_part_of_the_key(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     """Other options are another build."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     plain = MatchFolder(folder, root=root)
@@ -244,7 +248,7 @@ def test_every_option_is_part_of_the_key(tmp_path: Path, options: dict[str, Any]
     assert plain.processed_dir != changed.processed_dir
 
 
-def test_the_same_content_elsewhere_is_the_same_build(tmp_path: Path) -> None:
+def test_MatchFolder_same_content_elsewhere_is_the_same_build(tmp_path: Path) -> None:
     """Neither the path nor the time of a file is part of the key."""
     root = tmp_path / "root"
     first = MatchFolder(write_match_folder(tmp_path / "one" / "toy"), root=root)
@@ -263,7 +267,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
-def test_a_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
+def test_CorpusDataset_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
     """Code in a built file never runs; the message says what to do."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
     torch.save(Payload(tmp_path / "ran"), path)
@@ -279,7 +283,7 @@ def test_a_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -
     assert (tmp_path / "ran").exists()
 
 
-def test_a_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+def test_CorpusDataset_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     """Neither does a pickle that is no archive of torch."""
     path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
     path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
@@ -295,7 +299,7 @@ def test_a_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [[torch.ones(2)], {"ptr": torch.ones(2)}, torch.ones(2)])
 @pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
-def test_tensors_of_something_else_are_refused(
+def test_CorpusDataset_tensors_of_something_else_are_refused(
     tmp_path: Path, file_name: str, content: Any
 ) -> None:
     """They load, but are no graph and no gold labels."""
@@ -310,7 +314,7 @@ def test_tensors_of_something_else_are_refused(
     )
 
 
-def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
     """Names, texts and notes lie beside the tensors."""
     dataset = Counted(root=tmp_path)
     built = Path(dataset.processed_dir)
@@ -332,7 +336,7 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
         )
 
 
-def test_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:
+def test_CorpusDataset_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:
     """What the message advises works."""
     path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
     path.write_bytes(b"broken")
@@ -358,7 +362,7 @@ print(Noted(sys.argv[1], root=sys.argv[2])[0]["label"].num_nodes)
 """
 
 
-def test_two_processes_can_build_at_once(tmp_path: Path) -> None:
+def test_dataset_two_processes_can_build_at_once(tmp_path: Path) -> None:
     """One builds, the other waits at the lock and takes the same files without reading."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     root.mkdir()
@@ -396,13 +400,13 @@ def test_hash_file_is_sha256(tmp_path: Path) -> None:
     )
 
 
-def test_a_subclass_must_say_what_it_reads(tmp_path: Path) -> None:
+def test_CorpusDataset_subclass_must_say_what_it_reads(tmp_path: Path) -> None:
     """The base class alone is no data set."""
     with pytest.raises(NotImplementedError):
         CorpusDataset("nothing", root=tmp_path)
 
 
-def test_texts_need_not_be_there(tmp_path: Path) -> None:
+def test_CorpusDataset_texts_need_not_be_there(tmp_path: Path) -> None:
     """A corpus without raw text has no column for it."""
 
     class Bare(Counted):
@@ -415,7 +419,7 @@ def test_texts_need_not_be_there(tmp_path: Path) -> None:
     assert build_graph(toy_corpus()).tables["document"].columns.tolist() == ["id", "split", "text"]
 
 
-def test_what_is_built_is_opened_without_lock_and_without_writing(
+def test_CorpusDataset_built_opened_without_lock_without_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a mount that can only be read, or in the folder of somebody else."""
@@ -437,7 +441,7 @@ def test_what_is_built_is_opened_without_lock_and_without_writing(
 
 
 @pytest.mark.parametrize("age", [0, 3600])
-def test_files_that_change_while_they_are_read_are_not_cached(tmp_path: Path, age: int) -> None:
+def test_MatchFolder_files_change_while_they_are_read_not_cached(tmp_path: Path, age: int) -> None:
     """`test.json` replaced between hashing and reading: no build has another's key.
 
     An old file shows it by its times, one of this moment by its content.
@@ -463,7 +467,7 @@ def test_files_that_change_while_they_are_read_are_not_cached(tmp_path: Path, ag
     assert "poison" not in set(MatchFolder(folder, root=root).names("word"))
 
 
-def test_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
+def test_name_hashes_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
     """Of documents and a taxonomy in two folders; the second would have hidden the first."""
     assert _name_hashes({"a/x": "1", "b/x": "2", "c/x": "3"}) == {
         "x": "1",
@@ -472,7 +476,7 @@ def test_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
     }
 
 
-def test_faults_skip_builds_without_the_faulty_documents(tmp_path: Path) -> None:
+def test_MatchFolder_faults_skip_builds_without_faulty_documents(tmp_path: Path) -> None:
     """It says how many and why, keeps a list, and is another build than without."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
     whole = MatchFolder(folder, root=root)

@@ -53,7 +53,7 @@ def test_read_stanzas_folds_lines_and_names_lines():
     ]
 
 
-def test_apt_works_on_private_state_without_hooks(tmp_path, monkeypatch):
+def test_fetch_index_apt_works_on_private_state_without_hooks(tmp_path, monkeypatch):
     write = '/bin/cat "${1#--config-file=}" >"$HERE/conf"; echo "$*" >"$HERE/options"'
     fake_apt(tmp_path / "bin", monkeypatch, update=write)
     folder = tmp_path / "raw"
@@ -72,7 +72,7 @@ def test_apt_works_on_private_state_without_hooks(tmp_path, monkeypatch):
     assert (folder / "Translation-en").read_text() == DESCRIPTIONS + "\n"
 
 
-def test_no_apt(tmp_path, monkeypatch):
+def test_DebTags_no_apt(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CorpusError) as caught:
         DebTags(root=tmp_path)
@@ -94,7 +94,7 @@ def test_no_apt(tmp_path, monkeypatch):
         ({"update": "exec /bin/sleep 9"}, "apt-get did not end within 1 s"),
     ],
 )
-def test_failed_apt(tmp_path, monkeypatch, commands, found):
+def test_deb_index_failed_apt(tmp_path, monkeypatch, commands, found):
     fake_apt(tmp_path / "bin", monkeypatch, **commands)
     if "within" in found:
         monkeypatch.setattr(deb_index, "_TIMEOUT", 1)
@@ -114,7 +114,7 @@ def test_apt_that_cannot_be_run(tmp_path, monkeypatch):
         fetch_index(tmp_path)
 
 
-def test_sources_without_tags_leave_nothing_behind(tmp_path, monkeypatch):
+def test_DebTags_sources_without_tags_leave_nothing_behind(tmp_path, monkeypatch):
     fake_apt(tmp_path / "bin", monkeypatch, packages="Package: fern\nSection: garden\n")
     with pytest.raises(CorpusError, match=r"but the sources of this machine's apt gave none; mend"):
         DebTags(root=tmp_path / "root")

@@ -99,13 +99,13 @@ def values(corpus, field: str, package: str) -> list[str]:
     return corpus.instances[field]["id"].iloc[chosen].tolist()
 
 
-def test_documents_are_the_tagged_packages_once(corpus):
+def test_read_package_index_documents_are_tagged_packages_once(corpus):
     assert corpus.documents["id"].tolist() == ["moss", "moss-doc", "willow", "flint"]
     assert corpus.documents["split"].tolist() == ["train", "train", "valid", "test"]
     assert corpus.notes["repeated_packages_dropped"] == 1
 
 
-def test_reading_shows_its_progress(tmp_path):
+def test_read_package_index_reading_shows_its_progress(tmp_path):
     seen = []
 
     @contextmanager
@@ -117,7 +117,7 @@ def test_reading_shows_its_progress(tmp_path):
     assert seen == [("read debtags", 0, "MB")]
 
 
-def test_fields_of_a_package(corpus):
+def test_read_package_index_fields_of_a_package(corpus):
     assert corpus.fields == ["venue", "author", "reference"]
     assert values(corpus, "venue", "moss") == ["garden"]
     assert values(corpus, "author", "moss") == ["A. Gardener <a@example.org>"]
@@ -126,7 +126,7 @@ def test_fields_of_a_package(corpus):
     assert [values(corpus, field, "willow") for field in corpus.fields] == [[], [], []]
 
 
-def test_text_is_the_description_of_the_version(corpus):
+def test_read_package_index_text_is_the_description_of_version(corpus):
     texts = corpus.documents.set_index("id")["text"]
     assert texts["moss"] == "grows on stones\nMoss is green.\n\n * it has no roots"
     assert texts["moss-doc"] == "about moss\nRead from the index itself.\n\nTwice."
@@ -134,7 +134,7 @@ def test_text_is_the_description_of_the_version(corpus):
     assert values(corpus, "word", "flint") == ["a", "stone", "kept", "out", "of", "the", "sun"]
 
 
-def test_labels_are_closed_upwards(corpus):
+def test_read_package_index_labels_are_closed_upwards(corpus):
     labels = ["use", "use::growing", "role", "role::program", "role::app-data"]
     labels += ["devel", "devel::lang", "devel::lang:c"]
     assert values(corpus, "label", "moss") == labels
@@ -188,14 +188,14 @@ def test_read_text_takes_only_a_lone_full_stop_for_a_mark():
     assert read_text("x\n.\n..\n .\ny") == "x\n\n..\n .\ny"
 
 
-def test_split_is_the_hash_of_the_source():
+def test_split_by_source_split_is_the_hash_of_the_source():
     # by sha256sum and Perl's bigint: the hash modulo 10
     digits = {"flint": 0, "willow": 1, "granite": 2, "moss": 7}
     assert [split_by_source(name) for name in digits] == ["test", "valid", "train", "train"]
     assert split_by_source("flint (1:2.0)") == split_by_source("flint(2)") == "test"
 
 
-def test_siblings_of_a_source_share_a_split(tmp_path):
+def test_read_package_index_siblings_of_a_source_share_a_split(tmp_path):
     stanzas = [
         f"Package: p{i}-{j}\nSource: s{i}{' (1.0)' * j}\nTag: a::b\n"
         for i in range(40)
@@ -208,7 +208,7 @@ def test_siblings_of_a_source_share_a_split(tmp_path):
     assert set(documents["split"]) == {"train", "valid", "test"}
 
 
-def test_faults_are_named_with_file_and_line(tmp_path):
+def test_read_package_index_faults_are_named_with_file_and_line(tmp_path):
     folder = write_index(tmp_path, PACKAGES + "\nTag: a::b\n")
     with (folder / "Translation-en").open("ab") as file:
         file.write(b"\nPackage: fern\nDescription-en: foug\xe8re\n")
@@ -222,12 +222,12 @@ def test_faults_are_named_with_file_and_line(tmp_path):
     ]
 
 
-def test_faults_are_listed_up_to_a_limit(tmp_path):
+def test_read_package_index_faults_are_listed_up_to_a_limit(tmp_path):
     with pytest.raises(CorpusError, match=r"but 100 faults were found"):
         read_package_index(write_index(tmp_path, "Tag: a::b\n\n" * 500))
 
 
-def test_an_index_without_tags_says_so(tmp_path):
+def test_read_package_index_without_tags_says_so(tmp_path):
     folder = write_index(tmp_path, "Package: fern\nSection: garden\n")
     with pytest.raises(CorpusError) as caught:
         read_package_index(folder)
@@ -238,7 +238,7 @@ def test_an_index_without_tags_says_so(tmp_path):
     )
 
 
-def test_dataset_is_fetched_once_and_opened_offline(tmp_path, monkeypatch):
+def test_DebTags_dataset_is_fetched_once_and_opened_offline(tmp_path, monkeypatch):
     monkeypatch.setattr(debtags, "fetch_index", write_index)
     dataset = open_dataset("debtags", root=tmp_path)
     assert DATASETS["debtags"] is DebTags is type(dataset)
@@ -259,7 +259,7 @@ CARD = "a6538049a56e2ff18a5f1798a6f0c550245325ca89e06c931c8184abff69ca23"
 
 
 @pytest.mark.slow
-def test_the_machines_own_index(tmp_path):
+def test_read_package_index_machines_own_index(tmp_path):
     try:
         fetch_index(tmp_path)
     except CorpusError as error:
@@ -298,7 +298,7 @@ def test_split_tags_refuses_what_expands_without_end(value):
     assert split_tags(value) is None
 
 
-def test_braces_without_end_are_a_fault_with_its_place(tmp_path):
+def test_read_package_index_braces_without_end_fault_with_place(tmp_path):
     """One package, one sentence."""
     packages = PACKAGES.rstrip() + "\n\nPackage: evil\nTag: x::" + "{a,b}" * 25 + "\n"
     with pytest.raises(CorpusError) as caught:

@@ -12,7 +12,7 @@ def states(root: Path) -> dict[str, str]:
     return {row["name"]: row["state"] for row in list_datasets(root)}
 
 
-def test_every_registered_data_set_has_a_row_and_a_card(tmp_path: Path) -> None:
+def test_list_datasets_every_registered_data_set_row_and_card(tmp_path: Path) -> None:
     """Rows are complete; the card is a file that names the registered name and the licence."""
     rows = list_datasets(tmp_path)
     assert [row["name"] for row in rows] == sorted(DATASETS)
@@ -27,7 +27,7 @@ def test_every_registered_data_set_has_a_row_and_a_card(tmp_path: Path) -> None:
         assert f"match-graph run {row['name']}" in text
 
 
-def test_the_state_follows_the_files(tmp_path: Path) -> None:
+def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
     """From nothing to raw files to a build; a folder with a broken build is none."""
     assert states(tmp_path)["mag-cs"] == "needs files"
     assert states(tmp_path)["synthetic"] == "needs nothing"
@@ -43,7 +43,7 @@ def test_the_state_follows_the_files(tmp_path: Path) -> None:
     assert states(tmp_path)["mag-cs"] == "raw present"
 
 
-def test_the_default_root_is_looked_at(match_graph_home: Path) -> None:
+def test_list_datasets_default_root_is_looked_at(match_graph_home: Path) -> None:
     """Without a root, where data are built by default."""
     write_release_folder(match_graph_home / "raw" / "MAG")
     assert {row["name"]: row["state"] for row in list_datasets()}["mag-cs"] == "raw present"

@@ -52,7 +52,7 @@ def refusal(root: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_papers_become_documents_with_names_and_depths(tmp_path: Path) -> None:
+def test_open_dataset_papers_become_documents_with_names_depths(tmp_path: Path) -> None:
     """The paper's split by year; names as their owners write them; depths of labels."""
     write_json(tmp_path / "raw/maple/json/Art")
     dataset = open_dataset("maple", root=tmp_path)
@@ -71,14 +71,14 @@ def test_papers_become_documents_with_names_and_depths(tmp_path: Path) -> None:
     assert dataset.hierarchy.num_edges == 0
 
 
-def test_a_taxonomy_beside_the_files_is_the_hierarchy(tmp_path: Path) -> None:
+def test_Maple_taxonomy_beside_the_files_is_the_hierarchy(tmp_path: Path) -> None:
     """It can be left out."""
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12 13\n"})
     assert Maple(root=tmp_path).hierarchy.num_edges == 1
     assert Maple(root=tmp_path, hierarchy="ignore").hierarchy.num_edges == 0
 
 
-def test_a_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
+def test_Maple_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
     """With its place; nothing is built."""
     write_json(tmp_path / "raw/maple/json/Art", **{"taxonomy.txt": "11 12\n12 12\n"})
     assert refusal(tmp_path) == (
@@ -89,7 +89,7 @@ def test_a_taxonomy_with_a_self_loop_is_refused(tmp_path: Path) -> None:
     assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
 
 
-def test_options_reach_the_reader(tmp_path: Path) -> None:
+def test_open_dataset_options_reach_the_reader(tmp_path: Path) -> None:
     """Subject, fields and dates; a subject cannot be a path."""
     write_json(tmp_path / "raw/maple/json/History")
     dataset = open_dataset(
@@ -102,8 +102,11 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
         open_dataset("maple", root=tmp_path, subject="../x")
 
 
-def test_papers_without_year_abstract_or_labels_are_carried_through(tmp_path: Path) -> None:
-    """None of these is a fault."""
+def test_read_maple_json_papers_without_year_abstract_labels(tmp_path: Path) -> None:
+    """Papers without year abstract or labels are carried through.
+
+    None of these is a fault.
+    """
     folder = write_json(tmp_path, [PAPERS[0], {"paper": 7}, {**PAPERS[2], "year": 2019}])
     corpus = read_maple_json(folder)
     assert corpus.documents["text"].tolist() == ["paper 0 on toys", "", "paper 2 on toys"]
@@ -132,7 +135,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+def test_read_maple_json_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     """With what was found."""
     change, fault = FAULTS[name]
     folder = write_json(tmp_path, [*PAPERS[:2], {**PAPERS[2], **change}])
@@ -143,7 +146,7 @@ def test_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     )
 
 
-def test_broken_names_and_depths_are_named_by_line(tmp_path: Path) -> None:
+def test_read_maple_json_broken_names_and_depths_named_by_line(tmp_path: Path) -> None:
     """Without a tab, or with a depth that is none."""
     names = {"labels.txt": "11\tscience\tdeep\n", "authors.txt": "A1 bo\n"}
     folder = write_json(tmp_path, **names)
@@ -157,7 +160,7 @@ def test_broken_names_and_depths_are_named_by_line(tmp_path: Path) -> None:
     ]
 
 
-def test_an_archive_below_the_root_is_unpacked(tmp_path: Path) -> None:
+def test_Maple_archive_below_the_root_is_unpacked(tmp_path: Path) -> None:
     """Put there by hand or fetched; the subject alone comes out, once."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
@@ -168,7 +171,7 @@ def test_an_archive_below_the_root_is_unpacked(tmp_path: Path) -> None:
     assert len(Maple(subject="History", root=tmp_path)) == 1
 
 
-def test_archives_are_fetched_where_there_are_none(
+def test_Maple_archives_are_fetched_where_there_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of the release, once, without a network for what is there."""
@@ -185,7 +188,7 @@ def test_archives_are_fetched_where_there_are_none(
     assert fetched == [(7611544, "maple")]
 
 
-def test_a_subject_that_the_archives_lack_is_answered_with_those_they_have(tmp_path: Path) -> None:
+def test_Maple_subject_archives_lack_answered_with_those_they(tmp_path: Path) -> None:
     """A typing error."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
@@ -196,7 +199,7 @@ def test_a_subject_that_the_archives_lack_is_answered_with_those_they_have(tmp_p
     )
 
 
-def test_an_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
+def test_Maple_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
     """Nothing of it comes out."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
@@ -210,7 +213,7 @@ def test_an_archive_with_a_way_out_is_not_unpacked(tmp_path: Path) -> None:
     assert list(folder.glob("Art/*")) == []
 
 
-def test_a_taxonomy_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+def test_Maple_taxonomy_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
     """Not read as none: every label would lose its parents without a word."""
     folder = write_json(tmp_path / "raw" / "maple" / "json" / "Art")
     (folder / "taxonomy.txt").symlink_to(tmp_path / "gone")

@@ -46,7 +46,7 @@ def lists(corpus, name: str) -> list[list[str]]:
     return found
 
 
-def test_edges_in_any_order_come_to_their_papers(folder: Path) -> None:
+def test_read_maple_graph_edges_in_any_order_come_to_papers(folder: Path) -> None:
     """In the order of the file; ids without prefixes, names beside them."""
     corpus = read_maple_graph(folder)
     assert corpus.documents["id"].tolist() == ["1", "2", "3"]
@@ -60,7 +60,7 @@ def test_edges_in_any_order_come_to_their_papers(folder: Path) -> None:
     assert corpus.instances["author"].set_index("id")["name"].to_dict() == {"7": "bo", "8": "li"}
 
 
-def test_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
+def test_open_dataset_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
     """Three subjects have both kinds of labels."""
     (folder / "taxonomy.txt").write_text("11 12\n")
     root = folder.parents[3]
@@ -72,7 +72,7 @@ def test_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> None:
     assert mesh.table("label")[["id", "name"]].to_numpy().tolist() == [["D1", "animals"]]
 
 
-def test_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
+def test_read_maple_graph_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
     """Papers and their labels are enough."""
     for name in FILES:
         if name not in ("papers.txt", "paper-label.txt"):
@@ -82,7 +82,7 @@ def test_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
     assert "name" not in corpus.instances["label"]
 
 
-def test_faults_name_their_lines(folder: Path) -> None:
+def test_read_maple_graph_faults_name_their_lines(folder: Path) -> None:
     """An edge of no paper, a line without a tab, a paper given twice."""
     (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\nPAPER_8\tLABEL_11\n")
     assert refusal(folder) == (

@@ -7,7 +7,7 @@ from match_graph.datasets.maple_names import read_label_names, read_names
 from match_graph.io.source import open_sources
 
 
-def test_names_and_depths_of_what_documents_have(tmp_path: Path) -> None:
+def test_read_names_and_depths_of_what_documents_have(tmp_path: Path) -> None:
     """The last column but the id is the name; MeSH labels have no depth; files may be missing."""
     builder = CorpusBuilder("little", ["author"], "Names must be readable")
     builder.add("d", "train", "", [], {"author": ["1", "2", "3"]}, ["a", "b"], "f:1")

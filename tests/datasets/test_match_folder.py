@@ -60,7 +60,7 @@ def read_back(corpus: Corpus, name: str) -> list[list[str]]:
     return lists
 
 
-def test_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
+def test_Corpus_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
     """Ids, splits, texts, metadata (as sets, in order) and labels equal the JSON objects."""
     records = [(split, record) for split, records in toy_documents().items() for record in records]
     assert toy.documents["id"].tolist() == [str(record["paper"]) for _, record in records]
@@ -86,7 +86,7 @@ def test_every_list_of_the_files_is_in_the_corpus(toy: Corpus) -> None:
     assert toy.notes == {"repeated_values_dropped": 1}
 
 
-def test_the_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
+def test_Corpus_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
     """The faults that the toy promises are in it."""
     venues, authors, words, labels = (
         read_back(toy, name) for name in ("venue", "author", "word", "label")
@@ -107,7 +107,7 @@ def test_the_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
     assert set(toy.instances["reference"]["id"]) & set(toy.documents["id"])
 
 
-def test_bom_crlf_and_blank_lines_read_the_same(folder: Path, toy: Corpus) -> None:
+def test_read_match_folder_bom_crlf_and_blank_lines_read_same(folder: Path, toy: Corpus) -> None:
     """Files that went through Windows give the same corpus."""
     for path in folder.iterdir():
         lines = path.read_bytes().splitlines()
@@ -121,7 +121,7 @@ def test_bom_crlf_and_blank_lines_read_the_same(folder: Path, toy: Corpus) -> No
     assert corpus.hierarchy[["child", "parent"]].equals(toy.hierarchy[["child", "parent"]])
 
 
-def test_a_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
+def test_read_match_folder_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
     """A file that opens with a BOM and an empty line reads."""
     for name in ("train.json", "taxonomy.txt"):
         path = folder / name
@@ -129,7 +129,7 @@ def test_a_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
     assert read_match_folder(folder).num_documents == 12
 
 
-def test_fields_choose_and_replace_the_metadata_file(folder: Path) -> None:
+def test_read_match_folder_fields_choose_replace_metadata_file(folder: Path) -> None:
     """With fields given, no meta_dict.json is needed."""
     (folder / "meta_dict.json").unlink()
     corpus = read_match_folder(folder, fields=["author"])
@@ -137,7 +137,7 @@ def test_fields_choose_and_replace_the_metadata_file(folder: Path) -> None:
     assert len(corpus.edges["author"]) == 15
 
 
-def test_a_field_of_the_metadata_file_may_be_on_no_document(folder: Path) -> None:
+def test_read_match_folder_field_metadata_file_may_no_document(folder: Path) -> None:
     """The file may serve several folders."""
     write_match_folder(folder, fields=["author", "keyword"])
     corpus = read_match_folder(folder)
@@ -145,7 +145,7 @@ def test_a_field_of_the_metadata_file_may_be_on_no_document(folder: Path) -> Non
     assert len(corpus.edges["keyword"]) == 0
 
 
-def test_fields_given_must_be_on_some_document(folder: Path) -> None:
+def test_MatchFolder_fields_given_must_be_on_some_document(folder: Path) -> None:
     """A misspelt field would train as an empty one."""
     assert refusal(folder, fields=["author", "nope", "keyword"]) == (
         f"{SUMMARY.format(folder=folder)}: no document has the metadata fields "
@@ -154,13 +154,13 @@ def test_fields_given_must_be_on_some_document(folder: Path) -> None:
     )
 
 
-def test_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
+def test_read_match_folder_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
     """hierarchy='ignore' needs no taxonomy.txt and leaves every label without a parent."""
     (folder / "taxonomy.txt").unlink()
     assert len(read_match_folder(folder, hierarchy="ignore").hierarchy) == 0
 
 
-def test_label_names_are_read(folder: Path) -> None:
+def test_read_match_folder_label_names_are_read(folder: Path) -> None:
     """id2label.txt names labels; lines without a tab are passed over."""
     (folder / "id2label.txt").write_text("deep\tDeep learning\nno tab\n", encoding="utf-8")
     labels = read_match_folder(folder).instances["label"].set_index("id")["name"]
@@ -168,13 +168,13 @@ def test_label_names_are_read(folder: Path) -> None:
     assert labels["misc"] == "misc"
 
 
-def test_whitespace_tokenizer_is_used(folder: Path) -> None:
+def test_read_match_folder_whitespace_tokenizer_is_used(folder: Path) -> None:
     """Pre-tokenised text keeps case and punctuation."""
     words = read_back(read_match_folder(folder, tokenizer="whitespace"), "word")
     assert words[5] == ["Odds", "and", "ends."]
 
 
-def test_the_input_folder_is_left_untouched(folder: Path) -> None:
+def test_MatchFolder_input_folder_is_left_untouched(folder: Path) -> None:
     """Building writes nothing beside the raw files, and changes none."""
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
     MatchFolder(folder)
@@ -185,7 +185,7 @@ def test_the_input_folder_is_left_untouched(folder: Path) -> None:
 # What is refused -----------------------------------------------------------------------------
 
 
-def test_no_such_folder(tmp_path: Path) -> None:
+def test_MatchFolder_no_such_folder(tmp_path: Path) -> None:
     """A path that is no folder is named."""
     with pytest.raises(CorpusError) as caught:
         MatchFolder(tmp_path / "nowhere")
@@ -195,7 +195,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_split_file(folder: Path) -> None:
+def test_MatchFolder_missing_split_file(folder: Path) -> None:
     """No dev.json is an error, not an empty validation split."""
     (folder / "dev.json").unlink()
     assert refusal(folder) == (
@@ -204,7 +204,7 @@ def test_a_missing_split_file(folder: Path) -> None:
     )
 
 
-def test_all_missing_files_are_named(folder: Path) -> None:
+def test_MatchFolder_all_missing_files_are_named(folder: Path) -> None:
     """Several missing files make one sentence."""
     for name in ("test.json", "meta_dict.json", "taxonomy.txt"):
         (folder / name).unlink()
@@ -214,7 +214,7 @@ def test_all_missing_files_are_named(folder: Path) -> None:
     )
 
 
-def test_an_empty_training_split(folder: Path) -> None:
+def test_MatchFolder_empty_training_split(folder: Path) -> None:
     """Without training documents there is nothing to learn from."""
     (folder / "train.json").write_text("\n")
     assert refusal(folder) == (
@@ -222,7 +222,7 @@ def test_an_empty_training_split(folder: Path) -> None:
     )
 
 
-def test_a_word_that_is_no_choice(folder: Path) -> None:
+def test_read_match_folder_word_that_is_no_choice(folder: Path) -> None:
     """Class and function refuse what they would take for a default; all faults at once."""
     for read in (read_match_folder, MatchFolder):
         with pytest.raises(ConfigError) as caught:
@@ -269,7 +269,7 @@ LINE_FAULTS = {
 
 
 @pytest.mark.parametrize("name", LINE_FAULTS)
-def test_a_line_that_is_no_object(folder: Path, name: str) -> None:
+def test_MatchFolder_line_that_is_no_object(folder: Path, name: str) -> None:
     """A line that cannot be read is named by file:line, with what to do."""
     line, fault = LINE_FAULTS[name]
     replace_line(folder / "train.json", 2, line)
@@ -326,7 +326,7 @@ VALUE_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", VALUE_FAULTS)
-def test_a_value_of_the_wrong_type(folder: Path, name: str) -> None:
+def test_MatchFolder_value_of_the_wrong_type(folder: Path, name: str) -> None:
     """A wrong value is named by file:line and shown; ... stands for a missing key."""
     change, fault = VALUE_FAULTS[name]
 
@@ -339,7 +339,7 @@ def test_a_value_of_the_wrong_type(folder: Path, name: str) -> None:
     assert refusal(folder) == f"{SUMMARY.format(folder=folder)}: train.json:2: {fault}"
 
 
-def test_a_document_in_two_splits(folder: Path) -> None:
+def test_MatchFolder_document_in_two_splits(folder: Path) -> None:
     """A training document that is tested on too would leak."""
     change_line(folder / "test.json", 1, lambda record: record.update(paper="t3"))
     assert refusal(folder) == (
@@ -348,7 +348,7 @@ def test_a_document_in_two_splits(folder: Path) -> None:
     )
 
 
-def test_a_number_and_a_string_are_the_same_id(folder: Path) -> None:
+def test_MatchFolder_number_and_a_string_are_the_same_id(folder: Path) -> None:
     """8 and "8" name one document."""
     change_line(folder / "dev.json", 2, lambda record: record.update(paper="8"))
     assert refusal(folder) == (
@@ -357,7 +357,7 @@ def test_a_number_and_a_string_are_the_same_id(folder: Path) -> None:
     )
 
 
-def test_a_cycle_in_the_hierarchy(folder: Path) -> None:
+def test_MatchFolder_cycle_in_the_hierarchy(folder: Path) -> None:
     """The cycle and the line that closes it are named."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("deep science\n")
@@ -368,7 +368,7 @@ def test_a_cycle_in_the_hierarchy(folder: Path) -> None:
     )
 
 
-def test_a_label_that_is_its_own_parent(folder: Path) -> None:
+def test_MatchFolder_label_that_is_its_own_parent(folder: Path) -> None:
     """A line "a a" is a cycle too."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("misc misc\n")
@@ -379,14 +379,14 @@ def test_a_label_that_is_its_own_parent(folder: Path) -> None:
     )
 
 
-def test_ignoring_the_hierarchy_accepts_its_cycle(folder: Path) -> None:
+def test_MatchFolder_ignoring_the_hierarchy_accepts_its_cycle(folder: Path) -> None:
     """What the message advises works."""
     with (folder / "taxonomy.txt").open("a") as file:
         file.write("deep science\n")
     assert MatchFolder(folder, hierarchy="ignore").hierarchy.num_edges == 0
 
 
-def test_a_metadata_field_called_label(folder: Path) -> None:
+def test_MatchFolder_metadata_field_called_label(folder: Path) -> None:
     """Node types of the schema are not free for metadata."""
     write_match_folder(folder, fields=["venue", "label"])
     assert refusal(folder) == (
@@ -399,7 +399,7 @@ def test_a_metadata_field_called_label(folder: Path) -> None:
     "content",
     [b"{", b"[]", b'{"fields": []}', b'{"metadata": "venue"}', b'{"metadata": [1]}', b"\xff", b""],
 )
-def test_a_broken_metadata_file(folder: Path, content: bytes) -> None:
+def test_MatchFolder_broken_metadata_file(folder: Path, content: bytes) -> None:
     """meta_dict.json must hold a list of names."""
     (folder / "meta_dict.json").write_bytes(content)
     assert refusal(folder) == (
@@ -409,7 +409,7 @@ def test_a_broken_metadata_file(folder: Path, content: bytes) -> None:
     )
 
 
-def test_a_taxonomy_that_is_not_utf_8(folder: Path) -> None:
+def test_MatchFolder_taxonomy_that_is_not_utf_8(folder: Path) -> None:
     """The taxonomy's lines are named like those of the documents."""
     replace_line(folder / "taxonomy.txt", 3, b"biologie caf\xe9")
     assert refusal(folder) == (
@@ -418,7 +418,7 @@ def test_a_taxonomy_that_is_not_utf_8(folder: Path) -> None:
     )
 
 
-def test_all_faults_are_listed_with_their_places(folder: Path) -> None:
+def test_MatchFolder_all_faults_are_listed_with_their_places(folder: Path) -> None:
     """Faults of several files and of one line come in one message, in the order of reading."""
     replace_line(folder / "train.json", 2, b'{"paper": "t2"')
     change_line(folder / "dev.json", 1, lambda record: record.update(label="a", text=3))
@@ -438,7 +438,7 @@ def test_all_faults_are_listed_with_their_places(folder: Path) -> None:
     ]
 
 
-def test_a_file_of_another_kind_does_not_flood_the_terminal(folder: Path) -> None:
+def test_MatchFolder_file_another_kind_does_not_flood_terminal(folder: Path) -> None:
     """Twenty of very many faults are written out; reading stops early."""
     (folder / "train.json").write_text("no json\n" * 5000)
     lines = refusal(folder).splitlines()
@@ -486,7 +486,7 @@ def test_a_file_of_another_kind_does_not_flood_the_terminal(folder: Path) -> Non
         ),
     ],
 )
-def test_real_folders_have_the_published_counts(
+def test_MatchFolder_real_folders_have_the_published_counts(
     data_folder: Path, name: str, expected: dict[str, float]
 ) -> None:
     """Counts equal the table of the data's own README."""

@@ -23,7 +23,7 @@ def read_faults(content: bytes) -> list[str]:
     return faults
 
 
-def test_a_descriptor_with_two_numbers_has_two_parents() -> None:
+def test_read_trees_descriptor_with_two_numbers_has_two_parents() -> None:
     """Edges go by name, each with its line; a name may hold a semicolon."""
     trees = read_trees(TREES.splitlines(keepends=True), "mtrees.bin", "AM", pytest.fail)
     assert trees.edges == [
@@ -36,14 +36,14 @@ def test_a_descriptor_with_two_numbers_has_two_parents() -> None:
     assert trees.categories["Persons"] == {"M"}
 
 
-def test_edges_of_other_categories_are_left_out() -> None:
+def test_read_trees_edges_of_other_categories_are_left_out() -> None:
     """Their descriptors stay known."""
     trees = read_trees(TREES.splitlines(keepends=True), "mtrees.bin", "M", pytest.fail)
     assert [child for child, _, _ in trees.edges] == ["Head; of State"]
     assert "Ear" in trees.categories
 
 
-def test_faults_name_their_lines() -> None:
+def test_read_trees_faults_name_their_lines() -> None:
     """No number, a number twice, a number under none."""
     assert read_faults(TREES + b"no number\nHair;A01.456\nToe;A02.1\n") == [
         "mtrees.bin:8: a line must be a descriptor, a semicolon and a tree number, found "
@@ -55,7 +55,7 @@ def test_faults_name_their_lines() -> None:
     ]
 
 
-def test_the_real_trees_are_a_dag(data_folder: Path) -> None:
+def test_read_trees_real_trees_are_a_dag(data_folder: Path) -> None:
     """29,638 descriptors; A to H have 36,221 edges by name, and no cycle."""
     with (data_folder / "pubmed" / "mtrees2020.bin").open("rb") as file:
         trees = read_trees(file, "mtrees2020.bin", "ABCDEFGH", pytest.fail)

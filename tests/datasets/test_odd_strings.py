@@ -65,7 +65,7 @@ def write_lines(folder: str, name: str, lines: list[str]) -> Path:
 @few
 @awkward
 @given(records)
-def test_match_folder(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_match_folder(items: list[tuple[str, str, str, str]]) -> None:
     """JSON holds every string."""
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
     with TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ def test_match_folder(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_maple_json(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_maple_json(items: list[tuple[str, str, str, str]]) -> None:
     """Here the text is a title."""
     lines = [
         json.dumps({"paper": d, "author": [a], "label": [b], "title": t, "year": "2000"})
@@ -91,7 +91,7 @@ def test_maple_json(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_openalex(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_openalex(items: list[tuple[str, str, str, str]]) -> None:
     """Ids of authors and topics must show something, as those of works."""
     items = [(d, a if a.strip() else "a", b if b.strip() else "b", t) for d, a, b, t in items]
     lines = [
@@ -110,7 +110,7 @@ def test_openalex(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_table_json(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_table_json(items: list[tuple[str, str, str, str]]) -> None:
     """Lines may hold Unicode's line separators as they are."""
     lines = [
         json.dumps(
@@ -126,7 +126,7 @@ def test_table_json(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_table_csv(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_table_csv(items: list[tuple[str, str, str, str]]) -> None:
     """Without a separator a cell is one value, whatever is in it."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -141,7 +141,7 @@ def test_table_csv(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
     """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
     items = [
         (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
@@ -160,7 +160,7 @@ def test_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
     """White space of XML counts as one blank, at the ends not at all; control characters are none.
 
     XML 1.0 cannot hold these, except the last, DEL.
@@ -188,7 +188,7 @@ def test_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_release_folder(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_match_folder_of_a_release(items: list[tuple[str, str, str, str]]) -> None:
     """Words, labels and authors are numbers that other files name, one a line."""
     items = [(d, *(_one_line(part) or "x" for part in (a, b)), t) for d, a, b, t in items]
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
@@ -204,7 +204,7 @@ def test_release_folder(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_package_index(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_package_index(items: list[tuple[str, str, str, str]]) -> None:
     """Values are lines without white space at their ends; tags end at white space and commas."""
     clean = [tuple(_one_line(part) for part in item) for item in items]
     items = [(d, a or "a", re.sub(r"[\s,{}:]", "", b) or "b", t) for d, a, b, t in clean if d]
@@ -222,7 +222,7 @@ def test_package_index(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @example(["\u2028", "\x00", '"', "a b", "1e5"])
 @given(st.lists(odd.map(lambda name: re.sub("[\t\r\n]", " ", name)), min_size=2, unique=True))
-def test_taxonomy_by_tabs(labels: list[str]) -> None:
+def test_read_taxonomy_by_tabs(labels: list[str]) -> None:
     """A label may hold blanks; a line must show something, and a mark at its start is dropped."""
     first, *others = ["root", *labels]
     found = read_taxonomy([f"{first}\t{chr(9).join(others)}\n".encode()], "t", pytest.fail)
@@ -232,7 +232,7 @@ def test_taxonomy_by_tabs(labels: list[str]) -> None:
 @few
 @example(["\x00;", ";", '"'])
 @given(st.lists(odd, min_size=1))
-def test_mesh_trees(names: list[str]) -> None:
+def test_read_trees_mesh_trees(names: list[str]) -> None:
     """What stands before the last semicolon, without white space at its ends."""
     names = list(dict.fromkeys(name for name in map(_one_line, names) if name))
     lines = [f"{name};A{number}\n".encode() for number, name in enumerate(names)]
@@ -244,7 +244,7 @@ def _one_line(value: str) -> str:
     return re.sub("[\t\r\n]", " ", value).strip().strip("\ufeff").strip()
 
 
-def test_a_built_data_set_gives_them_back(tmp_path: Path) -> None:
+def test_Table_built_data_set_gives_them_back(tmp_path: Path) -> None:
     """Through the graph and its Parquet tables."""
     strings = [*LOOK_ALIKES, *ALPHABET[1:], "a b", ' "q" ', "\u2028line\u2029"]
     rows = [{"id": f"{s}.", "author": [s], "label": [s], "text": s} for s in strings if s.strip()]
@@ -257,7 +257,7 @@ def test_a_built_data_set_gives_them_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("string", LOOK_ALIKES[:-1])
-def test_ids_that_look_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
+def test_read_table_ids_that_look_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
     """No reader guesses types."""
     path = write_lines(str(tmp_path), "t.csv", ["id,text,label,s", f"{string},x,{string},train"])
     corpus = read_table([path], columns={"split": "s"})

@@ -72,7 +72,7 @@ def refusal(root: Path, *works: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_topics_are_labels_with_all_above_them(root: Path) -> None:
+def test_open_dataset_topics_are_labels_with_all_above_them(root: Path) -> None:
     """A tree of four levels, with names and depths; the places are those of the first work."""
     dataset = open_dataset("openalex", root=root)
     assert dataset[0]["document"].num_nodes == 40
@@ -91,7 +91,7 @@ def test_topics_are_labels_with_all_above_them(root: Path) -> None:
     assert data["document", "cites", "document"].num_edges == 39
 
 
-def test_concepts_take_their_parents_from_a_file_of_concepts(root: Path, tmp_path: Path) -> None:
+def test_open_dataset_concepts_take_parents_from_file_concepts(root: Path, tmp_path: Path) -> None:
     """The nearest ancestors by level are parents; scores below the least are left out."""
     ancestors = [make_concept(1, 0), make_concept(4, 1), make_concept(2, 1)]
     path = write(tmp_path / "concepts.jsonl", [
@@ -108,13 +108,13 @@ def test_concepts_take_their_parents_from_a_file_of_concepts(root: Path, tmp_pat
     assert plain.hierarchy.num_edges == 0
 
 
-def test_concepts_beside_the_works_are_not_read_as_works(root: Path) -> None:
+def test_OpenAlex_concepts_beside_works_are_not_read_as_works(root: Path) -> None:
     """The option tells which file is which."""
     path = write(root / "raw" / "openalex" / "concepts.jsonl", [make_concept(1, 0)])
     assert OpenAlex(root=root, labels="concepts", concepts=str(path))[0]["document"].num_nodes == 40
 
 
-def test_options_reach_the_reader(root: Path) -> None:
+def test_open_dataset_options_reach_the_reader(root: Path) -> None:
     """Path, fields, and a split by date."""
     dataset = open_dataset(
         "openalex", root=root, path=str(root / "raw" / "openalex" / "b.jsonl.gz"),
@@ -129,7 +129,7 @@ def test_options_reach_the_reader(root: Path) -> None:
         open_dataset("openalex", root=root, fields=["word"])
 
 
-def test_what_is_missing_is_carried_through(root: Path) -> None:
+def test_read_openalex_what_is_missing_is_carried_through(root: Path) -> None:
     """Neither text, date, authors, venue nor labels must be there."""
     works = [
         make_work(1),
@@ -143,7 +143,7 @@ def test_what_is_missing_is_carried_through(root: Path) -> None:
     assert len(corpus.edges["label"]) == 4
 
 
-def test_a_work_without_id_is_named(root: Path) -> None:
+def test_OpenAlex_work_without_id_is_named(root: Path) -> None:
     """By file:line, like every fault of a line."""
     assert refusal(root, make_work(1), make_work(2, id=None)) == (
         f"{SUMMARY}: a.jsonl:2: a work must have its OpenAlex id in 'id', found nothing; "
@@ -151,7 +151,7 @@ def test_a_work_without_id_is_named(root: Path) -> None:
     )
 
 
-def test_a_repeated_work_is_named_with_both_places(root: Path) -> None:
+def test_OpenAlex_repeated_work_is_named_with_both_places(root: Path) -> None:
     """Across files, too."""
     assert refusal(root, make_work(35), make_work(1)) == (
         f"{SUMMARY}: b.jsonl.gz:6: the document 'W35' was given before (a.jsonl:1); "
@@ -159,7 +159,7 @@ def test_a_repeated_work_is_named_with_both_places(root: Path) -> None:
     )
 
 
-def test_a_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path) -> None:
+def test_OpenAlex_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path) -> None:
     """With the place of the edge."""
     loop = make_concept(3, 2, ancestors=[make_concept(3, 2)])
     path = write(tmp_path / "concepts.jsonl", [make_concept(2, 1), loop])
@@ -170,7 +170,7 @@ def test_a_self_loop_among_concepts_is_refused(root: Path, tmp_path: Path) -> No
     )
 
 
-def test_ignoring_the_hierarchy_accepts_its_loop(root: Path, tmp_path: Path) -> None:
+def test_OpenAlex_ignoring_the_hierarchy_accepts_its_loop(root: Path, tmp_path: Path) -> None:
     """What the message advises works."""
     loop = make_concept(3, 2, ancestors=[make_concept(3, 2)])
     path = write(tmp_path / "concepts.jsonl", [loop])
@@ -190,13 +190,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_values_of_a_wrong_type_are_named(root: Path, name: str) -> None:
+def test_OpenAlex_values_of_a_wrong_type_are_named(root: Path, name: str) -> None:
     """By file:line."""
     change, fault = WRONG[name]
     assert refusal(root, make_work(1, **change)) == f"{SUMMARY}: a.jsonl:1: {fault}"
 
 
-def test_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path) -> None:
+def test_OpenAlex_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path) -> None:
     """Scores, ids and ancestors."""
     works = [make_work(1, concepts=[make_concept(1, 0, score="high")])]
     path = write(tmp_path / "c.jsonl", [{}, make_concept(2, 1, ancestors=[{"id": "C1"}])])
@@ -208,7 +208,7 @@ def test_concepts_of_a_wrong_type_are_named(root: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_no_file_and_no_file_of_concepts(tmp_path: Path, root: Path) -> None:
+def test_OpenAlex_no_file_and_no_file_of_concepts(tmp_path: Path, root: Path) -> None:
     """The message says where to put it, or which option is wrong."""
     with pytest.raises(CorpusError, match=r"^The data set 'openalex' reads files of yours"):
         OpenAlex(root=tmp_path / "none")
@@ -218,7 +218,7 @@ def test_no_file_and_no_file_of_concepts(tmp_path: Path, root: Path) -> None:
     )
 
 
-def test_a_truncated_gzip_file_is_named(root: Path) -> None:
+def test_OpenAlex_truncated_gzip_file_is_named(root: Path) -> None:
     """Nothing of it is built."""
     path = root / "raw" / "openalex" / "b.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-30])
@@ -229,7 +229,7 @@ def test_a_truncated_gzip_file_is_named(root: Path) -> None:
     )
 
 
-def test_a_level_past_all_bounds_is_named(root: Path) -> None:
+def test_OpenAlex_level_past_all_bounds_is_named(root: Path) -> None:
     """It would not fit into the table of depths."""
     concept = {"id": "https://openalex.org/C1", "display_name": "x", "level": 40_000, "score": 1.0}
     assert refusal(root, make_work(1, concepts=[concept]), labels="concepts") == (

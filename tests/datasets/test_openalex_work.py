@@ -10,7 +10,7 @@ from match_graph.datasets.openalex_work import INSTANCES, read_abstract, read_id
 
 
 @given(st.lists(st.text("abc,.é", min_size=1)))
-def test_an_inverted_index_gives_back_its_words_in_order(words: list[str]) -> None:
+def test_read_abstract_inverted_index_gives_back_words_in_order(words: list[str]) -> None:
     """Whatever repeats."""
     index: dict[str, list[int]] = {}
     for position, word in enumerate(words):
@@ -19,7 +19,7 @@ def test_an_inverted_index_gives_back_its_words_in_order(words: list[str]) -> No
 
 
 @pytest.mark.parametrize("index", [5, ["a"], {"a": 0}, {"a": ["0"]}, {"a": [0.5]}])
-def test_what_is_no_inverted_index(index: Any) -> None:
+def test_read_abstract_what_is_no_inverted_index(index: Any) -> None:
     """A fault of the file, not an empty text."""
     faults: list[str] = []
     assert read_abstract(index) is None
@@ -29,13 +29,13 @@ def test_what_is_no_inverted_index(index: Any) -> None:
     )
 
 
-def test_a_huge_position_costs_nothing() -> None:
+def test_read_abstract_huge_position_costs_nothing() -> None:
     """Positions order words; nothing is laid out."""
     assert read_abstract({"b": [10**18], "a": [-1]}) == "a b"
     assert read_abstract(None) == read_abstract({}) == ""
 
 
-def test_text_is_title_and_abstract() -> None:
+def test_read_text_is_title_and_abstract() -> None:
     """Either may be missing."""
     index = {"one": [0], "two": [1]}
     work = {"title": "Title", "abstract_inverted_index": index}
@@ -59,12 +59,12 @@ def test_text_is_title_and_abstract() -> None:
         ([], "", None),
     ],
 )
-def test_ids_lose_their_address(value: Any, kind: str, expected: str | None) -> None:
+def test_read_id_ids_lose_their_address(value: Any, kind: str, expected: str | None) -> None:
     """Numbers of fields were plain in older files."""
     assert read_id(value, kind) == expected
 
 
-def test_instances_come_with_names() -> None:
+def test_INSTANCES_come_with_names() -> None:
     """Authors and institutions of authorships, the primary source, referenced works."""
     place = {"id": "https://openalex.org/I1", "display_name": "U"}
     work = {
@@ -107,7 +107,7 @@ def test_instances_come_with_names() -> None:
         ),
     ],
 )
-def test_wrong_types_are_faults(field: str, work: dict[str, Any], fault: str) -> None:
+def test_INSTANCES_wrong_types_are_faults(field: str, work: dict[str, Any], fault: str) -> None:
     """Each with its place and what was found."""
     faults: list[str] = []
     list(INSTANCES[field](work, "w:1", faults.append))

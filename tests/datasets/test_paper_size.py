@@ -35,7 +35,7 @@ TABLE_1 = {
 
 
 @pytest.mark.parametrize(("column", "name"), [(0, "mag-cs"), (1, "pubmed")])
-def test_the_sizes_are_those_of_table_1(column: int, name: str) -> None:
+def test_PAPER_SIZES_sizes_are_those_of_table_1(column: int, name: str) -> None:
     """Counts as printed, means to the printed digits."""
     size = PAPER_SIZES[name]
     found = {key: getattr(size, key) for key in TABLE_1 if " " not in key}
@@ -46,7 +46,7 @@ def test_the_sizes_are_those_of_table_1(column: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PAPER_SIZES))
-def test_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
+def test_draw_corpus_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
     """All rows of Table 1 in the built graph, at a hundredth of documents and labels."""
     size = PAPER_SIZES[name].scale(0.01, 0.01)
     graph = build_graph(draw_corpus(name, size, seed=0))
@@ -71,7 +71,7 @@ def test_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
     assert rows["document-reference edges"] == size.citations
 
 
-def test_nothing_is_twice_and_first_parents_are_gold() -> None:
+def test_draw_corpus_nothing_is_twice_and_first_parents_are_gold() -> None:
     """Labels, authors and references of a document are distinct; a gold label has a gold parent."""
     corpus = draw_corpus("x", PAPER_SIZES["mag-cs"].scale(0.02, 0.02), seed=1)
     for name in ("label", "author", "reference", "venue"):
@@ -91,7 +91,7 @@ def test_nothing_is_twice_and_first_parents_are_gold() -> None:
     assert not parents["is_gold"].all()
 
 
-def test_the_same_seed_gives_the_same_corpus() -> None:
+def test_draw_corpus_same_seed_gives_the_same_corpus() -> None:
     """And another seed another."""
     size = PAPER_SIZES["mag-cs"].scale(0.01, 0.01)
     one, two, other = (draw_corpus("x", size, seed) for seed in (3, 3, 4))
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_corpus() -> None:
 
 
 @pytest.mark.parametrize("field", ["text", "venue"])
-def test_words_and_venues_predict_labels(field: str) -> None:
+def test_Synthetic_words_and_venues_predict_labels(field: str) -> None:
     """Naive Bayes for a frequent label on unseen documents does far better than a coin."""
     dataset = Synthetic(like="mag-cs", scale=0.005, label_scale=0.005)
     corpus = dataset.read()
@@ -123,7 +123,7 @@ def test_words_and_venues_predict_labels(field: str) -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1))
-def test_settled_counts_keep_sum_and_bounds(number: int, seed: int) -> None:
+def test_settle_counts_settled_counts_keep_sum_and_bounds(number: int, seed: int) -> None:
     """Whatever is given, the sum is met within the bounds."""
     rng = np.random.default_rng(seed)
     low, high = rng.integers(0, 4, number), rng.integers(4, 9, number)
@@ -136,7 +136,7 @@ def test_settled_counts_keep_sum_and_bounds(number: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("labels", "edges", "layers"), [(60, 90, 6), (200, 250, 15), (400, 800, 4)]
 )
-def test_the_dag_has_its_counts(labels: int, edges: int, layers: int) -> None:
+def test_draw_dag_has_its_counts(labels: int, edges: int, layers: int) -> None:
     """Distinct edges between neighbouring layers; a chain for every label; roots have children."""
     child, parent, chain = draw_dag(np.random.default_rng(0), labels, edges, layers)
     depth = (chain >= 0).sum(axis=1)
@@ -150,7 +150,7 @@ def test_the_dag_has_its_counts(labels: int, edges: int, layers: int) -> None:
     assert set(np.flatnonzero(depth == 1)) <= set(parent.tolist())
 
 
-def test_the_options_open_it(tmp_path: Path) -> None:
+def test_open_dataset_options_open_it(tmp_path: Path) -> None:
     """By name with settings; raw texts where they fit, and a key of its own."""
     options = {"like": "mag-cs", "scale": 0.005, "label_scale": 0.005}
     dataset = open_dataset("synthetic", root=tmp_path, **options)
@@ -189,7 +189,7 @@ def test_the_options_open_it(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(options: dict, fault: str) -> None:
+def test_Synthetic_sizes_that_cannot_be_are_refused(options: dict, fault: str) -> None:
     """Before anything is drawn, in one sentence."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(**options)

@@ -21,7 +21,7 @@ def article(citation: str = "", data: str = "", journal: str = "") -> Element:
     return fromstring(text)
 
 
-def test_text_is_title_and_abstract_without_marks() -> None:
+def test_read_text_is_title_and_abstract_without_marks() -> None:
     """Inner marks go, sections are joined, another language's abstract is left out."""
     found = read_text(article(
         "<ArticleTitle>Of <i>E. coli</i>.</ArticleTitle><Abstract>"
@@ -45,14 +45,14 @@ def test_text_is_title_and_abstract_without_marks() -> None:
         ("", None),
     ],
 )
-def test_dates_are_as_precise_as_they_are_given(date: str, expected: str | None) -> None:
+def test_read_date_dates_are_as_precise_as_they_are_given(date: str, expected: str | None) -> None:
     """Months by name or number; a range counts from its first year."""
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue></Journal>"
     assert read_date(article(issue)) == expected
     assert read_date(article()) is None
 
 
-def test_a_venue_is_the_journals_number_with_its_title() -> None:
+def test_read_venue_is_the_journals_number_with_its_title() -> None:
     """What is missing is replaced by what is there."""
     title = "<Journal><Title>Nature</Title></Journal>"
     info = "<MedlineJournalInfo><MedlineTA>Nat</MedlineTA>{}</MedlineJournalInfo>"
@@ -63,7 +63,7 @@ def test_a_venue_is_the_journals_number_with_its_title() -> None:
     assert read_venue(article()) == {}
 
 
-def test_authors_are_people_and_groups() -> None:
+def test_read_authors_are_people_and_groups() -> None:
     """Initials stand in for a missing name; an author marked as wrong is left out."""
     people = "".join((
         "<Author><LastName>Li</LastName><ForeName>Bo  An</ForeName></Author>",
@@ -76,7 +76,7 @@ def test_authors_are_people_and_groups() -> None:
     assert names == ["Li, Bo An", "Ek, C", "Solo", "The Group"]
 
 
-def test_references_are_pmids_also_of_nested_lists() -> None:
+def test_read_references_are_pmids_also_of_nested_lists() -> None:
     """Each reference counts once; those without a PMID are counted."""
     ids = '<ArticleIdList><ArticleId IdType="{}">{}</ArticleId></ArticleIdList>'
     data = (

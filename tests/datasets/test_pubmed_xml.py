@@ -71,7 +71,7 @@ def read(folder: Path, **options: Any) -> Corpus:
     return read_pubmed_xml([folder / "a.xml"], folder / "mtrees2020.bin", **options)
 
 
-def test_records_become_documents_with_metadata_and_labels(folder: Path) -> None:
+def test_PubMedXml_records_become_documents_with_metadata_labels(folder: Path) -> None:
     """Headings outside the categories, or in no tree, are left out and counted."""
     dataset = open_dataset("pubmed-xml", root=folder.parents[1])
     assert isinstance(dataset, PubMedXml)
@@ -86,7 +86,7 @@ def test_records_become_documents_with_metadata_and_labels(folder: Path) -> None
     assert data["document", "cites", "document"].num_edges == 39  # all but its own
 
 
-def test_options_reach_the_reader(folder: Path) -> None:
+def test_open_dataset_options_reach_the_reader(folder: Path) -> None:
     """Fields, categories, hierarchy and dates."""
     root = folder.parents[1]
     dataset = open_dataset(
@@ -102,7 +102,7 @@ def test_options_reach_the_reader(folder: Path) -> None:
     assert plain.hierarchy.num_edges == 0
 
 
-def test_a_later_version_of_a_record_is_dropped_and_counted(folder: Path) -> None:
+def test_read_pubmed_xml_later_version_record_dropped_counted(folder: Path) -> None:
     """The NLM publishes versions of some records under one PMID."""
     records = [make_record(str(n)) for n in range(9)]
     (folder / "a.xml").write_text(wrap(*records, make_record("1", version="2")))
@@ -111,8 +111,11 @@ def test_a_later_version_of_a_record_is_dropped_and_counted(folder: Path) -> Non
     assert corpus.notes["later_versions_dropped"] == 1
 
 
-def test_records_without_date_text_and_headings_are_carried_through(folder: Path) -> None:
-    """None of these is a fault; books are no articles."""
+def test_read_pubmed_xml_records_without_date_text_headings(folder: Path) -> None:
+    """Records without date text and headings are carried through.
+
+    None of these is a fault; books are no articles.
+    """
     bare = "<PubmedArticle><MedlineCitation><PMID>5</PMID></MedlineCitation></PubmedArticle>"
     book = "<PubmedBookArticle><BookDocument><PMID>6</PMID></BookDocument></PubmedBookArticle>"
     (folder / "a.xml").write_text(wrap(book, bare, make_record("7")))
@@ -122,7 +125,7 @@ def test_records_without_date_text_and_headings_are_carried_through(folder: Path
     assert corpus.notes["undated_documents_in_train"] == 1
 
 
-def test_a_repeated_pmid_is_named_with_both_places(folder: Path) -> None:
+def test_PubMedXml_repeated_pmid_is_named_with_both_places(folder: Path) -> None:
     """The same record in two files is a fault of whoever put them together."""
     (folder / "b.xml.gz").write_bytes(gzip.compress(wrap(make_record("3")).encode()))
     assert refusal(folder) == (
@@ -131,7 +134,7 @@ def test_a_repeated_pmid_is_named_with_both_places(folder: Path) -> None:
     )
 
 
-def test_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
+def test_PubMedXml_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
     """With the number of whole records before it."""
     text = (folder / "a.xml").read_text().splitlines(keepends=True)
     text[20] = text[20].replace("</Article>", "</Artikel>")
@@ -142,7 +145,7 @@ def test_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
     )
 
 
-def test_a_file_that_breaks_off_is_named(folder: Path) -> None:
+def test_PubMedXml_file_that_breaks_off_is_named(folder: Path) -> None:
     """Its last line is where it ends."""
     text = (folder / "a.xml").read_text()
     (folder / "a.xml").write_text(text[: len(text) // 2])
@@ -152,7 +155,7 @@ def test_a_file_that_breaks_off_is_named(folder: Path) -> None:
     )
 
 
-def test_a_wrong_encoding_is_named(folder: Path) -> None:
+def test_PubMedXml_wrong_encoding_is_named(folder: Path) -> None:
     """Bytes that are not of the declared encoding, which is UTF-8 here, and an unknown one."""
     (folder / "a.xml").write_bytes(wrap(make_record("caf")).encode().replace(b"caf", b"caf\xe9"))
     assert refusal(folder) == (
@@ -177,7 +180,7 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("content", [BOMB, FOREIGN])
-def test_entities_are_refused(folder: Path, content: str) -> None:
+def test_PubMedXml_entities_are_refused(folder: Path, content: str) -> None:
     """Neither a bomb nor another file is read."""
     (folder / "a.xml").write_text(content)
     assert refusal(folder) == (
@@ -187,7 +190,7 @@ def test_entities_are_refused(folder: Path, content: str) -> None:
     )
 
 
-def test_a_truncated_gzip_file_is_named_by_record(folder: Path) -> None:
+def test_PubMedXml_truncated_gzip_file_is_named_by_record(folder: Path) -> None:
     """XML or packing, whichever ends first."""
     whole = gzip.compress((folder / "a.xml").read_bytes(), 1)
     (folder / "a.xml").unlink()
@@ -199,8 +202,11 @@ def test_a_truncated_gzip_file_is_named_by_record(folder: Path) -> None:
     )
 
 
-def test_a_record_without_pmid_and_a_heading_without_name_are_named(folder: Path) -> None:
-    """All faults come in one message."""
+def test_PubMedXml_record_without_pmid_heading_without_name(folder: Path) -> None:
+    """A record without pmid and a heading without name are named.
+
+    All faults come in one message.
+    """
     heading = "<MeshHeadingList><MeshHeading/></MeshHeadingList>"
     bare = "<PubmedArticle><MedlineCitation>{}</MedlineCitation></PubmedArticle>"
     (folder / "a.xml").write_text(wrap(bare.format(""), bare.format(f"<PMID>1</PMID>{heading}")))
@@ -212,7 +218,7 @@ def test_a_record_without_pmid_and_a_heading_without_name_are_named(folder: Path
     ]
 
 
-def test_without_trees_the_message_says_where_they_are(folder: Path) -> None:
+def test_PubMedXml_without_trees_the_message_says_where_they_are(folder: Path) -> None:
     """The hierarchy can be left out."""
     (folder / "mtrees2020.bin").unlink()
     assert refusal(folder) == (
@@ -223,7 +229,7 @@ def test_without_trees_the_message_says_where_they_are(folder: Path) -> None:
     assert len(PubMedXml(root=folder.parents[1], hierarchy="ignore")) == 1
 
 
-def test_a_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
+def test_PubMedXml_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
     """One descriptor above itself."""
     with (folder / "mtrees2020.bin").open("a") as file:
         file.write("Ear;A01.1.1\n")
@@ -234,7 +240,7 @@ def test_a_hierarchy_with_a_self_loop_is_refused(folder: Path) -> None:
     )
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_read_articles_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """What was read is dropped: three times the records, about the same peak."""
     peaks = []
     for count in (400, 1200):
@@ -248,7 +254,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] * 1.2
 
 
-def test_the_real_records_are_read(data_folder: Path) -> None:
+def test_read_pubmed_xml_real_records_are_read(data_folder: Path) -> None:
     """Counts of the fixtures, seen by a parser of another kind."""
     folder = data_folder / "pubmed"
     corpus = read_pubmed_xml([folder / "pubmed_result.xml"], folder / "mtrees2020.bin")
@@ -259,7 +265,9 @@ def test_the_real_records_are_read(data_folder: Path) -> None:
     assert all(corpus.documents["text"])
 
 
-def test_a_record_past_the_limit_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_PubMedXml_record_past_the_limit_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A text of 3 MiB within a file of 4 KB."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     big = wrap(make_record("7"), make_record("8").replace("Text", "x" * (3 << 20)))
@@ -270,7 +278,7 @@ def test_a_record_past_the_limit_is_named(folder: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_empty_trees_are_refused(folder: Path) -> None:
+def test_PubMedXml_empty_trees_are_refused(folder: Path) -> None:
     """They would leave out every heading."""
     (folder / "mtrees2020.bin").write_text("\n")
     assert refusal(folder) == (
@@ -279,7 +287,7 @@ def test_empty_trees_are_refused(folder: Path) -> None:
     )
 
 
-def test_trees_that_lack_many_descriptors_are_said_aloud(folder: Path) -> None:
+def test_read_pubmed_xml_trees_lack_many_descriptors_said_aloud(folder: Path) -> None:
     """Half of the trees: their headings are lost, which is no fault of a line."""
     headings = ",".join(f"D{number}:Heading {number}" for number in range(100, 120))
     records = [make_record(str(number), f"D1:Ear,{headings}") for number in range(30)]

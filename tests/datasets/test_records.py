@@ -10,7 +10,7 @@ from match_graph.errors import CorpusError
 from match_graph.testing import toy_documents, write_match_folder
 
 
-def test_records_give_back_what_was_read(tmp_path: Path) -> None:
+def test_make_records_give_back_what_was_read(tmp_path: Path) -> None:
     """Ids, texts, metadata in order and labels of every document of the toy folder."""
     write_match_folder(tmp_path / "toy")
     dataset = MatchFolder(tmp_path / "toy", root=tmp_path / "root")
@@ -26,14 +26,16 @@ def test_records_give_back_what_was_read(tmp_path: Path) -> None:
             assert record[field] == list(dict.fromkeys(value for value in values if value))
 
 
-def test_any_selection_in_any_order(synthetic: Synthetic) -> None:
+def test_make_records_any_selection_in_any_order(synthetic: Synthetic) -> None:
     """A selection gives its documents in its own order; an empty one gives none."""
     whole = make_records(synthetic, range(10))
     assert make_records(synthetic, [7, 2]) == [whole[7], whole[2]]
     assert make_records(synthetic, []) == []
 
 
-def test_without_raw_texts_the_words_are_joined(synthetic: Synthetic, monkeypatch) -> None:
+def test_make_records_without_raw_texts_the_words_are_joined(
+    synthetic: Synthetic, monkeypatch
+) -> None:
     """Where texts are split at white space that is the text itself; else it is one sentence."""
     whole = make_records(synthetic, [3, 399, 0])
     table = synthetic.table("document").drop(columns="text")

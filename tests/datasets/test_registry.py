@@ -15,14 +15,14 @@ from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import write_match_folder
 
 
-def test_a_registered_name_opens_its_class(tmp_path: Path) -> None:
+def test_open_dataset_registered_name_opens_its_class(tmp_path: Path) -> None:
     """Options go to the class, None stands for its default."""
     dataset = open_dataset("synthetic", num_documents=200, seed=None, root=tmp_path)
     assert isinstance(dataset, Synthetic)
     assert (dataset.num_documents, dataset.seed) == (200, 0)
 
 
-def test_any_other_name_is_a_folder(tmp_path: Path) -> None:
+def test_open_dataset_any_other_name_is_a_folder(tmp_path: Path) -> None:
     """A path opens a folder in the MATCH format with its options and those of every data set."""
     folder = write_match_folder(tmp_path / "toy")
     dataset = open_dataset(str(folder), fields=["author"], root=tmp_path / "root")
@@ -31,7 +31,7 @@ def test_any_other_name_is_a_folder(tmp_path: Path) -> None:
     assert Path(dataset.processed_dir).is_relative_to(tmp_path / "root")
 
 
-def test_every_registered_name_is_its_class_and_documented() -> None:
+def test_DATASETS_every_registered_name_is_class_and_documented() -> None:
     """Names are lower-case words, classes say in their docstring what they are."""
     for name, cls in DATASETS.items():
         assert name == name.lower()
@@ -39,7 +39,7 @@ def test_every_registered_name_is_its_class_and_documented() -> None:
     assert DATASETS["synthetic"] is Synthetic
 
 
-def test_an_unknown_name_lists_the_registered_ones() -> None:
+def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
     """A typing error is answered with what there is."""
     with pytest.raises(CorpusError) as caught:
         open_dataset("syntetic")
@@ -55,7 +55,7 @@ def refusal(name: str, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_an_unknown_option_lists_the_known_ones() -> None:
+def test_open_dataset_unknown_option_lists_the_known_ones() -> None:
     """Options of another data set are refused; PyG's arguments are not offered."""
     assert refusal("synthetic", tokenizer="regex") == (
         "The options of Synthetic must be valid: 'tokenizer' is not a setting; choose from "
@@ -64,7 +64,7 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
     )
 
 
-def test_the_folder_is_given_by_name_alone(tmp_path: Path) -> None:
+def test_open_dataset_folder_is_given_by_name_alone(tmp_path: Path) -> None:
     """A second folder among the options is refused like any unknown option."""
     folder = write_match_folder(tmp_path / "toy")
     assert refusal(str(folder), folder=str(folder)) == (
@@ -73,7 +73,7 @@ def test_the_folder_is_given_by_name_alone(tmp_path: Path) -> None:
     )
 
 
-def test_every_wrong_option_is_named() -> None:
+def test_open_dataset_every_wrong_option_is_named() -> None:
     """Types, ranges and names come in one message."""
     options = {"num_documents": "abc", "topic_share": 1.5, "seed": -1, "random_labels": 1, "cls": 2}
     assert refusal("synthetic", **options).splitlines() == [
@@ -88,14 +88,14 @@ def test_every_wrong_option_is_named() -> None:
     ]
 
 
-def test_a_whole_number_is_a_fraction_too(tmp_path: Path) -> None:
+def test_open_dataset_whole_number_is_a_fraction_too(tmp_path: Path) -> None:
     """topic_share: 0 is as good as 0.0."""
     dataset = open_dataset("synthetic", num_documents=200, topic_share=0, root=tmp_path)
     assert len(dataset) == 1
 
 
 @pytest.mark.parametrize("name", ["toy", "debtags"])
-def test_tokenizers_are_checked_before_anything_is_read(tmp_path: Path, name: str) -> None:
+def test_open_dataset_tokenizers_checked_before_anything_read(tmp_path: Path, name: str) -> None:
     """Any other word would mean the default."""
     folder = write_match_folder(tmp_path / "toy")
     found = refusal(str(folder) if name == "toy" else name, tokenizer="bpe", root=tmp_path / "r")
@@ -105,7 +105,7 @@ def test_tokenizers_are_checked_before_anything_is_read(tmp_path: Path, name: st
     assert not (tmp_path / "r").exists()
 
 
-def test_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
+def test_open_dataset_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
     """They reach the class, after a check."""
     seen = []
 
@@ -125,7 +125,7 @@ def test_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
     ]
 
 
-def test_defaults_of_settings_are_those_of_the_class() -> None:
+def test_DATASETS_defaults_of_settings_are_those_of_the_class() -> None:
     """`Options` repeats the signature: same names, same defaults."""
     for cls in (*DATASETS.values(), MatchFolder):
         parameters = inspect.signature(cls).parameters
@@ -152,7 +152,7 @@ FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
-def test_every_data_set_of_files_shows_its_progress(
+def test_open_dataset_every_data_set_of_files_shows_its_progress(
     synthetic: Synthetic, tmp_path: Path, name: str
 ) -> None:
     """While it reads, under its name, in megabytes; a data set that is built is not read again."""

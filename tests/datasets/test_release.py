@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "cls"), [("mag-cs", MagCs), ("pubmed", PubMed)])
-def test_words_and_names_come_back(root: Path, name: str, cls: type) -> None:
+def test_MagCs_words_and_names_come_back(root: Path, name: str, cls: type) -> None:
     """Numbers become words by the vocabulary; labels and authors are ids with names."""
     dataset = open_dataset(name, root=root)
     assert isinstance(dataset, cls)
@@ -35,7 +35,7 @@ def test_words_and_names_come_back(root: Path, name: str, cls: type) -> None:
     assert "name" not in dataset.table("venue")
 
 
-def test_words_that_the_vocabulary_lacks_are_kept_and_counted(root: Path) -> None:
+def test_MagCs_words_that_vocabulary_lacks_are_kept_and_counted(root: Path) -> None:
     """A hole in the vocabulary is no fault."""
     path = root / "raw" / "MAG" / "vocabulary.txt"
     lines = path.read_text("utf-8").splitlines(keepends=True)
@@ -45,7 +45,7 @@ def test_words_that_the_vocabulary_lacks_are_kept_and_counted(root: Path) -> Non
     assert "0" in set(dataset.names("word"))
 
 
-def test_without_vocabulary_and_names_the_ids_stand(root: Path) -> None:
+def test_MagCs_without_vocabulary_and_names_the_ids_stand(root: Path) -> None:
     """The five files that the authors' code needs are enough."""
     for name in ("vocabulary.txt", "id2label.txt", "id2author.txt"):
         (root / "raw" / "MAG" / name).unlink()
@@ -55,14 +55,14 @@ def test_without_vocabulary_and_names_the_ids_stand(root: Path) -> None:
     assert "words_not_in_vocabulary" not in dataset.notes
 
 
-def test_names_separated_by_a_blank_are_read(root: Path) -> None:
+def test_MagCs_names_separated_by_a_blank_are_read(root: Path) -> None:
     """The release's README shows both tab and blanks."""
     path = root / "raw" / "MAG" / "id2author.txt"
     path.write_text(path.read_text("utf-8").replace("\t", "  "), encoding="utf-8")
     assert "Åsa_Öberg" in set(MagCs(root=root).table("author")["name"])
 
 
-def test_counts_are_compared_with_table_1(root: Path) -> None:
+def test_MagCs_counts_are_compared_with_table_1(root: Path) -> None:
     """Every published row is found, with the difference."""
     dataset = MagCs(root=root)
     rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
@@ -73,14 +73,14 @@ def test_counts_are_compared_with_table_1(root: Path) -> None:
 
 
 @pytest.mark.parametrize("cls", [MagCs, PubMed])
-def test_splits_of_table_1_are_its_documents(cls: type[MagCs]) -> None:
+def test_PubMed_splits_of_table_1_are_its_documents(cls: type[MagCs]) -> None:
     """80, 10 and 10 % of the documents that the paper's text counts."""
     parts = [cls.published[f"{split} documents"] for split in ("train", "valid", "test")]
     assert sum(parts) == cls.published["document-venue edges"]
     assert parts[0] / sum(parts) == pytest.approx(0.8, abs=1e-4)
 
 
-def test_without_the_folder_the_message_says_what_to_put_where(tmp_path: Path) -> None:
+def test_open_dataset_without_folder_message_says_what_put_where(tmp_path: Path) -> None:
     """There is no address that a program could fetch."""
     with pytest.raises(CorpusError) as caught:
         open_dataset("mag-cs", root=tmp_path)
@@ -91,7 +91,7 @@ def test_without_the_folder_the_message_says_what_to_put_where(tmp_path: Path) -
     )
 
 
-def test_a_missing_file_is_named(root: Path) -> None:
+def test_PubMed_missing_file_is_named(root: Path) -> None:
     """The other files are left alone."""
     (root / "raw" / "MeSH" / "dev.json").unlink()
     with pytest.raises(CorpusError, match=r"but dev\.json is not in '.*MeSH'; take the link"):

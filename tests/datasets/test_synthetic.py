@@ -28,7 +28,7 @@ def default(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
     return Synthetic(root=tmp_path_factory.mktemp("default"))
 
 
-def test_the_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
+def test_Synthetic_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
     """Every table is equal when read twice, and so is the key."""
     left, right = (Synthetic(num_documents=200, seed=3, root=tmp_path / name) for name in "ab")
     assert left.checksum == right.checksum
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_corpus(tmp_path: Path) -> None:
         assert torch.equal(left[0][edge_type].edge_index, right[0][edge_type].edge_index)
 
 
-def test_another_seed_gives_another_corpus(tmp_path: Path) -> None:
+def test_Synthetic_another_seed_gives_another_corpus(tmp_path: Path) -> None:
     """The seed reaches the key, the words and the labels."""
     left, right = (Synthetic(num_documents=200, seed=seed, root=tmp_path) for seed in (0, 1))
     assert left.checksum != right.checksum
@@ -55,13 +55,13 @@ def test_another_seed_gives_another_corpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed", [{"num_labels": 30}, {"num_layers": 3}, {"num_words": 300}, {"topic_share": 0.5}]
 )
-def test_every_option_changes_the_key(changed: dict[str, Any]) -> None:
+def test_Synthetic_every_option_changes_the_key(changed: dict[str, Any]) -> None:
     """Options are part of the checksum."""
     base = {"num_documents": 200, "num_labels": 20, "num_layers": 2, "num_words": 200}
     assert Synthetic(**base).checksum != Synthetic(**{**base, **changed}).checksum
 
 
-def test_labels_are_closed_upwards(default: Synthetic) -> None:
+def test_Synthetic_labels_are_closed_upwards(default: Synthetic) -> None:
     """Whoever carries a child carries all its parents: P(parent | child) is 1 on every edge."""
     edges = default.hierarchy.edge_index.T.tolist()
     assert edges
@@ -82,7 +82,7 @@ def test_the_default_hierarchy_has_a_diamond(seed: int) -> None:
     assert any(nx.descendants(graph, one) & nx.descendants(graph, two) for one, two in pairs)
 
 
-def test_the_diamond_is_in_the_built_graph(default: Synthetic) -> None:
+def test_Synthetic_diamond_is_in_the_built_graph(default: Synthetic) -> None:
     """Contraction and the order by frequency keep it."""
     parents: dict[int, list[int]] = {}
     for child, parent in default.hierarchy.edge_index.T.tolist():
@@ -116,7 +116,7 @@ def test_close_upwards_equals_networkx() -> None:
         )
 
 
-def test_it_is_dirty_on_purpose(default: Synthetic) -> None:
+def test_Synthetic_it_is_dirty_on_purpose(default: Synthetic) -> None:
     """Empty texts, no venue, author or label, an outside label, a huge author list, rare names."""
     corpus = default.read()
     num_documents = corpus.num_documents
@@ -142,7 +142,7 @@ def test_it_is_dirty_on_purpose(default: Synthetic) -> None:
     assert not all(name.isascii() for name in corpus.instances["author"]["id"])
 
 
-def test_splits_are_eight_one_one(default: Synthetic) -> None:
+def test_Synthetic_splits_are_eight_one_one(default: Synthetic) -> None:
     """A tenth each for validation and test."""
     assert default.table("document")["split"].value_counts().to_dict() == {
         "train": 1600,
@@ -151,7 +151,7 @@ def test_splits_are_eight_one_one(default: Synthetic) -> None:
     }
 
 
-def test_words_follow_zipf(tmp_path: Path) -> None:
+def test_Synthetic_words_follow_zipf(tmp_path: Path) -> None:
     """Without topics, the frequency of the r-th word falls like 1 / r."""
     dataset = Synthetic(num_words=1000, topic_share=0.0, root=tmp_path)
     counts = dataset.read().edges["word"]["instance"].value_counts().to_numpy()[:200]
@@ -159,7 +159,7 @@ def test_words_follow_zipf(tmp_path: Path) -> None:
     assert -1.15 < slope < -0.85
 
 
-def test_a_text_is_its_word_sequence(synthetic: Synthetic) -> None:
+def test_Synthetic_text_is_its_word_sequence(synthetic: Synthetic) -> None:
     """Raw text and `contains` edges say the same."""
     data, words = synthetic[0], synthetic.names("word").tolist()
     texts: list[list[str]] = [[] for _ in range(400)]
@@ -182,18 +182,18 @@ def balanced_accuracy(dataset: Synthetic) -> float:
     return float(np.mean(hits))
 
 
-def test_words_predict_labels(default: Synthetic) -> None:
+def test_Synthetic_words_predict_labels(default: Synthetic) -> None:
     """A tiny model does far better than a coin."""
     assert balanced_accuracy(default) > 0.7
 
 
-def test_random_labels_are_not_predictable(tmp_path: Path) -> None:
+def test_Synthetic_random_labels_are_not_predictable(tmp_path: Path) -> None:
     """With labels drawn independently the same model is at chance (three standard errors)."""
     accuracy = balanced_accuracy(Synthetic(random_labels=True, root=tmp_path))
     assert abs(accuracy - 0.5) < 0.09
 
 
-def test_random_labels_keep_the_marginals(default: Synthetic, tmp_path: Path) -> None:
+def test_Synthetic_random_labels_keep_the_marginals(default: Synthetic, tmp_path: Path) -> None:
     """Only the assignment changes: label sets are moved to other documents as a whole."""
     shuffled = Synthetic(random_labels=True, root=tmp_path).read()
     plain = default.read()
@@ -206,7 +206,7 @@ def test_random_labels_keep_the_marginals(default: Synthetic, tmp_path: Path) ->
     assert (frequency[0][labels] - frequency[1][labels]).abs().max() <= 20
 
 
-def test_two_hundred_documents_are_enough(tmp_path: Path) -> None:
+def test_Synthetic_two_hundred_documents_are_enough(tmp_path: Path) -> None:
     """The smallest size builds and validates."""
     assert Synthetic(num_documents=200, root=tmp_path)[0].validate()
 
@@ -215,7 +215,7 @@ def test_two_hundred_documents_are_enough(tmp_path: Path) -> None:
     ("name", "bound"),
     [("num_documents", 200), ("num_labels", 10), ("num_layers", 2), ("num_words", 100)],
 )
-def test_too_small_is_refused(name: str, bound: int) -> None:
+def test_Synthetic_too_small_is_refused(name: str, bound: int) -> None:
     """One below any bound gives the sentence with bound and value."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(**{name: bound - 1})
@@ -237,7 +237,7 @@ def test_too_small_is_refused(name: str, bound: int) -> None:
         {"seed": -1},
     ],
 )
-def test_impossible_values_are_refused(given: dict[str, Any]) -> None:
+def test_Synthetic_impossible_values_are_refused(given: dict[str, Any]) -> None:
     """Whatever NumPy would stumble over is one sentence with the name."""
     with pytest.raises(
         ConfigError, match=f"^The options of Synthetic must be valid: '{next(iter(given))}'"
@@ -245,7 +245,7 @@ def test_impossible_values_are_refused(given: dict[str, Any]) -> None:
         Synthetic(**given)
 
 
-def test_more_layers_than_labels_are_refused() -> None:
+def test_Synthetic_more_layers_than_labels_are_refused() -> None:
     """A layer without a label is no layer."""
     with pytest.raises(ConfigError) as caught:
         Synthetic(num_labels=10, num_layers=11)
@@ -255,7 +255,7 @@ def test_more_layers_than_labels_are_refused() -> None:
     )
 
 
-def test_the_card_has_the_counts(default: Synthetic) -> None:
+def test_Synthetic_card_has_the_counts(default: Synthetic) -> None:
     """What the data set's card promises is what the defaults draw."""
     card = (Path(__file__).parents[2] / "datasets" / "synthetic.md").read_text(encoding="utf-8")
     rows = describe_graph(default[0], default.targets)
@@ -272,7 +272,7 @@ def test_the_card_has_the_counts(default: Synthetic) -> None:
     assert f"| {labels}, {show('hierarchy edges')} |" in card
 
 
-def test_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+def test_Synthetic_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
     """Before anything is drawn; numbers past int64 by their range."""
     with pytest.raises(CorpusError, match="is drawn in memory, but this one needs about"):
         Synthetic(num_documents=100_000_000, words_per_document=9_000.0, root=tmp_path)

@@ -58,7 +58,9 @@ def taxonomy(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_kind_of_file_gives_the_same_corpus(tmp_path: Path, taxonomy: Path) -> None:
+def test_read_table_every_kind_of_file_gives_the_same_corpus(
+    tmp_path: Path, taxonomy: Path
+) -> None:
     """JSON lines, CSV and TSV of the same rows."""
     paths = [write_json(tmp_path / "a.jsonl"), write_csv(tmp_path / "a.csv")]
     paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
@@ -78,7 +80,7 @@ def test_every_kind_of_file_gives_the_same_corpus(tmp_path: Path, taxonomy: Path
         assert all(other.instances[name].equals(first.instances[name]) for name in first.instances)
 
 
-def test_the_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
+def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
     """Several files of a folder; the taxonomy among them is none of them."""
     write_json(tmp_path / "raw" / "table" / "a.jsonl", ROWS[:4])
     write_csv(tmp_path / "raw" / "table" / "b.csv", [*ROWS[4:]])
@@ -101,7 +103,7 @@ def test_the_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
     assert flat.processed_dir != dataset.processed_dir
 
 
-def test_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
+def test_read_table_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
     """Twins do not fall into training and test."""
     rows = [{"id": n, "text": f"text {n // 2}", "label": []} for n in range(2000)]
     corpus = read_table([write_json(tmp_path / "a.jsonl", rows)])
@@ -110,7 +112,7 @@ def test_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
     assert {*splits} == {"train", "valid", "test"}
 
 
-def test_a_missing_value_is_no_fault(tmp_path: Path) -> None:
+def test_read_table_missing_value_is_no_fault(tmp_path: Path) -> None:
     """Null, empty and absent, where some document has the column."""
     rows = [
         {"id": "a", "text": None, "label": None, "venue": ""},
@@ -124,7 +126,7 @@ def test_a_missing_value_is_no_fault(tmp_path: Path) -> None:
     assert corpus.instances["label"]["id"].tolist() == ["one"]
 
 
-def test_a_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
+def test_read_table_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
     """Or has another one."""
     path = tmp_path / "a.csv"
     path.write_text("id,text,label\n1,x,a; b|c\n")
@@ -133,7 +135,7 @@ def test_a_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
         assert corpus.instances["label"]["id"].tolist() == expected
 
 
-def test_a_column_that_no_document_has_is_named(tmp_path: Path) -> None:
+def test_read_table_column_that_no_document_has_is_named(tmp_path: Path) -> None:
     """A misspelt column would pass for an empty one."""
     path = write_json(tmp_path / "a.jsonl")
     assert refusal(path, columns={**COLUMNS_OF_AUTHOR, "text": "abstract"}) == (
@@ -168,7 +170,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+def test_read_table_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     """With what was found."""
     change, fault = FAULTS[name]
     path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
@@ -176,7 +178,7 @@ def test_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     assert f"a.jsonl:3: {fault}" in lines
 
 
-def test_a_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
+def test_read_table_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
     """A label above itself, too."""
     taxonomy.write_text("all\tall\n")
     assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=taxonomy) == (
@@ -186,7 +188,7 @@ def test_a_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> Non
     )
 
 
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+def test_Table_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     """All at once, before anything is read."""
     with pytest.raises(ConfigError) as caught:
         Table(root=tmp_path, columns={"x": "y", "id": ["a", "b"], "split": "s"}, train_until=2000)
@@ -200,7 +202,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_no_file_says_where_to_put_it(tmp_path: Path) -> None:
+def test_Table_no_file_says_where_to_put_it(tmp_path: Path) -> None:
     """By suffixes, folder and option."""
     with pytest.raises(CorpusError) as caught:
         Table(root=tmp_path)

@@ -5,7 +5,7 @@ import pytest
 from match_graph.datasets.taxonomy import read_taxonomy
 
 
-def test_lines_are_split_by_tab_or_else_by_white_space() -> None:
+def test_read_taxonomy_lines_split_by_tab_or_else_by_white_space() -> None:
     """Labels may hold blanks between tabs; lines without children give no edge."""
     lines = [b"all\tdeep learning\tbiology\n", b"\n", b"a b  c\r\n", b"alone\n", b"x\t\n"]
     assert read_taxonomy(lines, "t.txt", pytest.fail) == [
@@ -16,7 +16,7 @@ def test_lines_are_split_by_tab_or_else_by_white_space() -> None:
     ]
 
 
-def test_other_encodings_are_faults() -> None:
+def test_read_taxonomy_other_encodings_are_faults() -> None:
     """With file:line."""
     faults: list[str] = []
     assert read_taxonomy([b"a caf\xe9\n"], "t.txt", faults.append) == []

@@ -48,11 +48,11 @@ def test_split_words_on_examples(text: str, words: list[str]) -> None:
     assert split_words(text) == words
 
 
-def test_whitespace_keeps_tokens_as_they_are() -> None:
+def test_split_words_whitespace_keeps_tokens_as_they_are() -> None:
     """Text that is tokenised already is only split."""
     assert split_words(" Über  [SEP]\tC++ .\n", "whitespace") == ["Über", "[SEP]", "C++", "."]
 
 
-def test_the_pattern_is_the_one_of_the_design() -> None:
+def test_WORD_PATTERN_pattern_is_the_one_of_the_design() -> None:
     """The pattern is saved with runs, so changing it breaks them."""
     assert WORD_PATTERN == r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"

@@ -12,7 +12,7 @@ LINE = '{"id": 1, "text": "x", "label": ["a"], "s": "train"}\n'
 COLUMNS = {"split": "s"}
 
 
-def test_nothing_is_written_beside_the_users_files(tmp_path: Path) -> None:
+def test_Table_nothing_is_written_beside_the_users_files(tmp_path: Path) -> None:
     """Nor is a folder made that the user has not."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -27,7 +27,7 @@ def test_nothing_is_written_beside_the_users_files(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_the_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
+def test_Table_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
     """The same file elsewhere is the same build; another content is another."""
     checksums = []
     for name, content in (("one", LINE), ("two", LINE), ("three", LINE.replace('"x"', '"y"'))):
@@ -38,7 +38,7 @@ def test_the_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
     assert checksums[0] == checksums[1] != checksums[2]
 
 
-def test_every_class_of_the_users_files_says_what_it_reads() -> None:
+def test_UserFiles_every_class_of_users_files_says_what_it_reads() -> None:
     """Suffixes, and a card by its registered name."""
     classes = {name: cls for name, cls in DATASETS.items() if issubclass(cls, UserFiles)}
     assert sorted(classes) == ["openalex", "pubmed-xml", "table"]

@@ -373,7 +373,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("encoder_cls", [Sound, SoundTokens, SoundGraph, Unused, LooksUp])
-def test_a_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
+def test_assert_encoder_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
     """Encoders of documents, tokens, graphs and texts, and one with a declared unused parameter."""
     assert_encoder(encoder_cls)
 
@@ -381,7 +381,9 @@ def test_a_sound_encoder_passes(encoder_cls: type[Encoder]) -> None:
 @pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")  # the last layer's
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("encoder_cls", [Gat, Gatv2, DotProduct])
-def test_attention_to_neighbours_passes(encoder_cls: type[Encoder], num_layers: int) -> None:
+def test_assert_encoder_attention_to_neighbours_passes(
+    encoder_cls: type[Encoder], num_layers: int
+) -> None:
     """It has no gradient where a node has one neighbour; some have more of every edge type."""
     assert_encoder(encoder_cls, {"num_layers": num_layers, "channels": 8})
 
@@ -389,12 +391,12 @@ def test_attention_to_neighbours_passes(encoder_cls: type[Encoder], num_layers: 
 @pytest.mark.parametrize(
     "config", [{"num_cls": 2, "num_layers": 1}, MatchEncoder.Config(num_cls=1, num_layers=2)]
 )
-def test_settings_are_given_as_keys_or_as_config(config: Any) -> None:
+def test_assert_encoder_settings_are_given_as_keys_or_as_config(config: Any) -> None:
     """The paper's encoder passes in other sizes."""
     assert_encoder(MatchEncoder, config, channels=6)
 
 
-def test_settings_are_checked() -> None:
+def test_assert_encoder_settings_are_checked() -> None:
     """A fault of the settings is an error of the caller, not of the encoder."""
     with pytest.raises(ConfigError) as error:
         assert_encoder(Sound, {"width": 3})
@@ -404,7 +406,9 @@ def test_settings_are_checked() -> None:
 
 
 @pytest.mark.parametrize(("encoder_cls", "message"), BROKEN, ids=lambda value: str(value)[-20:])
-def test_a_broken_encoder_is_named_with_its_fault(encoder_cls: type[Encoder], message: str) -> None:
+def test_assert_encoder_broken_encoder_is_named_with_its_fault(
+    encoder_cls: type[Encoder], message: str
+) -> None:
     """One encoder per check, and the whole sentence."""
     pattern = re.escape(message).replace("NUMBER", r"[0-9.e+-]+")
     with pytest.raises(AssertionError) as error:
@@ -412,7 +416,7 @@ def test_a_broken_encoder_is_named_with_its_fault(encoder_cls: type[Encoder], me
     assert re.fullmatch(pattern, str(error.value)), str(error.value)
 
 
-def test_a_state_dict_that_does_not_load_is_named() -> None:
+def test_assert_encoder_state_dict_that_does_not_load_is_named() -> None:
     """Shapes that depend on the moment."""
     with pytest.raises(AssertionError) as error:
         assert_encoder(LoadsNothing)
@@ -420,7 +424,7 @@ def test_a_state_dict_that_does_not_load_is_named() -> None:
     assert str(error.value).startswith(start)
 
 
-def test_independence_is_left_out_on_request() -> None:
+def test_assert_encoder_independence_is_left_out_on_request() -> None:
     """Then a state may depend on the other documents, but not on their order."""
     assert_encoder(Leaks, independent=False)
     with pytest.raises(AssertionError) as error:
@@ -431,7 +435,7 @@ def test_independence_is_left_out_on_request() -> None:
     )
 
 
-def test_the_random_state_of_the_caller_is_kept() -> None:
+def test_assert_encoder_random_state_of_the_caller_is_kept() -> None:
     """The check draws by seeds of its own and puts the generator back."""
     torch.manual_seed(5)
     expected = torch.rand(3)
