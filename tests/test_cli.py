@@ -57,7 +57,7 @@ def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_pat
     assert json.loads((out / "metrics.json").read_text()) == expected
 
 
-def test_settings_by_name_are_written_into_the_run(call, toy: Path, tmp_path: Path) -> None:
+def test_run_writes_settings_by_name(call, toy: Path, tmp_path: Path) -> None:
     """`--preset own` below `--set`; the run's file holds every number; a wrong name says so."""
     out = tmp_path / "run"
     small = [
@@ -98,7 +98,7 @@ def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
     assert all(part in printed for part in ("published", "difference", "564,340", "-564,332"))
 
 
-def test_a_run_of_ones_own_table_can_be_evaluated_from_elsewhere(
+def test_evaluate_a_run_of_a_table_from_elsewhere(
     call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options reach the class; a run keeps the paths of its files as absolute ones."""
@@ -118,7 +118,7 @@ def test_a_run_of_ones_own_table_can_be_evaluated_from_elsewhere(
     assert call("evaluate", out, "--quiet")[0] == 0
 
 
-def test_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
+def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
     """By one key each, or data.fields and the like; a wrong one is one sentence."""
     path = tmp_path / "toy.csv"
     path.write_text("paper,text,label,who\n1,a text,x;y,Bo\n2,more,x,Li\n")
@@ -191,7 +191,7 @@ def empty_training(folder: Path) -> None:
         (empty_training, "the training split must hold a document, found none"),
     ],
 )
-def test_a_broken_folder_is_one_sentence_and_leaves_nothing(
+def test_run_broken_folder_is_one_sentence(
     call, toy: Path, tmp_path: Path, spoil, part: str
 ) -> None:
     """Exit code 1, one line on standard error, no run folder."""
@@ -205,7 +205,7 @@ def test_a_broken_folder_is_one_sentence_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
+def test_evaluate_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
     """Whole sentences for paths that are not there."""
     code, _, error = call("run", tmp_path / "none", "--out", tmp_path / "run")
     assert (code, error) == (
@@ -218,7 +218,7 @@ def test_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
     assert error.startswith(f"Error: A run folder holds config.yaml, but '{tmp_path}' has none")
 
 
-def test_a_path_that_cannot_be_written_is_one_sentence(call, toy: Path, tmp_path: Path) -> None:
+def test_run_path_that_cannot_be_written(call, toy: Path, tmp_path: Path) -> None:
     """A file where the built data should go: no traceback."""
     (tmp_path / "file").write_text("")
     code, _, error = call("build", toy, "--root", tmp_path / "file")
@@ -243,7 +243,7 @@ def test_the_console_script_is_installed(tmp_path: Path) -> None:
         assert "Traceback" not in result.stderr
 
 
-def test_ablations_and_baselines_by_the_same_command(call, toy: Path, tmp_path: Path) -> None:
+def test_run_ablations_and_baselines(call, toy: Path, tmp_path: Path) -> None:
     """`--ablation`, repeated, and a linear peer; a field that is not there is one sentence."""
     out = tmp_path / "run"
     named = ["--ablation", "no-author", "--ablation", "no-hierarchy"]

@@ -17,7 +17,7 @@ rows:
 """
 
 
-def test_an_experiment_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
+def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
     """Data set, runs, seed and settings from the command line; by default below runs/."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trial.yaml").write_text(EXPERIMENT)
@@ -35,7 +35,8 @@ def test_an_experiment_ends_with_tables(call, tmp_path: Path, monkeypatch) -> No
     assert (code, error) == (0, "")
 
 
-def test_faults_are_one_sentence(call, tmp_path: Path) -> None:
+def test_benchmark_faults_are_one_sentence(call, tmp_path: Path) -> None:
+    """Faults are one sentence."""
     path = tmp_path / "trial.yaml"
     path.write_text(EXPERIMENT.replace("[P@1, NDCG@5]", "[]"))
     code, _, error = call("benchmark", path)

@@ -24,7 +24,7 @@ def call(trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
-def test_a_case_study_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) -> None:
+def test_explain_as_text_and_as_json(call, trained_run: Run, baseline_run: Run) -> None:
     """Both variants with their labels, right or wrong; the JSON is a `CaseStudy`."""
     number = int(trained_run.dataset.documents(MASKS["test"])[3])
     document = str(trained_run.dataset.names("document")[number])
@@ -57,13 +57,14 @@ def test_explain_and_document_belong_together(call, given: list[str]) -> None:
 
 
 @pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"]])
-def test_what_belongs_to_explain_is_not_ignored_without_it(call, given: list[str]) -> None:
+def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> None:
+    """What belongs to explain is not ignored without it."""
     code, _, err = call(*given)
     assert code == 2
     assert "--against and --json belong to --explain" in err
 
 
-def test_an_unknown_document_is_one_sentence(call) -> None:
+def test_explain_unknown_document_is_one_sentence(call) -> None:
     """Exit code 1, no traceback."""
     code, out, err = call("--explain", "--document", "nobody")
     assert (code, out) == (1, "")

@@ -27,7 +27,7 @@ def test_export_prints_the_folder(call, tmp_path: Path) -> None:
     ]
 
 
-def test_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
+def test_export_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
     """--set reaches the data set, as in the other commands."""
     toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
     settings = ["--set", "data.fields=[author]", "--root", tmp_path / "root", "--quiet"]
@@ -36,7 +36,7 @@ def test_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
     assert not (out / "nodes" / "venue.parquet").exists()
 
 
-def test_wrong_choices_are_named(call, tmp_path: Path) -> None:
+def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:
     """Exit code 1 and what there is; a missing option is wrong usage."""
     toy = write_match_folder(tmp_path / "toy")
     command = ["export", toy, "--out", tmp_path / "out"]

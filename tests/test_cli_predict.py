@@ -49,7 +49,7 @@ def documents(tmp_path: Path) -> Path:
     return path
 
 
-def test_files_and_streams_agree_with_python(
+def test_predict_files_and_streams_agree_with_python(
     call: Call, documents: Path, trained_run: Run, tmp_path: Path
 ) -> None:
     """The same results by file, by stream and by load().predict; other options likewise."""
@@ -70,7 +70,7 @@ def test_files_and_streams_agree_with_python(
     assert [json.loads(line) for line in out.splitlines()] == list(by_threshold)
 
 
-def test_a_target_is_replaced_as_a_whole(call: Call, documents: Path, tmp_path: Path) -> None:
+def test_predict_replaces_a_target_as_a_whole(call: Call, documents: Path, tmp_path: Path) -> None:
     """A link stays a link, and /dev/null is not renamed over."""
     (tmp_path / "out.jsonl").write_text("old")
     (tmp_path / "link.jsonl").symlink_to("out.jsonl")
@@ -121,7 +121,7 @@ FORMAT = "The documents must be in the MATCH format: docs.jsonl"
         ),
     ],
 )
-def test_wrong_documents_are_one_sentence_and_nothing_is_written(
+def test_predict_wrong_documents_write_nothing(
     call: Call, tmp_path: Path, content: bytes, sentence: str
 ) -> None:
     """Exit code 1; the file that was there stays, and no other is left behind."""
@@ -138,7 +138,9 @@ def test_wrong_documents_are_one_sentence_and_nothing_is_written(
     assert err == f"Error: {sentence.replace('docs.jsonl', '<stdin>')}\n"
 
 
-def test_places_that_cannot_be_read_or_written(call: Call, documents: Path, tmp_path: Path) -> None:
+def test_predict_places_that_cannot_be_read_or_written(
+    call: Call, documents: Path, tmp_path: Path
+) -> None:
     """The path is named, and what to do."""
     missing = tmp_path / "missing.jsonl"
     assert call("--input", str(missing)) == (
@@ -167,7 +169,7 @@ def test_places_that_cannot_be_read_or_written(call: Call, documents: Path, tmp_
     )
 
 
-def test_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) -> None:
+def test_predict_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) -> None:
     """A folder of something else, and a run of another format."""
     assert call(folder=tmp_path) == (
         1,
@@ -187,7 +189,7 @@ def test_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) 
     )
 
 
-def test_wrong_usage_is_exit_code_2(call: Call) -> None:
+def test_predict_wrong_usage_is_exit_code_2(call: Call) -> None:
     """--top-k 0 is no number of labels."""
     code, out, _ = call("--top-k", "0")
     assert (code, out) == (2, "")

@@ -23,12 +23,12 @@ def message(path: Path | None = None, settings: list[str] | None = None) -> str:
     return str(caught.value)
 
 
-def test_defaults_need_no_file() -> None:
+def test_load_config_defaults_need_no_file() -> None:
     """Without file and settings every section has its defaults."""
     assert load_config() == Config()
 
 
-def test_settings_change_the_file(tmp_path: Path) -> None:
+def test_load_config_settings_change_the_file(tmp_path: Path) -> None:
     """A setting wins over the file, the file over the default; values are YAML."""
     path = tmp_path / "c.yaml"
     path.write_text("train: {epochs: 3, learning_rate: 0.5}\nmodel: {encoder: match}\n")
@@ -37,7 +37,7 @@ def test_settings_change_the_file(tmp_path: Path) -> None:
     assert config.data.fields == ["venue", "author"]
 
 
-def test_a_written_configuration_reads_back(tmp_path: Path) -> None:
+def test_load_config_written_configuration_reads_back(tmp_path: Path) -> None:
     """What a run folder holds gives the same configuration."""
     config = load_config(None, ["seed=4", "train.epochs=2", "model.encoder_config.num_cls=2"])
     path = tmp_path / "config.yaml"
@@ -45,7 +45,7 @@ def test_a_written_configuration_reads_back(tmp_path: Path) -> None:
     assert load_config(path) == config
 
 
-def test_every_fault_is_named_with_its_path() -> None:
+def test_load_config_every_fault_is_named_with_its_path() -> None:
     """Three faults of three kinds come in one message."""
     text = message(None, ["train.epochs=0", "train.epoch=2", "train.optimizer=sgd"])
     assert text == (
@@ -64,7 +64,7 @@ def test_every_fault_is_named_with_its_path() -> None:
         ("train.beta=1", f"choose from {sorted(type(Config().train).model_fields)}"),
     ],
 )
-def test_describe_faults_names_the_nearest_setting(setting: str, suggestion: str) -> None:
+def test_Config_describe_faults_names_the_nearest_setting(setting: str, suggestion: str) -> None:
     """Of the section, else the same name elsewhere, else all of the section."""
     key = setting.partition("=")[0] if setting[0] != "t" or "train" in setting else "trian"
     assert message(None, [setting]) == (
@@ -72,7 +72,7 @@ def test_describe_faults_names_the_nearest_setting(setting: str, suggestion: str
     )
 
 
-def test_a_wrong_type_is_not_converted() -> None:
+def test_load_config_wrong_type_is_not_converted() -> None:
     """A string is no number, even if it looks like one."""
     assert message(None, ["train.epochs='3'"]) == (
         "The configuration must be valid: 'train.epochs': Input should be a valid integer, "
@@ -95,12 +95,12 @@ def test_a_wrong_type_is_not_converted() -> None:
         ),
     ],
 )
-def test_a_malformed_setting_is_one_sentence(settings: list[str], expected: str) -> None:
+def test_load_config_malformed_setting_is_one_sentence(settings: list[str], expected: str) -> None:
     """Settings that cannot be applied say so."""
     assert message(None, settings) == expected
 
 
-def test_a_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
+def test_load_config_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
     """No file, no YAML, no mapping, another format: each its sentence."""
     path = tmp_path / "c.yaml"
     assert message(path).startswith(
@@ -142,11 +142,11 @@ def test_a_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> None:
             "integer, found '2024-02-30'."),
     ],
 )  # fmt: skip
-def test_numbers_beyond_bounds_are_one_sentence(setting: str, expected: str) -> None:
+def test_load_config_numbers_beyond_bounds_are_one_sentence(setting: str, expected: str) -> None:
     assert message(None, [setting]) == expected
 
 
-def test_config_refuses_endless_numbers() -> None:
+def test_TrainConfig_refuses_endless_numbers() -> None:
     """In Python too."""
     with pytest.raises(ValidationError, match="finite number"):
         TrainConfig(learning_rate=float("nan"))
@@ -173,7 +173,7 @@ def find_unbounded(annotation: Any, bounds: frozenset[str], path: str) -> Iterat
             yield from find_unbounded(one, bounds, path)
 
 
-def test_every_numeric_setting_has_bounds() -> None:
+def test_Config_every_numeric_setting_has_bounds() -> None:
     """Of the configuration, of every encoder, head and baseline, and options of data sets."""
     classes = [Config, *(one.Config for one in (ENCODERS | HEADS | BASELINES).values())]
     classes += [cls.Options for cls in DATASETS.values()]
@@ -227,13 +227,13 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_settings_that_do_not_go_together(name: str) -> None:
+def test_load_config_settings_that_do_not_go_together(name: str) -> None:
     """What would fail only after pre-training is refused before it."""
     settings, fault = CONTRADICTIONS[name]
     assert message(None, settings) == f"The configuration must be valid: {fault}"
 
 
-def test_all_contradictions_come_at_once() -> None:
+def test_load_config_all_contradictions_come_at_once() -> None:
     """Two contradictions are two faults of one message."""
     lines = message(None, ["model.init=word_vectors", "model.head_from_labels=true"]).splitlines()
     assert lines[0] == "The configuration must be valid, but 2 faults were found:"
@@ -251,12 +251,12 @@ def test_all_contradictions_come_at_once() -> None:
         ["model.init=spherical_text", "model.head_from_labels=true"],
     ],
 )
-def test_settings_that_go_together(settings: list[str]) -> None:
+def test_load_config_settings_that_go_together(settings: list[str]) -> None:
     """Only pre-trained vectors must be as wide as the embedding."""
     load_config(None, settings)
 
 
-def test_a_seed_is_below_two_to_the_32() -> None:
+def test_load_config_seed_is_below_two_to_the_32() -> None:
     """NumPy takes no larger one."""
     assert load_config(None, ["seed=4294967295"]).seed == 2**32 - 1
     assert message(None, ["seed=4294967296"]) == (
@@ -265,7 +265,7 @@ def test_a_seed_is_below_two_to_the_32() -> None:
     )
 
 
-def test_options_of_a_data_set_are_not_its_place() -> None:
+def test_load_config_options_of_a_data_set_are_not_its_place() -> None:
     """What only Python may give is no setting."""
     assert message(None, ["data.options={transform: 5, root: x, seed: 1}"]) == (
         "The configuration must be valid: 'data.options': root, transform cannot be set here, but "

@@ -34,14 +34,14 @@ def tables() -> dict[str, Any]:
     }
 
 
-def test_a_correct_corpus_gives_its_fields_and_size() -> None:
+def test_Corpus_correct_corpus_gives_its_fields_and_size() -> None:
     """Words and labels are not metadata fields."""
     corpus = Corpus(**tables())
     assert corpus.fields == ["author"]
     assert corpus.num_documents == 2
 
 
-def test_fields_keep_the_given_order(toy: Corpus) -> None:
+def test_Corpus_fields_keep_the_given_order(toy: Corpus) -> None:
     """The order of the metadata file is kept, not the alphabet's."""
     assert toy.fields == ["venue", "author", "reference"]
 
@@ -131,7 +131,7 @@ def _close_cycle(given: dict[str, Any]) -> None:
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
-def test_every_fault_of_the_tables_has_its_sentence(spoil: Any, fault: str) -> None:
+def test_Corpus_every_fault_of_the_tables_has_its_sentence(spoil: Any, fault: str) -> None:
     """One spoilt table gives exactly one fault."""
     given = tables()
     spoil(given)
@@ -140,7 +140,7 @@ def test_every_fault_of_the_tables_has_its_sentence(spoil: Any, fault: str) -> N
     assert str(caught.value) == f"The corpus 'little' must be consistent: {fault}"
 
 
-def test_all_faults_are_listed_at_once() -> None:
+def test_Corpus_all_faults_are_listed_at_once() -> None:
     """Two spoilt tables give two lines."""
     given = tables()
     _repeat_document(given)
@@ -154,8 +154,11 @@ def test_all_faults_are_listed_at_once() -> None:
     ]
 
 
-def test_find_oddities_of_a_hierarchy_of_something_else_and_an_empty_field() -> None:
-    """Both can be read, and are hardly what was meant."""
+def test_hierarchy_frame_find_oddities_hierarchy_something_else() -> None:
+    """Find oddities of a hierarchy of something else and an empty field.
+
+    Both can be read, and are hardly what was meant.
+    """
     given = tables()
     given["hierarchy"] = hierarchy_frame([("x", "y", "f:1")])
     given["edges"]["author"] = edge_frame([])
@@ -173,7 +176,7 @@ def make_builder() -> CorpusBuilder:
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdeé"), max_size=5), max_size=8))
-def test_interner_packs_lists_in_order(lists: list[list[str]]) -> None:
+def test_Interner_packs_lists_in_order(lists: list[list[str]]) -> None:
     """Rows and codes give back every list; codes count up by first appearance."""
     interner = Interner()
     for values in lists:
@@ -187,7 +190,7 @@ def test_interner_packs_lists_in_order(lists: list[list[str]]) -> None:
     assert edges.dtypes.astype(str).tolist() == ["int32", "int32"]
 
 
-def test_metadata_and_labels_are_sets_and_words_a_sequence() -> None:
+def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
     """A repeated author or label counts once and is counted in the notes; words repeat."""
     builder = make_builder()
     builder.add("d", "train", "x x", ["x", "x"], {"author": ["b", "a", "b"]}, ["l", "l"], "f:1")
@@ -212,7 +215,7 @@ def test_a_repeated_document_is_a_fault_with_both_places() -> None:
     )
 
 
-def test_build_lists_every_fault() -> None:
+def test_CorpusBuilder_build_lists_every_fault() -> None:
     """Several faults make one message."""
     builder = make_builder()
     builder.fail("a:1: first.")
@@ -224,7 +227,7 @@ def test_build_lists_every_fault() -> None:
     )
 
 
-def test_label_names_fall_back_to_ids() -> None:
+def test_CorpusBuilder_label_names_fall_back_to_ids() -> None:
     """A label without a name is named by its id."""
     builder = make_builder()
     builder.add("d", "train", "", [], {"author": []}, ["l1", "l2"], "f:1")
@@ -232,7 +235,7 @@ def test_label_names_fall_back_to_ids() -> None:
     assert labels["name"].tolist() == ["l1", "Second"]
 
 
-def test_names_and_depths_stand_beside_the_ids_that_documents_have() -> None:
+def test_CorpusBuilder_names_depths_stand_beside_ids_documents() -> None:
     """Others are passed over; an instance without a name is named by its id."""
     builder = make_builder()
     builder.add("d", "train", "", [], {"author": ["a1", "a2"]}, ["l1", "l2"], "f:1")
@@ -247,7 +250,7 @@ def test_names_and_depths_stand_beside_the_ids_that_documents_have() -> None:
     assert instances["label"].columns.tolist() == ["id", "depth"]
 
 
-def test_a_builder_knows_its_documents_and_when_to_give_up() -> None:
+def test_CorpusBuilder_knows_its_documents_and_when_to_give_up() -> None:
     """Readers ask both."""
     builder = make_builder()
     builder.add("d", "train", "", [], {"author": []}, [], "f:1")
@@ -287,14 +290,14 @@ def test_a_builder_knows_its_documents_and_when_to_give_up() -> None:
         ),
     ],
 )
-def test_field_names_must_be_node_types(fields: list[str], fault: str) -> None:
+def test_CorpusBuilder_field_names_must_be_node_types(fields: list[str], fault: str) -> None:
     """Names that PyG or the schema cannot take are refused."""
     with pytest.raises(CorpusError) as caught:
         CorpusBuilder("little", fields, "Fields must be good").build([])
     assert str(caught.value) == f"Fields must be good: {fault}"
 
 
-def test_skipped_documents_are_counted_and_listed() -> None:
+def test_CorpusBuilder_skipped_documents_are_counted_and_listed() -> None:
     """Faults within `documents` keep their document out; others still refuse everything."""
     builder = CorpusBuilder("little", [], "The files must be good", "skip")
     with builder.documents():
@@ -324,7 +327,7 @@ def test_skipped_documents_are_counted_and_listed() -> None:
     assert str(caught.value) == "The files must be good: taxonomy.txt:1: no edge."
 
 
-def test_skipping_every_document_is_refused() -> None:
+def test_CorpusBuilder_skipping_every_document_is_refused() -> None:
     """The faults are listed as if nothing were skipped."""
     builder = CorpusBuilder("little", [], "The files must be good", "skip")
     with builder.documents():

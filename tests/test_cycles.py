@@ -12,7 +12,7 @@ from match_graph.corpus import hierarchy_frame
 from match_graph.cycles import find_cycle
 
 
-def test_equal_hierarchy_edges_are_kept_once() -> None:
+def test_hierarchy_frame_equal_hierarchy_edges_are_kept_once() -> None:
     """Of an edge on two lines the first is kept, so that messages name it."""
     frame = hierarchy_frame([("c", "p", "f:1"), ("c", "p", "f:2"), ("c", "q", "f:3")])
     assert frame.to_dict("list") == {

@@ -3,7 +3,8 @@
 from match_graph.errors import list_faults
 
 
-def test_list_faults_shows_both_ends_of_a_fault_that_quotes_a_long_value() -> None:
+def test_list_faults_shows_both_ends_fault_quotes_long_value() -> None:
+    """List faults shows both ends of a fault that quotes a long value."""
     fault = f"a.json:6: the tree number {'[' * 20_000} must be dotted; mend it."
     assert list_faults("Trees must be right", ["short", fault]) == (
         "Trees must be right, but 2 faults were found:\n  short\n"

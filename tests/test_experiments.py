@@ -50,7 +50,7 @@ def test_the_folder_holds_data_only() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_rows_of_a_preset_change_nothing_of_it(path: Path) -> None:
+def test_Experiment_rows_of_a_preset_are_the_preset(path: Path) -> None:
     """A row that trained otherwise than a paper says would have to be named so."""
     experiment = load_experiment(path)
     rows = [row for row in experiment.expand(["venue"]) if row.preset]
@@ -63,7 +63,7 @@ def test_rows_of_a_preset_change_nothing_of_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_an_experiment_runs_on_the_toy_corpus(path: Path, tmp_path: Path) -> None:
+def test_load_experiment_runs_on_the_toy_corpus(path: Path, tmp_path: Path) -> None:
     """One run of every row; tables and the figure are there."""
     toy = write_match_folder(tmp_path / "toy")
     experiment = load_experiment(path, [str(toy)], runs=1, settings=TINY)
@@ -88,7 +88,7 @@ def test_every_registered_model_is_among_the_encoders() -> None:
         assert (row.settings.get("model.init") == "spherical_text") == (not reads), row.name
 
 
-def test_the_numbers_of_the_paper_are_complete() -> None:
+def test_Experiment_expected_numbers_are_complete() -> None:
     """Nine rows, five columns of Tables 2 and 3, MATCH the best of each; our own row has none."""
     experiment = load_experiment(FOLDER / "comparison.yaml")
     rows = [row.name for row in experiment.rows]
@@ -118,7 +118,7 @@ def release(synthetic: Synthetic, folder: Path) -> None:
     write_release_folder(folder, documents, taxonomy)
 
 
-def test_the_comparison_needs_the_released_folder_alone(
+def test_run_benchmark_comparison_of_the_released_folder(
     synthetic: Synthetic, tmp_path: Path
 ) -> None:
     """`--dataset mag-cs --root ROOT`; the table shows the paper's numbers and the difference."""

@@ -19,7 +19,7 @@ PACKAGES = sorted(
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_of_a_package_is_reachable_and_documented(package: str) -> None:
+def test_every_public_name_package_is_reachable_and_documented(package: str) -> None:
     """Names in __all__ exist once, are all that is imported, and say what they are."""
     module = importlib.import_module(f"match_graph.{package}")
     assert module.__doc__

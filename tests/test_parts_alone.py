@@ -18,7 +18,7 @@ def data() -> HeteroData:
     return FakeHeteroDataset(num_graphs=1, avg_num_nodes=60, avg_degree=4)[0]
 
 
-def test_the_sampler_serves_any_hetero_data(data: HeteroData) -> None:
+def test_EgoSampler_serves_any_hetero_data(data: HeteroData) -> None:
     """Batches around one node type, within the budget, every edge one of the graph."""
     sampler = mg.EgoSampler(data, max_metadata=3, seed_type="v0")
     loader = NodeLoader(data, node_sampler=sampler, input_nodes="v0", batch_size=16)
@@ -35,7 +35,7 @@ def test_the_sampler_serves_any_hetero_data(data: HeteroData) -> None:
     assert seen == list(range(data["v0"].num_nodes))
 
 
-def test_the_loader_gives_token_sets_of_any_hetero_data(data: HeteroData) -> None:
+def test_EgoLoader_gives_token_sets_of_any_hetero_data(data: HeteroData) -> None:
     """A token space over some types; the others are left out of the sets."""
     types = ["v1", "v2"]
     space = mg.TokenSpace.from_data(data, types=types)
@@ -49,7 +49,7 @@ def test_the_loader_gives_token_sets_of_any_hetero_data(data: HeteroData) -> Non
     assert embedding(batch.token_id, batch.field).shape == (batch.token_id.numel(), 8)
 
 
-def test_pre_training_serves_any_hetero_data(data: HeteroData) -> None:
+def test_SphericalTrainer_serves_any_hetero_data(data: HeteroData) -> None:
     """Unit vectors for every node type, and a falling loss."""
     trainer = mg.SphericalTrainer(data, mg.PretrainConfig(channels=16), seed=1)
     losses: list[float] = []
@@ -61,7 +61,7 @@ def test_pre_training_serves_any_hetero_data(data: HeteroData) -> None:
         assert torch.allclose(norms, torch.ones_like(norms), atol=1e-4)
 
 
-def test_hypernymy_serves_any_logits_and_edges() -> None:
+def test_match_loss_serves_any_logits_and_edges() -> None:
     """A child above its parent costs, and the gradient moves both."""
     logits = torch.tensor([[0.0, 2.0, -1.0]], requires_grad=True)  # labels: parent, child, other
     hierarchy = mg.Hierarchy(torch.tensor([[1], [0]]), num_labels=3)
@@ -84,7 +84,7 @@ def test_metrics_serve_any_ranking() -> None:
     assert measures["P@3"] == pytest.approx((2 / 3 + 1 / 3) / 2)
 
 
-def test_the_hierarchy_serves_alone() -> None:
+def test_Hierarchy_serves_alone() -> None:
     """Edges make a hierarchy; a cycle is refused by name."""
     dag = mg.Hierarchy(torch.tensor([[1, 2], [0, 1]]), num_labels=4)
     assert dag.depth.tolist() == [0, 1, 2, 0]
