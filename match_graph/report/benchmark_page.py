@@ -36,7 +36,7 @@ from match_graph.report.plots import collect_grid, collect_histories
 from match_graph.report.summary import LOWER_IS_BETTER, collect_notes, summarize
 from match_graph.report.tables import Table, fraction, number, seconds
 from match_graph.runs import open_run
-from match_graph.runs.per_document import SCORE_NAMES
+from match_graph.runs.measures import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
 #: Rows that case studies compare, the reference among them.

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from match_graph.benchmark.results import Cell, Results
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, compare_documents, compare_runs
-from match_graph.runs.per_document import SCORE_NAMES
+from match_graph.runs.measures import SCORE_NAMES
 from match_graph.runs.readers import read_scores
 
 #: Measures of which less is better.

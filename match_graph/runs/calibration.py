@@ -13,7 +13,7 @@ from match_graph.io.run_folder import CALIBRATION
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.runs.readers import NUMBERS, TABLES
-from match_graph.training.evaluate import WatchedBatches, evaluate_model
+from match_graph.training.evaluate import ScoredBatch, evaluate_model
 
 
 class CalibratedModel(nn.Module):
@@ -82,14 +82,13 @@ class Validation:
 
     def ndcg(self, model: nn.Module, search: PlattSearch | None = None) -> float:
         """NDCG@5 of a model; passes its logits to ``search`` if given."""
-        watched = WatchedBatches(self.batches)
 
-        def see(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+        def see(batch: ScoredBatch) -> None:
             if search is not None:
-                search.update(logits, label_ptr, label_index, self.fold[watched.document])
+                search.update(batch.logits, *batch.gold, self.fold[batch.document])
 
         measures = evaluate_model(
-            model, watched, None, self.device, observers=[see], total=self.total,
+            model, self.batches, None, self.device, observers=[see], total=self.total,
             label_rank=None if self.hierarchy is None else self.hierarchy.rank,
         )  # fmt: skip
         if search is not None and self.total is not None:

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from match_graph.config import ModelConfig
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import Hierarchy, Targets, TokenSpace
 from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
 from match_graph.io.files import read_weights
 from match_graph.io.run_folder import LEVELS, MODEL
 from match_graph.nn import MatchModel
-from match_graph.nn.label_tree import TreeModel, make_levels
+from match_graph.nn.label_tree import TreeModel
+from match_graph.training.models import Model
 from match_graph.typing import MASKS
 
 
@@ -44,23 +43,20 @@ class Level:
             total = self.above.targets.count(documents)[self.parent]
         model.head.set_prior(self.targets.count(documents), total)
 
-    def make_model(
-        self, space: TokenSpace, config: ModelConfig, hierarchy: Hierarchy, seed: int
-    ) -> MatchModel:
-        """Model of the level, warm-started from the trained model of the level above.
+    def build(self, model: Model, space: TokenSpace, hierarchy: Hierarchy) -> nn.Module:
+        """Module of the level, warm-started from the trained one of the level above.
 
         Raises:
             CheckpointError: The weights of the level above are missing, broken or of another model.
         """
-        torch.manual_seed(seed)
-        model = make_levels(space, self.sizes, config, hierarchy)
-        if isinstance(model, TreeModel):
+        module = model.build(space, self.sizes, hierarchy)
+        if isinstance(module, TreeModel):
             assert self.above is not None
             assert self.parent is not None
-            read_weights(model.above, self.above.folder / MODEL)
-            model.set_parents(self.parent)
-            model.start_from_above()
-        return model
+            read_weights(module.above, self.above.folder / MODEL)
+            module.set_parents(self.parent)
+            module.start_from_above()
+        return module
 
 
 def plan_levels(

@@ -1,14 +1,15 @@
-"""Meters of `evaluate` besides ranking: propensity, sets, slices, reliability."""
+"""Measures of `evaluate` besides ranking: propensity, sets, slices, reliability, documents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from match_graph.datasets import CorpusDataset
 from match_graph.io.files import write_beside
-from match_graph.io.run_folder import THRESHOLDS
+from match_graph.io.run_folder import PER_DOCUMENT, THRESHOLDS
 from match_graph.metrics import (
     CalibrationMeter,
     F1Meter,
@@ -16,13 +17,21 @@ from match_graph.metrics import (
     PropensityMeter,
     SliceMeter,
     Thresholds,
+    ThresholdSearch,
+    find_hits,
     inverse_propensity,
+    ndcg_at_k,
     pack_predictions,
+    precision_at_k,
     slice_by_depth,
     slice_by_frequency,
 )
-from match_graph.training.evaluate import Observer, RankObserver
-from match_graph.typing import MASKS
+from match_graph.training.evaluate import ScoredBatch
+from match_graph.typing import MASKS, Split
+
+#: The cuts of per-document measures, and their columns besides ``document`` and ``split``.
+_KS = (1, 3, 5)
+SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
 
 
 class SplitMeasures:
@@ -30,49 +39,80 @@ class SplitMeasures:
 
     At thresholds: micro and macro F1, hierarchical precision, recall and F1, and of slices of the
     labels by training frequency and by depth R@k and F1. Keys of slices are ``SLICE/MEASURE``.
+    Without thresholds ``search`` chooses them.
 
     Args:
         dataset: Data set, whose training documents give propensities and frequencies.
+        split: Split of the documents.
         thresholds: Decision thresholds, chosen on the validation split; None on that split.
     """
 
-    def __init__(self, dataset: CorpusDataset, thresholds: Thresholds | None = None) -> None:
-        train = dataset.documents(MASKS["train"])
+    def __init__(
+        self, dataset: CorpusDataset, split: Split, thresholds: Thresholds | None = None
+    ) -> None:
+        train, hierarchy = dataset.documents(MASKS["train"]), dataset.hierarchy
         count = dataset.targets.count(train)
-        self._calibration = CalibrationMeter()
-        self._propensity = PropensityMeter(inverse_propensity(count, len(train)))
-        self._at_thresholds = None
-        if thresholds is not None:
-            self._at_thresholds = _AtThresholds(dataset, thresholds, count)
+        self.scores = DocumentScores(dataset.documents(MASKS[split]))
+        self.search = ThresholdSearch(dataset.num_labels)
+        self.calibration, self.thresholds = CalibrationMeter(), thresholds
+        self.propensity = PropensityMeter(inverse_propensity(count, len(train)))
+        self.f1, self.hierarchical = F1Meter(dataset.num_labels), HierarchicalMeter(hierarchy)
+        self.slices = SliceMeter([slice_by_frequency(count), slice_by_depth(hierarchy)])
 
-    def observers(self) -> list[Observer]:
-        """Observers of logits, for `evaluate_model`."""
-        found: list[Observer] = [self._calibration.update]
-        return found if self._at_thresholds is None else [*found, self._at_thresholds.update]
-
-    def rank_observers(self) -> list[RankObserver]:
-        """Observers of ranked labels, for `evaluate_model`."""
-        found: list[RankObserver] = [self._propensity.update]
-        return found if self._at_thresholds is None else [*found, self._at_thresholds.slices.update]
+    def update(self, batch: ScoredBatch) -> None:
+        """Adds a batch; an observer of `evaluate_model`."""
+        self.scores.update(batch)
+        self.propensity.update(batch.ranked, *batch.gold)
+        self.calibration.update(batch.logits, *batch.gold)
+        if self.thresholds is None:
+            self.search.update(batch.logits, *batch.gold)
+        else:
+            packed = pack_predictions(batch.logits, self.thresholds.value)
+            self.f1.update(*packed, *batch.gold)
+            self.hierarchical.update(*packed, *batch.gold)
+            self.slices.update(batch.ranked, *batch.gold)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
         """Sums the meters over processes, as `RankingMeter.reduce`."""
-        self._calibration.reduce(total)
-        self._propensity.reduce(total)
-        if self._at_thresholds is not None:
-            self._at_thresholds.reduce(total)
+        sets = (self.f1, self.hierarchical, self.slices)
+        others = (self.search,) if self.thresholds is None else sets
+        for meter in (self.calibration, self.propensity, self.scores, *others):
+            meter.reduce(total)
 
     def compute(self) -> dict[str, float]:
         """Measures by name; those that are 0/0 on the split are left out, never 0."""
-        measures = {**self._calibration.compute(), **self._propensity.compute()}
-        return measures if self._at_thresholds is None else measures | self._at_thresholds.compute()
+        measures = {**self.calibration.compute(), **self.propensity.compute()}
+        if self.thresholds is None:
+            return measures
+        sets = {**self.f1.compute(), **self.hierarchical.compute()}
+        return measures | sets | self.slices.compute(self.f1)
 
-    def bins(self) -> dict[str, Tensor]:
-        """Reliability bins, as `CalibrationMeter.bins`."""
-        return self._calibration.bins()
+
+class DocumentScores:
+    """Ranking measures of each document of a split; 0 without gold labels.
+
+    Args:
+        documents: Document indices of the split, ascending, [D], int64.
+    """
+
+    def __init__(self, documents: Tensor) -> None:
+        self.documents = documents
+        self.table = torch.zeros(len(documents), len(SCORE_NAMES))
+
+    def update(self, batch: ScoredBatch) -> None:
+        """Adds a batch; an observer of `evaluate_model`."""
+        hits, num_gold = find_hits(batch.ranked, *batch.gold), batch.gold[0].diff()
+        columns = [precision_at_k(hits, k) for k in _KS]
+        columns += [ndcg_at_k(hits, num_gold, k) for k in _KS]
+        row = torch.searchsorted(self.documents, batch.document)
+        self.table[row] = torch.stack(columns, dim=1).float()  # [B, 6]
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Joins the shares of all processes; ``total`` sums a tensor over them."""
+        self.table = total(self.table)
 
 
-def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
+def write_bins(path: Path, measures: Mapping[Split, SplitMeasures]) -> None:
     """Writes reliability bins as CSV.
 
     Columns ``split``, ``labels`` ("ranked": the 5 best of each document; "all"), ``bin`` from 1,
@@ -82,7 +122,7 @@ def write_bins(path: Path, measures: Mapping[str, SplitMeasures]) -> None:
         {"split": split, "labels": labels, "bin": number, "pairs": int(pairs)}
         | {"probability": probability, "gold": gold}
         for split, one in measures.items()
-        for labels, bins in one.bins().items()
+        for labels, bins in one.calibration.bins().items()
         for number, (pairs, probability, gold) in enumerate(bins.t().tolist(), start=1)
     ]
     table = pd.DataFrame(rows)
@@ -102,24 +142,18 @@ def write_thresholds(folder: Path, labels: Sequence[str], thresholds: Thresholds
     write_beside(folder / THRESHOLDS, table.to_parquet)
 
 
-class _AtThresholds:
-    """Meters of label sets at decision thresholds, packed once, and of label slices."""
+def write_scores(folder: Path, scores: Mapping[Split, DocumentScores]) -> None:
+    """Writes a row per document: ``document`` (node index), ``split``, and `SCORE_NAMES`.
 
-    def __init__(self, dataset: CorpusDataset, thresholds: Thresholds, train_count: Tensor) -> None:
-        dag = dataset.hierarchy
-        self.threshold = thresholds.value
-        self.f1, self.hierarchical = F1Meter(dataset.num_labels), HierarchicalMeter(dag)
-        self.slices = SliceMeter([slice_by_frequency(train_count), slice_by_depth(dag)])
-
-    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
-        predicted = pack_predictions(logits, self.threshold)
-        self.f1.update(*predicted, label_ptr, label_index)
-        self.hierarchical.update(*predicted, label_ptr, label_index)
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        for meter in (self.f1, self.hierarchical, self.slices):
-            meter.reduce(total)
-
-    def compute(self) -> dict[str, float]:
-        measures = {**self.f1.compute(), **self.hierarchical.compute()}
-        return measures | self.slices.compute(self.f1)
+    Args:
+        folder: Run folder.
+        scores: Scores of the documents, by split.
+    """
+    tables = []
+    for split, of_split in scores.items():
+        table = pd.DataFrame(of_split.table.numpy(), columns=list(SCORE_NAMES))
+        table.insert(0, "document", of_split.documents.numpy().astype("int32"))
+        table.insert(1, "split", split)
+        tables.append(table)
+    whole = pd.concat(tables, ignore_index=True)
+    write_beside(folder / PER_DOCUMENT, lambda beside: whole.to_parquet(beside, index=False))

@@ -1,6 +1,7 @@
 """Evaluation of a model on a split, batch by batch."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -10,28 +11,26 @@ from match_graph.graph import EgoBatch, Hierarchy
 from match_graph.metrics import RankingMeter, ViolationMeter, rank_labels
 from match_graph.metrics.ranking import EmptyPolicy
 
-#: Takes logits [B, L], and the gold labels' offsets [B + 1] and indices.
-Observer: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
-#: Takes ranked labels [B, K], and the same.
-RankObserver: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
 
-
-class WatchedBatches:
-    """Exposes the current batch's document ids to observers of `evaluate_model`.
+@dataclass(frozen=True)
+class ScoredBatch:
+    """Batch of B documents with logits and gold labels, on the CPU.
 
     Args:
-        batches: Batches of documents.
+        document: Documents, [B], int64.
+        logits: Label scores before the sigmoid, [B, L], float32.
+        ranked: The 5 best labels, [B, K], int64.
+        gold: Offsets [B + 1] and indices of the gold labels.
     """
 
-    def __init__(self, batches: Iterable[EgoBatch]) -> None:
-        self.batches = batches
-        #: The documents of the current batch, [B], int64, on the CPU.
-        self.document = torch.empty(0, dtype=torch.int64)
+    document: Tensor
+    logits: Tensor
+    ranked: Tensor
+    gold: tuple[Tensor, Tensor]
 
-    def __iter__(self) -> Iterator[EgoBatch]:
-        for batch in self.batches:
-            self.document = batch.document.cpu()
-            yield batch
+
+#: Takes a batch that was scored.
+Observer: TypeAlias = Callable[[ScoredBatch], None]
 
 
 @torch.no_grad()
@@ -42,7 +41,6 @@ def evaluate_model(
     device: torch.device | str = "cpu",
     empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
-    rank_observers: Sequence[RankObserver] = (),
     total: Callable[[Tensor], Tensor] | None = None,
     label_rank: Tensor | None = None,
 ) -> dict[str, float]:
@@ -54,8 +52,7 @@ def evaluate_model(
         hierarchy: Label hierarchy, on the CPU; None leaves violations out.
         device: Device of the model.
         empty: Treatment of documents without gold labels, see `RankingMeter`.
-        observers: Callbacks that get every batch's logits and gold labels, on the CPU.
-        rank_observers: Callbacks that get every batch's 5 best labels and gold labels, on the CPU.
+        observers: Callbacks that get every scored batch.
         total: Function that sums a tensor over processes that share the batches; None is one
             process.
         label_rank: Rank of each label among equal scores, [L], int64, see `rank_labels`.
@@ -80,9 +77,7 @@ def evaluate_model(
         if violations is not None:
             violations.update(logits)
         for observe in observers:
-            observe(logits, *gold)
-        for observe in rank_observers:
-            observe(ranked, *gold)
+            observe(ScoredBatch(batch.document.cpu(), logits, ranked, gold))
     model.train(was_training)
     measures: dict[str, float] = {}
     for meter in (ranking, violations):

@@ -1,8 +1,9 @@
 """Models by name: any encoder with any head, and baselines, behind one protocol."""
 
 import inspect
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +16,39 @@ from torch import nn
 from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import EgoBatch, Hierarchy, NeighborhoodConfig, TokenSpace
+from match_graph.graph import EgoLoader, Hierarchy, NeighborhoodConfig, TokenSpace
 from match_graph.io.files import has_folder, load_weights, write_folder
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import ENCODER_FILES, FITTED
-from match_graph.nn import ENCODERS, HEADS, Encoder, MatchModel, TokenEmbedding
+from match_graph.nn import ENCODERS, HEADS, Encoder, Head, MatchModel, TokenEmbedding
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.nn.model import choose_head, find_class, find_head, head_settings
+from match_graph.training.loop import train_model
+from match_graph.training.processes import lead
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """What a model is fitted on, and where to.
+
+    Args:
+        train_loader: Batches of the training documents, with gold labels.
+        valid_loader: Batches of validation documents, with gold labels.
+        hierarchy: Label hierarchy of the losses.
+        folder: Folder of weights, history and checkpoint.
+        reporter: Reporter of progress.
+        fabric: Devices and processes.
+        origin: Name of data and settings; a checkpoint of others is refused.
+    """
+
+    train_loader: EgoLoader
+    valid_loader: EgoLoader
+    hierarchy: Hierarchy
+    folder: Path
+    reporter: Reporter
+    fabric: Fabric
+    origin: str
 
 
 class Model(ABC):
@@ -147,6 +173,15 @@ class Model(ABC):
         """
 
     @abstractmethod
+    def fit(self, module: nn.Module, inputs: FitInputs) -> None:
+        """Trains what `build` gave and writes it into a folder, unless it is there already.
+
+        Raises:
+            CheckpointError: A checkpoint is broken, or of another training.
+            ConfigError: The loss did not stay finite.
+        """
+
+    @abstractmethod
     def load(
         self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
     ) -> nn.Module:
@@ -190,6 +225,11 @@ class NeuralModel(Model):
     ) -> MatchModel:
         torch.default_generator.manual_seed(self.config.seed)
         return make_levels(space, sizes, self.config.model, hierarchy)
+
+    def fit(self, module: nn.Module, inputs: FitInputs) -> None:
+        assert isinstance(module, MatchModel)
+        config = self.config
+        train_model(module, config=config.train, seed=config.seed, **vars(inputs))
 
     def load(
         self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
@@ -243,6 +283,23 @@ class BaselineModel(Model):
             )
         return baseline
 
+    def fit(self, module: nn.Module, inputs: FitInputs) -> None:
+        assert isinstance(module, Baseline)
+
+        folder, reporter = inputs.folder, inputs.reporter
+
+        def fit_once() -> None:
+            if has_folder(folder / FITTED):
+                return
+            start = time.monotonic()
+            with reporter.track("fit", module.num_labels, "labels") as advance:
+                module.fit(inputs.train_loader, lambda done: advance(done, ""))
+            write_folder(folder / FITTED, module.save)
+            seconds = time.monotonic() - start
+            reporter.line(f"train: {self.config.model.encoder} fitted in {seconds:.1f} s")
+
+        lead(inputs.fabric, fit_once)
+
     def load(
         self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
     ) -> nn.Module:
@@ -265,22 +322,6 @@ def find_model(config: Config) -> Model:
     registered: dict[str, type[Any]] = {**ENCODERS, **BASELINES}
     cls: type[Any] = find_class(config.model.encoder, registered, (Encoder, Baseline), "encoder")
     return NeuralModel(cls, config) if issubclass(cls, Encoder) else BaselineModel(cls, config)
-
-
-def fit_baseline(
-    baseline: Baseline, batches: Iterable[EgoBatch], folder: Path, reporter: Reporter
-) -> None:
-    """Fits a baseline and writes it into a run folder as a whole.
-
-    Args:
-        baseline: Baseline to fit.
-        batches: Batches of the training documents, with gold labels.
-        folder: Run folder.
-        reporter: Reporter of progress.
-    """
-    with reporter.track("fit", baseline.num_labels, "labels") as advance:
-        baseline.fit(batches, lambda done: advance(done, ""))
-    write_folder(folder / FITTED, baseline.save)
 
 
 #: The size at which parameters are counted.
@@ -318,27 +359,21 @@ class Entry:
 def list_models() -> list[Entry]:
     """Names that ``model.encoder`` and ``model.head`` take: encoders, heads, baselines."""
     with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
-        encoders = [
-            _describe(name, "encoder", cls, sorted(cls.needs), cls.gives, *_count(cls))
-            for name, cls in sorted(ENCODERS.items())
-        ]
-        heads = [
-            _describe(name, "head", cls, [cls.takes], "logits", _count_head(name, CHANNELS))
-            for name, cls in sorted(HEADS.items())
-        ]
-    baselines = [
-        _describe(name, "baseline", cls, sorted(cls.needs), "logits")
-        for name, cls in sorted(BASELINES.items())
-    ]
-    return [*encoders, *heads, *baselines]
+        encoders = [_describe(*one, "encoder", *_count(one[1])) for one in sorted(ENCODERS.items())]
+        heads = [_describe(*one, "head", _count_head(one[1])) for one in sorted(HEADS.items())]
+    return [*encoders, *heads, *(_describe(*one, "baseline") for one in sorted(BASELINES.items()))]
 
 
 def _describe(
-    name: str, kind: Literal["encoder", "head", "baseline"], cls: type[Any], needs: Sequence[str],
-    gives: str, parameters: int | None = None, with_head: int | None = None,
-) -> Entry:  # fmt: skip
+    name: str,
+    cls: type[Any],
+    kind: Literal["encoder", "head", "baseline"],
+    parameters: int | None = None,
+    with_head: int | None = None,
+) -> Entry:
+    needs = [cls.takes] if kind == "head" else sorted(cls.needs)
     summary = (inspect.getdoc(cls) or "").partition("\n")[0]
-    paper = getattr(cls, "paper", "")
+    gives, paper = getattr(cls, "gives", "logits"), getattr(cls, "paper", "")
     return Entry(name, kind, needs, gives, parameters, with_head, paper, summary)
 
 
@@ -355,9 +390,8 @@ def _count(cls: type[Encoder]) -> tuple[int | None, int | None]:
     except ConfigError:
         return None, None
     own = count_parameters(encoder)
-    return own, own + _count_head(choose_head(cls), encoder.out_channels)
+    return own, own + _count_head(HEADS[choose_head(cls)], encoder.out_channels)
 
 
-def _count_head(name: str, channels: int) -> int:
-    cls = HEADS[name]
+def _count_head(cls: type[Head], channels: int = CHANNELS) -> int:
     return count_parameters(cls(channels, NUM_LABELS, cls.Config()))

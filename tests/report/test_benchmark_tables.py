@@ -15,7 +15,7 @@ from match_graph.io import Reporter
 from match_graph.report import summarize, write_tables
 from match_graph.report.benchmark_tables import make_csv, tabulate_best, tabulate_grid
 from match_graph.report.summary import collect_notes
-from match_graph.runs.per_document import DocumentScores, write_scores
+from match_graph.runs.measures import DocumentScores, write_scores
 
 #: NDCG@5 and violation rate by row and seed.
 VALUES = {

@@ -1,5 +1,6 @@
 """The measures of a split against loops over the documents' scores."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -7,15 +8,19 @@ import pytest
 import torch
 
 from match_graph.datasets import Synthetic
+from match_graph.errors import CheckpointError
+from match_graph.io.run_folder import METRICS, PER_DOCUMENT
 from match_graph.metrics import ThresholdSearch, rank_labels
-from match_graph.runs.measures import SplitMeasures, write_bins
+from match_graph.runs import Run
+from match_graph.runs.measures import SCORE_NAMES, DocumentScores, SplitMeasures, write_bins
+from match_graph.runs.readers import read_scores
+from match_graph.training.evaluate import ScoredBatch
+from match_graph.typing import MASKS
 
 
 def feed(measures: SplitMeasures, scores: torch.Tensor, ptr: torch.Tensor, index: torch.Tensor):
-    for observe in measures.observers():
-        observe(scores, ptr, index)
-    for observe in measures.rank_observers():
-        observe(rank_labels(scores, 5), ptr, index)
+    documents, ranked = measures.scores.documents, rank_labels(scores, 5)
+    measures.update(ScoredBatch(documents, scores, ranked, (ptr, index)))
     return measures.compute()
 
 
@@ -26,10 +31,10 @@ def test_SplitMeasures_of_valid_and_test(synthetic: Synthetic) -> None:
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels, generator=generator)
     search = ThresholdSearch(synthetic.num_labels)
     search.update(scores, ptr, index)
-    valid = feed(SplitMeasures(synthetic), scores, ptr, index)
+    valid = feed(SplitMeasures(synthetic, "test"), scores, ptr, index)
     propensity = [f"{name}@{k}" for name in ("PSP", "PSNDCG") for k in (1, 3, 5)]
     assert list(valid) == ["ECE@5", "ECE", *propensity]
-    test = feed(SplitMeasures(synthetic, search.compute()), scores, ptr, index)
+    test = feed(SplitMeasures(synthetic, "test", search.compute()), scores, ptr, index)
     assert {name: test[name] for name in valid} == valid
     sets = ["F1_micro", "F1_macro", "hierarchical_P", "hierarchical_R", "hierarchical_F1"]
     assert [name for name in test if name not in valid and "/" not in name] == sets
@@ -55,7 +60,7 @@ def test_SplitMeasures_processes_add_up(synthetic: Synthetic) -> None:
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
     search = ThresholdSearch(synthetic.num_labels)
-    measures = SplitMeasures(synthetic, search.compute())
+    measures = SplitMeasures(synthetic, "test", search.compute())
     before = feed(measures, scores, ptr, index)
     measures.reduce(lambda sums: 2 * sums)
     after = measures.compute()
@@ -68,7 +73,7 @@ def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: P
     """Fifteen bins of the ranked labels and of all, whose pairs are those that were fed."""
     ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
-    measures = SplitMeasures(synthetic)
+    measures = SplitMeasures(synthetic, "test")
     values = feed(measures, scores, ptr, index)
     write_bins(tmp_path / "bins.csv", {"valid": measures, "test": measures})
     table = pd.read_csv(tmp_path / "bins.csv")
@@ -82,3 +87,58 @@ def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: P
         assert rows["pairs"].sum() == pairs
         distance = (rows["gold"] - rows["probability"]).abs() * rows["pairs"]
         assert distance.sum() / pairs == pytest.approx(error)
+
+
+def test_SCORE_NAMES_means_over_documents_are_the_measures(trained_run: Run) -> None:
+    """Of both splits, for every document once, in the order of the data set."""
+    metrics = json.loads((trained_run.folder / METRICS).read_text())
+    table = pd.read_parquet(trained_run.folder / PER_DOCUMENT)
+    assert list(table.columns) == ["document", "split", *SCORE_NAMES]
+    for split in ("valid", "test"):
+        documents = trained_run.dataset.documents(MASKS[split])
+        assert table[table["split"] == split]["document"].tolist() == documents.tolist()
+        for name in SCORE_NAMES:
+            scores = read_scores(trained_run.folder, split, name)
+            assert scores.shape == documents.shape
+            assert float(scores.double().mean()) == pytest.approx(metrics[split][name], abs=1e-7)
+
+
+def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
+    """Against a loop over single documents."""
+    documents = trained_run.dataset.documents(MASKS["test"])
+    ptr, index = trained_run.dataset.targets.select(documents)
+    found = read_scores(trained_run.folder, "test", "P@5")
+    classifier = trained_run.scale(trained_run.load_model()).eval()
+    for batch in trained_run.loader("test"):
+        with torch.no_grad():
+            best = classifier(batch).topk(5).indices
+        for document, ranked in zip(batch.document.tolist(), best.tolist(), strict=True):
+            row = documents.tolist().index(document)
+            gold = set(index[ptr[row] : ptr[row + 1]].tolist())
+            assert float(found[row]) == pytest.approx(len(gold & set(ranked)) / 5)
+
+
+def test_DocumentScores_shares_of_processes_are_joined() -> None:
+    """Each has some of the documents; the sum over both has all."""
+    parts = [DocumentScores(torch.tensor([2, 5])) for _ in range(2)]
+    for row, part in enumerate(parts):
+        part.table[row] = 1.0
+    parts[0].reduce(lambda values: values + parts[1].table)
+    assert bool((parts[0].table == 1).all())
+
+
+def test_read_scores_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
+    path = tmp_path / PER_DOCUMENT
+    with pytest.raises(CheckpointError) as caught:
+        read_scores(tmp_path, "test", "P@1")
+    assert str(caught.value) == (
+        f"'{path}' must hold the measure 'P@1' of every document, but it cannot be read "
+        f"(no such file or directory); write it again with `match-graph evaluate`."
+    )
+    pd.read_parquet(trained_run.folder / PER_DOCUMENT).query("split == 'valid'").to_parquet(path)
+    with pytest.raises(CheckpointError) as caught:
+        read_scores(tmp_path, "test", "P@1")
+    assert str(caught.value) == (
+        f"'{path}' must hold documents of the split 'test', but it has none; write it again with "
+        f"`match-graph evaluate`."
+    )

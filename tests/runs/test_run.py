@@ -79,7 +79,7 @@ def test_start_run_embedding_layer_starts_from_pre_trained(start, monkeypatch) -
     def look(model, *_args, **_kwargs):
         seen["weight"] = model.embedding.weight.detach().clone()
 
-    monkeypatch.setattr("match_graph.runs.run.train_model", look)
+    monkeypatch.setattr("match_graph.training.models.train_model", look)
     run.train()
     vectors = read_tensors(run.folder / "vectors.safetensors")
     for node_type, kept in zip(run.space.types, run.space.num_kept, strict=True):
@@ -313,11 +313,11 @@ def test_start_run_biases_start_at_log_odds_if_asked(start, monkeypatch, label_p
     """As training is handed the model; the paper's settings start them at 0."""
     handed: list[torch.Tensor] = []
 
-    def stop(model, *_):
+    def stop(model, **_):
         handed.append(model.head.bias.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("match_graph.runs.run.train_model", stop)
+    monkeypatch.setattr("match_graph.training.models.train_model", stop)
     run = start("a", "model.init=random", f"model.label_prior={str(label_prior).lower()}")
     with pytest.raises(KeyboardInterrupt):
         run.train()

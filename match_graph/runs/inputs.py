@@ -1,0 +1,178 @@
+"""What a run works on: data, batches, model, processes."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+
+from match_graph.config import Config
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CorpusError
+from match_graph.graph import (
+    EgoGraphs,
+    EgoLoader,
+    EgoSampler,
+    Hierarchy,
+    LengthBucketSampler,
+    Targets,
+    TokenSpace,
+)
+from match_graph.io.progress import Reporter
+from match_graph.nn import MatchModel
+from match_graph.runs.folder import describe_work
+from match_graph.runs.known_graph import make_graphs
+from match_graph.training.models import (
+    Model,
+    find_model,
+)
+from match_graph.typing import DOCUMENT, MASKS, Split
+
+#: Documents per batch where nothing is learned.
+_EVAL_BATCH = 256
+
+
+@dataclass
+class RunInputs:
+    """Run folder with its data set, and what follows from its configuration.
+
+    Where several processes share the work, each has a `Run`, and all call the same methods; the
+    first one writes.
+
+    Args:
+        folder: Run folder.
+        config: Resolved configuration.
+        dataset: Built data set.
+        reporter: Progress reporter.
+        fabric: Lightning Fabric: devices and processes.
+    """
+
+    folder: Path
+    config: Config
+    dataset: CorpusDataset
+    reporter: Reporter
+    fabric: Fabric
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first process, which writes and prints."""
+        return bool(self.fabric.is_global_zero)
+
+    @cached_property
+    def origin(self) -> str:
+        """SHA-256 of the data and of all settings that determine the result."""
+        content = {"data": self.dataset.checksum, "settings": describe_work(self.config)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def space(self) -> TokenSpace:
+        """Token space of the run."""
+        return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Nodes on each level of the label tree, the labels last; one level for a flat model."""
+        return self.model.level_sizes(self.dataset.num_labels)
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """Label hierarchy, with the edge weights of training."""
+        hierarchy = self.dataset.hierarchy
+        if self.config.train.edge_weight == "none":
+            return hierarchy
+        train_documents = self.dataset.documents(MASKS["train"])
+        return hierarchy.weighted(
+            hierarchy.parent_given_child(self.dataset.targets, train_documents)
+        )
+
+    def loader(
+        self,
+        split: Split,
+        training: bool = False,
+        shared: bool = True,
+        sample: int | None = None,
+        targets: Targets | None = None,
+    ) -> EgoLoader:
+        """Batches of a split: shuffled and sampled anew every epoch for training, else in full.
+
+        Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
+        so many documents, always the same ones. The gold labels are the data set's, unless other
+        ``targets`` are given.
+        """
+        data, config = self.dataset[0], self.config
+        documents = self.dataset.documents(MASKS[split])
+        if sample is not None and sample < len(documents):
+            generator = torch.Generator().manual_seed(config.seed)
+            chosen = torch.randperm(len(documents), generator=generator)[:sample]
+            documents = documents[chosen.sort().values]
+        sampler = EgoSampler(
+            data, config.data.max_metadata, config.data.max_words, training, config.seed
+        )
+        rank, number = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
+        size = config.train.batch_size if training else _EVAL_BATCH * number
+        assert size is not None
+        order = LengthBucketSampler(
+            sampler.lengths(documents), size, training, config.seed,
+            rank=rank, num_processes=number,
+        )  # fmt: skip
+        return EgoLoader(
+            data,
+            sampler,
+            self.space,
+            documents,
+            targets or self.dataset.targets,
+            with_graph="graph" in self.needs,
+            graphs=None if self.graphs is None else self.graphs.with_random(training),
+            texts=self.texts if "text" in self.needs else None,
+            batch_sampler=order,
+        )
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """Inputs that the encoder needs."""
+        return self.model.needs
+
+    @cached_property
+    def model(self) -> Model:
+        """What ``model.encoder`` names, with its settings."""
+        return find_model(self.config)
+
+    @cached_property
+    def graphs(self) -> EgoGraphs | None:
+        """Sampler of the encoder's neighbourhoods, through training documents only."""
+        return make_graphs(self.config, self.dataset[0], self.space)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Raw texts by document.
+
+        Raises:
+            CorpusError: The data set keeps none.
+        """
+        table = self.dataset.table(DOCUMENT)
+        if "text" not in table:
+            raise CorpusError(
+                f"The encoder '{self.config.model.encoder}' needs raw texts, but "
+                f"'{self.config.dataset}' keeps none; choose another encoder or data set."
+            )
+        return [str(text) for text in table["text"]]
+
+    def make_model(self) -> MatchModel:
+        """Model of the configuration, with parameters initialized by the run's seed."""
+        model = self.model.build(self.space, self.sizes, self.dataset.hierarchy)
+        assert isinstance(model, MatchModel)
+        return model
+
+    def load_model(self) -> nn.Module:
+        """Loads the trained model or the fitted baseline, not calibrated; see `scale`.
+
+        Raises:
+            CheckpointError: There is none, or it is of another configuration.
+        """
+        return self.model.load(
+            self.folder, self.space, self.dataset.num_labels, self.dataset.hierarchy
+        )
