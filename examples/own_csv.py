@@ -62,7 +62,7 @@ options = {
         "id": "number", "text": ["title", "body"], "author": "written by", "label": "tags",
     },
 }  # fmt: skip
-dataset = mg.Table(**options, root=folder / "data")
+dataset = mg.Custom(**options, root=folder / "data")
 print(dataset[0])
 print(dataset.hierarchy.num_edges, "label edges")
 

@@ -27,6 +27,7 @@ from .corpus import Corpus, CorpusBuilder
 from .datasets import (
     DATASETS,
     CorpusDataset,
+    Custom,
     DebTags,
     MagCs,
     Maple,
@@ -35,7 +36,6 @@ from .datasets import (
     PubMed,
     PubMedXml,
     Synthetic,
-    Table,
     open_dataset,
 )
 from .errors import (
@@ -142,6 +142,7 @@ __all__ = [
     "CorpusBuilder",
     "CorpusDataset",
     "CorpusError",
+    "Custom",
     "DebTags",
     "DropFields",
     "EgoBatch",
@@ -194,7 +195,6 @@ __all__ = [
     "SphericalTrainer",
     "StarTransformerEncoder",
     "Synthetic",
-    "Table",
     "Targets",
     "TextEncoder",
     "TfidfLinear",

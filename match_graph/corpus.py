@@ -4,9 +4,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +21,12 @@ MAX_FAULTS = 100
 
 #: What becomes of faulty documents: nothing is built, or they are left out.
 Faults: TypeAlias = Literal["refuse", "skip"]
+
+Tokenizer: TypeAlias = Literal["regex", "whitespace"]
+#: Lower-cased words; an inner `+#.-` stays, so that `c++`, `f#`, `node.js` and `x-ray` are words.
+WORD_PATTERN = r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"
+
+T = TypeVar("T")
 
 _SHOWN_REASONS = 5  # of faults that kept documents out, the most frequent
 
@@ -168,6 +173,22 @@ def _type_faults(
     return faults
 
 
+def split_words(
+    text: str, tokenizer: Tokenizer = "regex", pattern: str = WORD_PATTERN
+) -> list[str]:
+    """Splits a text into words, in order, by one regular expression that every run saves.
+
+    Args:
+        text: Text, may be empty.
+        tokenizer: Text tokenization: "regex" lower-cases and matches the pattern; "whitespace"
+            takes the text as tokenised already and splits at white space, keeping case.
+        pattern: Regular expression of a word; a run keeps its own.
+    """
+    if tokenizer == "whitespace":
+        return text.split()
+    return re.findall(pattern, text.lower())
+
+
 class Interner:
     """Numbers strings by first appearance; packs them per document without an object per token."""
 
@@ -205,12 +226,24 @@ class CorpusBuilder:
         fields: The metadata fields to keep.
         summary: Requirement on the source, for the message that lists the faults.
         faults: "skip" leaves out the documents whose faults are noted within `documents`.
+        tokenizer: Text tokenization, as for `split_words`.
+
+    Attributes:
+        notes: Counts of what reading dropped, which become those of the corpus.
+        warnings: What looks like a mistake, a sentence each.
     """
 
     def __init__(
-        self, name: str, fields: Sequence[str], summary: str, faults: Faults = "refuse"
+        self,
+        name: str,
+        fields: Sequence[str],
+        summary: str,
+        faults: Faults = "refuse",
+        tokenizer: Tokenizer = "regex",
     ) -> None:
         self.name, self.fields, self.summary = name, list(fields), summary
+        self.tokenizer: Tokenizer = tokenizer
+        self.notes: Counter[str] = Counter()
         self._may_skip, self._in_documents = faults == "skip", False
         self._skipped: dict[str, None] = {}  # faults of documents left out, in order
         self.warnings: list[str] = []
@@ -235,12 +268,17 @@ class CorpusBuilder:
         """Number of faults noted so far, also of documents that are left out."""
         return len(self.faults) + self._num_skipped
 
-    @contextmanager
-    def documents(self) -> Iterator[None]:
-        """Within the block, faults belong to documents, which may be left out."""
+    def documents(self, rows: Iterable[T]) -> Iterator[T]:
+        """Rows of documents, until there are too many faults.
+
+        While one is held, faults belong to documents, which may be left out.
+        """
         self._in_documents = True
         try:
-            yield
+            for row in rows:
+                if self.is_hopeless:
+                    break
+                yield row
         finally:
             self._in_documents = False
 
@@ -249,7 +287,6 @@ class CorpusBuilder:
         document: str,
         split: str,
         text: str,
-        words: Sequence[str],
         metadata: dict[str, list[str]],
         labels: Sequence[str],
         place: str,
@@ -264,7 +301,7 @@ class CorpusBuilder:
         self._place[document] = place
         for column, value in (("id", document), ("split", split), ("text", text)):
             self._documents[column].append(value)
-        self._types["word"].append(words)
+        self._types["word"].append(split_words(text, self.tokenizer))
         for name, values in {**metadata, "label": list(labels)}.items():
             unique = list(dict.fromkeys(values))
             self._num_repeated += len(values) - len(unique)
@@ -289,10 +326,6 @@ class CorpusBuilder:
             self._skipped[fault] = None
         else:
             self.faults.append(fault)
-
-    def warn(self, line: str) -> None:
-        """Notes what looks like a mistake."""
-        self.warnings.append(line)
 
     def build(
         self,
@@ -329,7 +362,7 @@ class CorpusBuilder:
             instances=instances,
             edges={name: interner.edges() for name, interner in self._types.items()},
             hierarchy=hierarchy_frame(hierarchy),
-            notes={"repeated_values_dropped": self._num_repeated},
+            notes={"repeated_values_dropped": self._num_repeated, **self.notes},
             warnings=[*self.warnings, *self._describe_skipped()],
             skipped=split_places(self._skipped),
         )

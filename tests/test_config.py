@@ -176,7 +176,7 @@ def find_unbounded(annotation: Any, bounds: frozenset[str], path: str) -> Iterat
 def test_Config_every_numeric_setting_has_bounds() -> None:
     """Of the configuration, of every encoder, head and baseline, and options of data sets."""
     classes = [Config, *(one.Config for one in (ENCODERS | HEADS | BASELINES).values())]
-    classes += [cls.Options for cls in DATASETS.values()]
+    classes += [cls.Config for cls in DATASETS.values()]
     faults = [fault for cls in classes for fault in find_unbounded(cls, frozenset(), repr(cls))]
     assert [fault for fault in faults if "_until" not in fault] == []  # a year, checked as a date
 

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.corpus import Corpus, CorpusBuilder, Interner, hierarchy_frame
+from match_graph.corpus import (
+    WORD_PATTERN,
+    Corpus,
+    CorpusBuilder,
+    Interner,
+    hierarchy_frame,
+    split_words,
+)
 from match_graph.errors import CorpusError
 
 
@@ -193,7 +200,7 @@ def test_Interner_packs_lists_in_order(lists: list[list[str]]) -> None:
 def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
     """A repeated author or label counts once and is counted in the notes; words repeat."""
     builder = make_builder()
-    builder.add("d", "train", "x x", ["x", "x"], {"author": ["b", "a", "b"]}, ["l", "l"], "f:1")
+    builder.add("d", "train", "x x", {"author": ["b", "a", "b"]}, ["l", "l"], "f:1")
     corpus = builder.build([])
     assert corpus.edges["author"]["instance"].tolist() == [0, 1]
     assert corpus.instances["author"]["id"].tolist() == ["b", "a"]
@@ -205,8 +212,8 @@ def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
 def test_a_repeated_document_is_a_fault_with_both_places() -> None:
     """The message names where the id was given first."""
     builder = make_builder()
-    builder.add("d", "train", "", [], {"author": []}, [], "one:1")
-    builder.add("d", "test", "", [], {"author": []}, [], "two:7")
+    builder.add("d", "train", "", {"author": []}, [], "one:1")
+    builder.add("d", "test", "", {"author": []}, [], "two:7")
     with pytest.raises(CorpusError) as caught:
         builder.build([])
     assert str(caught.value) == (
@@ -230,7 +237,7 @@ def test_CorpusBuilder_build_lists_every_fault() -> None:
 def test_CorpusBuilder_label_names_fall_back_to_ids() -> None:
     """A label without a name is named by its id."""
     builder = make_builder()
-    builder.add("d", "train", "", [], {"author": []}, ["l1", "l2"], "f:1")
+    builder.add("d", "train", "", {"author": []}, ["l1", "l2"], "f:1")
     labels = builder.build([], {"l2": "Second"}).instances["label"]
     assert labels["name"].tolist() == ["l1", "Second"]
 
@@ -238,7 +245,7 @@ def test_CorpusBuilder_label_names_fall_back_to_ids() -> None:
 def test_CorpusBuilder_names_depths_stand_beside_ids_documents() -> None:
     """Others are passed over; an instance without a name is named by its id."""
     builder = make_builder()
-    builder.add("d", "train", "", [], {"author": ["a1", "a2"]}, ["l1", "l2"], "f:1")
+    builder.add("d", "train", "", {"author": ["a1", "a2"]}, ["l1", "l2"], "f:1")
     builder.set_name("author", "a2", "Bo")
     builder.set_name("author", "a3", "Nobody")
     builder.set_depth("l1", 3)
@@ -253,7 +260,7 @@ def test_CorpusBuilder_names_depths_stand_beside_ids_documents() -> None:
 def test_CorpusBuilder_knows_its_documents_and_when_to_give_up() -> None:
     """Readers ask both."""
     builder = make_builder()
-    builder.add("d", "train", "", [], {"author": []}, [], "f:1")
+    builder.add("d", "train", "", {"author": []}, [], "f:1")
     assert "d" in builder
     assert "e" not in builder
     for number in range(100):
@@ -300,9 +307,9 @@ def test_CorpusBuilder_field_names_must_be_node_types(fields: list[str], fault: 
 def test_CorpusBuilder_skipped_documents_are_counted_and_listed() -> None:
     """Faults within `documents` keep their document out; others still refuse everything."""
     builder = CorpusBuilder("little", [], "The files must be good", "skip")
-    with builder.documents():
-        builder.add("a", "train", "", [], {}, [], "f:1")
-        builder.add("a", "train", "", [], {}, [], "f:2")
+    for _ in builder.documents([0]):
+        builder.add("a", "train", "", {}, [], "f:1")
+        builder.add("a", "train", "", {}, [], "f:2")
         builder.fail("f:3: 'label' must be a list of strings, found the number 3.")
         builder.fail("f:4: 'label' must be a list of strings, found nothing.")
         assert builder.num_faults == 3
@@ -330,8 +337,59 @@ def test_CorpusBuilder_skipped_documents_are_counted_and_listed() -> None:
 def test_CorpusBuilder_skipping_every_document_is_refused() -> None:
     """The faults are listed as if nothing were skipped."""
     builder = CorpusBuilder("little", [], "The files must be good", "skip")
-    with builder.documents():
+    for _ in builder.documents([0]):
         builder.fail("f:1: no document.")
     with pytest.raises(CorpusError) as caught:
         builder.build([])
     assert str(caught.value) == "The files must be good: f:1: no document."
+
+
+ALNUM = set("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def naive_words(text: str) -> list[str]:
+    """A character at a time: the longest run that starts alphanumeric and ends so, or in + or #."""
+    text, words, start = text.lower(), [], 0
+    while start < len(text):
+        if text[start] not in ALNUM:
+            start += 1
+            continue
+        end = start + 1
+        while end < len(text) and text[end] in ALNUM | set("+#.-"):
+            end += 1
+        while end > start + 1 and text[end - 1] in ".-":
+            end -= 1
+        words.append(text[start:end])
+        start = end
+    return words
+
+
+@given(st.text(alphabet="abZ09+#.- ,é\n", max_size=30) | st.text(max_size=30))
+def test_split_words_equals_a_scan_by_character(text: str) -> None:
+    """The regular expression finds what a character loop finds."""
+    assert split_words(text) == naive_words(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        ("...", []),
+        ("C++ and F# in Node.js.", ["c++", "and", "f#", "in", "node.js"]),
+        ("X-rays, e.g. naïve", ["x-rays", "e.g", "na", "ve"]),
+        ("a A", ["a", "a"]),
+    ],
+)
+def test_split_words_on_examples(text: str, words: list[str]) -> None:
+    """Names of languages and inner hyphens stay, case and final stops go."""
+    assert split_words(text) == words
+
+
+def test_split_words_whitespace_keeps_tokens_as_they_are() -> None:
+    """Text that is tokenised already is only split."""
+    assert split_words(" Über  [SEP]\tC++ .\n", "whitespace") == ["Über", "[SEP]", "C++", "."]
+
+
+def test_WORD_PATTERN_pattern_is_the_one_of_the_design() -> None:
+    """The pattern is saved with runs, so changing it breaks them."""
+    assert WORD_PATTERN == r"[a-z0-9][a-z0-9+#.-]*[a-z0-9+#]|[a-z0-9]"

@@ -9,7 +9,6 @@ from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
 from match_graph.config import Config
 from match_graph.datasets import Synthetic
-from match_graph.datasets.records import make_records
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
 from match_graph.runs.configure import load_preset_config
@@ -112,7 +111,7 @@ def release(synthetic: Synthetic, folder: Path) -> None:
         children.setdefault(names[parent], []).append(names[child])
     taxonomy = [" ".join([parent, *found]) for parent, found in children.items()]
     documents = {
-        split: make_records(synthetic, synthetic.documents(mask).tolist()[:120])
+        split: synthetic.as_json(synthetic.documents(mask).tolist()[:120])
         for split, mask in MASKS.items()
     }
     write_release_folder(folder, documents, taxonomy)

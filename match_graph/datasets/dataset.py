@@ -3,8 +3,7 @@
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import WORD_PATTERN, Corpus, Faults, Tokenizer
 from match_graph.datasets.built import (
     CORPUS,
     DATA,
@@ -35,15 +34,12 @@ from match_graph.datasets.built import (
     save_tensors,
     write_built,
 )
-from match_graph.datasets.text import Tokenizer
 from match_graph.errors import CorpusError
 from match_graph.graph import Hierarchy, Targets, TokenSpace, build_graph
-from match_graph.io.source import Track, open_regular
-from match_graph.typing import DOCUMENT, LABEL
+from match_graph.io.source import Snapshot, Track
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType
 
 FORMAT_VERSION = 2
-
-_SETTLED = 2.0  # seconds without a change after which a file's times tell the next one
 
 
 def default_root() -> Path:
@@ -70,16 +66,16 @@ class Card(NamedTuple):
 class CorpusDataset(InMemoryDataset):
     """A corpus as one `HeteroData`, built once per content and options, with targets and names.
 
-    A subclass gives `Options`, `read`, `options` and PyG's `raw_file_names`, `raw_dir` and
-    `download`. The built files lie in a folder named by the SHA-256 of inputs and options: changed
-    inputs build anew. They are built beside and renamed, under a lock, so that two processes can
-    build at once; what is built is opened without a lock and without writing anything. Inputs that
-    change between hashing and the end of reading are refused, so that no build has another's key.
+    A subclass gives `Config`, `name` (or a `card` that has it), `read`, and PyG's `raw_file_names`,
+    `raw_dir` and `download`. The built files lie in a folder named by the SHA-256 of inputs and
+    options: changed inputs build anew. They are built beside and renamed, under a lock, so that two
+    processes can build at once; what is built is opened without a lock and without writing
+    anything. Inputs that change between hashing and the end of reading are refused, so that no
+    build has another's key.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
     Args:
-        name: Folder name of the built data.
         root: Root folder with ``raw`` and ``built``; None takes `default_root`.
         transform: PyG transform of the `HeteroData` at every access.
         pre_transform: PyG transform before the `HeteroData` is saved; its repr is part of the key.
@@ -93,44 +89,45 @@ class CorpusDataset(InMemoryDataset):
         CorpusError: The inputs break their format, or the built files cannot be read.
     """
 
-    class Options(StrictModel):
-        """Arguments of the class that settings may give (``data.options``)."""
+    class Config(StrictModel):
+        """Options of the data set, with their defaults, bounds and meaning."""
 
+    config: StrictModel
     card: ClassVar[Card | None] = None
     #: Published counts by the row of `describe_graph`, for a comparison.
     published: ClassVar[Mapping[str, float]] = {}
     #: Options that are paths; a run keeps them as absolute ones.
     path_options: ClassVar[tuple[str, ...]] = ()
-    #: How a text becomes words; a run keeps it, so that new documents are read in the same way.
-    tokenizer: Tokenizer = "regex"
 
     def __init__(
         self,
-        name: str,
         root: str | Path | None = None,
         transform: Callable[[HeteroData], HeteroData] | None = None,
         pre_transform: Callable[[HeteroData], HeteroData] | None = None,
         force_reload: bool = False,
         track: Track | None = None,
         faults: Faults = "refuse",
+        **options: Any,
     ) -> None:
-        self.name, self.track, self.faults_mode = name, track, faults
+        what = f"The options of {type(self).__name__} must be valid"
+        self.config = parse_settings(self.Config, options, what)
+        self.track, self.faults_mode = track, faults
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
         self.track = None  # so that a data set can go to other processes
         self.data = load_data(self.built)
 
-    @classmethod
-    def check_options(cls, given: Mapping[str, Any]) -> None:
-        """Validates arguments of the class by type and range.
+    @property
+    def name(self) -> str:
+        """Folder name of the built data."""
+        if self.card is None:
+            raise NotImplementedError
+        return self.card.name
 
-        Args:
-            given: Arguments by name, except PyG's; those left out are not checked.
-
-        Raises:
-            ConfigError: With every argument that `Options` refuses or does not have.
-        """
-        parse_settings(cls.Options, dict(given), f"The options of {cls.__name__} must be valid")
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How a text becomes words; a run keeps it, to read new documents in the same way."""
+        return getattr(self.config, "tokenizer", "regex")
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:
@@ -144,7 +141,8 @@ class CorpusDataset(InMemoryDataset):
     @property
     def options(self) -> dict[str, Any]:
         """Options that the corpus depends on besides the raw files; JSON values."""
-        raise NotImplementedError
+        options = self.config.model_dump(mode="json", exclude=set(self.path_options))
+        return options | ({"word_pattern": WORD_PATTERN} if "tokenizer" in options else {})
 
     @property
     def raw_dir(self) -> str:
@@ -171,18 +169,13 @@ class CorpusDataset(InMemoryDataset):
             "class": type(self).__qualname__,
             "options": self.options | ({"faults": "skip"} if self.faults_mode == "skip" else {}),
             "pre_transform": repr(self.pre_transform),
-            "files": _name_hashes(self._hashes),
+            "files": self._snapshot.name_hashes(),
         }
 
     @cached_property
-    def _inputs(self) -> dict[str, "_Input"]:
-        """Identities of the raw files before they were hashed, by path."""
-        return {path: _look_at(Path(path)) for path in self.raw_paths}
-
-    @cached_property
-    def _hashes(self) -> dict[str, str]:
-        """SHA-256 of the raw files by path."""
-        return {path: hash_file(Path(path)) for path in self._inputs}
+    def _snapshot(self) -> Snapshot:
+        """Raw files as they were when the build was named by them."""
+        return Snapshot(self.raw_paths)
 
     @cached_property
     def checksum(self) -> str:
@@ -208,10 +201,9 @@ class CorpusDataset(InMemoryDataset):
 
     def process(self) -> None:
         """Reads the raw files, builds the graph, and writes both atomically."""
-        # The one import against the line datasets -> graph: a PyG data set builds its graph.
         source = self.source  # hashed before anything is read
         corpus = self.read()
-        self._check_unchanged()
+        self._snapshot.check_unchanged(self.raw_paths)
         graph = build_graph(corpus)
         data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
         about = {"name": self.name, "source": source, "notes": graph.notes}
@@ -228,31 +220,6 @@ class CorpusDataset(InMemoryDataset):
             (folder / CORPUS).write_text(text, encoding="utf-8")
 
         write_built(self.built, write)
-
-    def _check_unchanged(self) -> None:
-        """Checks that the raw files have not changed since they were hashed.
-
-        A file that has the same inode, size and times is the same, unless it changed a moment
-        before it was hashed: the clock of times is coarse, so such a file is hashed again.
-
-        Raises:
-            CorpusError: A file is another one, or was written.
-        """
-        before = self._inputs
-        after = {path: _look_at(Path(path)) for path in self.raw_paths}
-        changed = [
-            path
-            for path in sorted(before.keys() | after.keys())
-            if path not in before
-            or path not in after
-            or before[path].key != after[path].key
-            or (not before[path].is_settled and hash_file(Path(path)) != self._hashes[path])
-        ]
-        if changed:
-            raise CorpusError(
-                f"The files of a data set must stay as they are while it is built, but "
-                f"'{changed[0]}' changed; build again when nothing writes there."
-            )
 
     def verify(self) -> int:
         """Compares every built file with its checksum, large ones too; returns their number.
@@ -341,38 +308,53 @@ class CorpusDataset(InMemoryDataset):
     def num_labels(self) -> int:
         return int(self[0][LABEL].num_nodes)
 
+    def as_json(self, documents: Sequence[int]) -> list[dict[str, Any]]:
+        """Documents as JSON objects of the MATCH format.
 
-class _Input(NamedTuple):
-    """Identity of a file at a moment: size, time, inode.
+        Args:
+            documents: Document indices in the graph.
 
-    Args:
-        key: Device, inode, size, and when content and inode changed, in nanoseconds.
-        is_settled: Whether these times are old enough for the next change to give others.
-    """
+        Returns:
+            For each document ``paper``, ``text``, the metadata fields as lists, and ``label``.
+            Where no raw texts are kept and texts are split at white space, the words joined are
+            the text.
 
-    key: tuple[int, ...]
-    is_settled: bool
+        Raises:
+            CorpusError: The data set keeps no raw texts, and words alone do not give them back.
+        """
+        table, data = self.table(DOCUMENT), self[0]
+        if "text" not in table and self.tokenizer != "whitespace":
+            raise CorpusError(
+                f"Documents can be shown where raw texts are kept, but '{self.name}' has none; "
+                f"build a smaller one."
+            )
+        ids = table["id"].iloc[[*documents]].astype(str)
+        if "text" in table:
+            texts = table["text"].iloc[[*documents]].astype(str).tolist()
+        else:
+            texts = [" ".join(words) for words in self._list_names(CONTAINS, documents)]
+        objects: list[dict[str, Any]] = [
+            {"paper": name, "text": text} for name, text in zip(ids, texts, strict=True)
+        ]
+        for _, relation, field in data.edge_types:
+            if relation != "has":
+                continue
+            values = self._list_names((DOCUMENT, relation, field), documents)
+            for content, named in zip(objects, values, strict=True):
+                content[field] = named
+        labels = self.names(LABEL)
+        ptr, index = self.targets.select(torch.tensor([*documents], dtype=torch.int64))
+        for content, gold in zip(objects, index.split(ptr.diff().tolist()), strict=True):
+            content["label"] = [str(labels.iloc[label]) for label in gold.tolist()]
+        return objects
 
-
-def _look_at(path: Path) -> _Input:
-    with open_regular(path) as file:
-        seen = os.fstat(file.fileno())
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-    return _Input(key, time.time() - max(key[3:]) / 1e9 > _SETTLED)
-
-
-def _name_hashes(hashes: Mapping[str, str]) -> dict[str, str]:
-    """SHA-256 by file name; equal names from several folders are numbered."""
-    named: dict[str, str] = {}
-    for path, digest in hashes.items():
-        name, number = Path(path).name, 2
-        while name in named:
-            name, number = f"{Path(path).name} ({number})", number + 1
-        named[name] = digest
-    return named
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file's content, as hexadecimal digits."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    def _list_names(self, edge_type: EdgeType, documents: Sequence[int]) -> list[list[str]]:
+        """Names of each document's neighbours, in the document's order."""
+        names = self.names(edge_type[2])
+        row, col = self[0][edge_type].edge_index
+        first = torch.tensor([*documents], dtype=torch.int32)
+        start, end = torch.searchsorted(row, torch.stack([first, first + 1])).tolist()
+        return [
+            names.iloc[col[begin:stop].numpy()].astype(str).tolist()
+            for begin, stop in zip(start, end, strict=True)
+        ]

@@ -5,13 +5,11 @@ Source: https://wiki.debian.org/Debtags; the index comes from the machine's own 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
-from match_graph.config import StrictModel
 from match_graph.corpus import Corpus, CorpusBuilder, Faults
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.deb_index import (
@@ -21,7 +19,7 @@ from match_graph.datasets.deb_index import (
     no_tags,
     read_stanzas,
 )
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets.options import TextConfig
 from match_graph.io.source import Track, open_sources
 from match_graph.typing import Split
 
@@ -52,28 +50,17 @@ class DebTags(CorpusDataset):
     The index is fetched once, by apt, and kept below the root; the machine's own state is neither
     read nor changed. Another day's index is another corpus: its checksum says so.
 
-    Args:
-        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
-        **kwargs: Arguments of `CorpusDataset`.
-
     Raises:
         CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
-        ConfigError: There is no such tokenizer.
     """
 
-    class Options(StrictModel):
-        """Arguments that settings may give."""
+    class Config(TextConfig):
+        """Options of the package index."""
 
-        tokenizer: Tokenizer = "regex"
-
+    config: Config
     card = Card(
         "debtags", "that of each package", "29,795 documents; 85 MB", "fetched by the machine's apt"
     )
-
-    def __init__(self, tokenizer: Tokenizer = "regex", **kwargs: Any) -> None:
-        self.check_options({"tokenizer": tokenizer})
-        self.tokenizer = tokenizer
-        super().__init__(name="debtags", **kwargs)
 
     @property
     def raw_file_names(self) -> list[str]:
@@ -83,10 +70,6 @@ class DebTags(CorpusDataset):
     def has_raw(cls, root: Path) -> bool:
         return all((root / "raw" / "debtags" / name).is_file() for name in (PACKAGES, DESCRIPTIONS))
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"tokenizer": self.tokenizer, "word_pattern": WORD_PATTERN}
-
     def download(self) -> None:
         """Fetches the index, unless another process has done so meanwhile."""
         with FileLock(f"{self.raw_dir}.lock"):
@@ -94,12 +77,12 @@ class DebTags(CorpusDataset):
                 fetch_index(Path(self.raw_dir))
 
     def read(self) -> Corpus:
-        return read_package_index(Path(self.raw_dir), self.tokenizer, self.track, self.faults_mode)
+        return read_package_index(Path(self.raw_dir), self.config, self.track, self.faults_mode)
 
 
 def read_package_index(
     folder: Path,
-    tokenizer: Tokenizer = "regex",
+    config: DebTags.Config | None = None,
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
@@ -107,7 +90,7 @@ def read_package_index(
 
     Args:
         folder: Folder with ``Packages`` and ``Translation-en``.
-        tokenizer: Tokenizer, as for `DebTags`.
+        config: Options; None takes the defaults.
         track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
 
@@ -115,17 +98,16 @@ def read_package_index(
         CorpusError: No package has a tag, or with every fault of the files, each with file:line.
     """
     summary = f"The folder '{folder}' must hold a package index"
-    builder = CorpusBuilder("debtags", _FIELDS, summary, faults)
+    tokenizer = (config or DebTags.Config()).tokenizer
+    builder = CorpusBuilder("debtags", _FIELDS, summary, faults, tokenizer)
     seen: set[str] = set()
     edges: dict[tuple[str, str], str] = {}
-    num_repeated = 0
+    builder.notes["repeated_packages_dropped"] = 0
     paths = [folder / DESCRIPTIONS, folder / PACKAGES]
     with open_sources(paths, "debtags", track) as sources:
         texts = _read_descriptions(sources.lines(paths[0]), builder)
         stanzas = read_stanzas(sources.lines(paths[1]), PACKAGES, builder.fail)
-        for place, stanza in _within(builder, stanzas):
-            if builder.is_hopeless:
-                break
+        for place, stanza in builder.documents(stanzas):
             package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
             if not package:
                 builder.fail(
@@ -141,7 +123,7 @@ def read_package_index(
             if not package or not labels:
                 continue
             if package in seen:
-                num_repeated += 1
+                builder.notes["repeated_packages_dropped"] += 1
                 continue
             seen.add(package)
             for label in labels:
@@ -156,21 +138,11 @@ def read_package_index(
                 "reference": read_references(stanza),
             }
             split = split_by_source(stanza.get("source") or package)
-            builder.add(package, split, text, split_words(text, tokenizer), metadata, labels, place)
+            builder.add(package, split, text, metadata, labels, place)
     if not seen and not builder.faults:
         raise no_tags(f"'{folder / PACKAGES}'")
     names = {label: label for edge in edges for label in edge}
-    corpus = builder.build([(*edge, place) for edge, place in edges.items()], names)
-    corpus.notes["repeated_packages_dropped"] = num_repeated
-    return corpus
-
-
-def _within(
-    builder: CorpusBuilder, stanzas: Iterable[tuple[str, dict[str, str]]]
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Stanzas whose faults count as faults of documents."""
-    with builder.documents():
-        yield from stanzas
+    return builder.build([(*edge, place) for edge, place in edges.items()], names)
 
 
 def _read_descriptions(

@@ -6,19 +6,22 @@ https://zenodo.org/records/7611544 and https://zenodo.org/records/7797563 (files
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.corpus import Corpus, CorpusBuilder, Faults, Tokenizer
 from match_graph.datasets.dataset import Card, CorpusDataset
-from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_maple_graph
-from match_graph.datasets.maple_names import read_label_names, read_names
-from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.taxonomy import read_taxonomy
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_columns, read_graph
+from match_graph.datasets.match_folder import TAXONOMY, read_taxonomy
+from match_graph.datasets.options import (
+    UNDATED,
+    DateOption,
+    HierarchyConfig,
+    SplitConfig,
+    tokenizer_field,
+)
 from match_graph.errors import CorpusError
 from match_graph.io.archive import SUFFIXES, unpack_archive
 from match_graph.io.download import fetch_record
@@ -29,15 +32,12 @@ from match_graph.io.json_lines import (
     read_metadata,
     read_values,
 )
-from match_graph.io.source import Track, is_there, open_sources
+from match_graph.io.source import Sources, Track, is_there, open_sources
 
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
 FIELDS: tuple[MapleField, ...] = ("venue", "author", "reference")
 RELEASES = {"json": 7611544, "graph": 7797563}  # Zenodo records
-TAXONOMY = "taxonomy.txt"
 JSON_FILES = ("papers.json", "labels.txt", "authors.txt", "venues.txt", TAXONOMY)
-
-_LAST_YEAR = 2015  # of training and validation in the paper
 
 
 class Maple(CorpusDataset):
@@ -50,101 +50,66 @@ class Maple(CorpusDataset):
     MAPLE has depths of labels but no edges between them; a ``taxonomy.txt`` of your own beside its
     files is read as their hierarchy.
 
-    Args:
-        subject: Folder of the release, such as Art or Biology_MeSH.
-        release: Release format: "json" or "graph".
-        labels: Label set: "mag" or, in the graph release, "mesh"; the JSON release has folders for
-            these.
-        fields: Metadata fields, among venue, author, reference.
-        tokenizer: Text tokenization: "whitespace", as the texts are tokenised already, or "regex".
-        hierarchy: Use of the taxonomy: "use" or "ignore".
-        train_until: Last year of train, as for `SplitRule`; None splits at random.
-        valid_until: Last year of valid, as for `SplitRule`.
-        seed: Seed of the random split.
-        **kwargs: Arguments of `CorpusDataset`.
-
     Raises:
         CorpusError: The files cannot be fetched, have no such subject, or with every fault of
             them, each with file:line.
-        ConfigError: With every option that is none.
     """
 
-    class Options(SplitOptions):
-        """Arguments that settings may give."""
+    class Config(HierarchyConfig, SplitConfig):
+        """Options of MAPLE."""
 
-        subject: Annotated[str, Field(pattern="^[A-Za-z_]+$")] = "Art"
-        release: Literal["json", "graph"] = "json"
-        labels: LabelKind = "mag"
-        fields: Sequence[MapleField] = FIELDS
-        tokenizer: Tokenizer = "whitespace"
-        hierarchy: Hierarchy = "use"
-        train_until: DateOption = _LAST_YEAR
+        subject: str = Field(
+            "Art",
+            pattern="^[A-Za-z_]+$",
+            description="folder of the release, such as Art or Biology_MeSH",
+        )
+        release: Literal["json", "graph"] = Field(
+            "json", description="json, or graph, which has no years"
+        )
+        labels: LabelKind = Field(
+            "mag", description="mag or, in the graph release, mesh; the json release has folders"
+        )
+        fields: Sequence[MapleField] = Field(
+            FIELDS, description="metadata fields: venue, author, reference"
+        )
+        tokenizer: Tokenizer = tokenizer_field("whitespace")
+        train_until: DateOption = Field(
+            "2015", description="last year of train, the paper's; none: split at random"
+        )
 
+        @model_validator(mode="before")
+        @classmethod
+        def _drop_dates(cls, given: Any) -> Any:
+            """The graph release has no dates."""
+            if isinstance(given, dict) and given.get("release") == "graph":
+                return given | {"train_until": None, "valid_until": None}
+            return given
+
+    config: Config
     card = Card(
         "maple", "ODC-BY", "20 subjects, 58,373 (Art) to 2,646,105 papers", "fetched from Zenodo"
     )
 
-    def __init__(
-        self,
-        subject: str = "Art",
-        release: Literal["json", "graph"] = "json",
-        labels: LabelKind = "mag",
-        fields: Sequence[MapleField] = FIELDS,
-        tokenizer: Tokenizer = "whitespace",
-        hierarchy: Hierarchy = "use",
-        train_until: DateOption = _LAST_YEAR,
-        valid_until: DateOption = None,
-        seed: int = 0,
-        **kwargs: Any,
-    ) -> None:
-        self.check_options(
-            {
-                "subject": subject,
-                "release": release,
-                "labels": labels,
-                "fields": fields,
-                "tokenizer": tokenizer,
-                "hierarchy": hierarchy,
-                "train_until": train_until,
-                "valid_until": valid_until,
-                "seed": seed,
-            }
-        )
-        self.subject, self.release, self.labels = subject, release, labels
-        self.fields, self.tokenizer, self.hierarchy_mode = list(fields), tokenizer, hierarchy
-        dates = (None, None) if release == "graph" else (train_until, valid_until)
-        self.rule = SplitRule.from_options(*dates, seed)
-        super().__init__(name=f"maple-{subject}", **kwargs)
+    @property
+    def name(self) -> str:
+        return f"maple-{self.config.subject}"
 
     @property
     def raw_dir(self) -> str:
-        return str(Path(self.root) / "raw" / "maple" / self.release / self.subject)
+        return str(Path(self.root) / "raw" / "maple" / self.config.release / self.config.subject)
 
     @property
     def _known_files(self) -> tuple[str, ...]:
-        return JSON_FILES if self.release == "json" else (*GRAPH_FILES, TAXONOMY)
+        return JSON_FILES if self.config.release == "json" else (*GRAPH_FILES, TAXONOMY)
 
     @property
     def raw_file_names(self) -> list[str]:
-        kind = "mesh" if self.labels == "mesh" else "label"
-        required = (
-            ["papers.json"] if self.release == "json" else ["papers.txt", f"paper-{kind}.txt"]
-        )
+        kind = "mesh" if self.config.labels == "mesh" else "label"
+        required = ["papers.txt", f"paper-{kind}.txt"]
+        if self.config.release == "json":
+            required = ["papers.json"]
         there = [name for name in self._known_files if is_there(Path(self.raw_dir) / name)]
         return list(dict.fromkeys([*required, *there]))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "subject": self.subject,
-            "release": self.release,
-            "labels": self.labels,
-            "fields": self.fields,
-            "tokenizer": self.tokenizer,
-            "word_pattern": WORD_PATTERN,
-            "hierarchy": self.hierarchy_mode,
-            **self.rule.to_dict(),
-        }
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:
@@ -159,7 +124,7 @@ class Maple(CorpusDataset):
                 return
             archives = [path for path in sorted(folder.glob("*")) if path.name.endswith(SUFFIXES)]
             if not archives:
-                archives = fetch_record(RELEASES[self.release], folder, "maple", self.track)
+                archives = fetch_record(RELEASES[self.config.release], folder, "maple", self.track)
             seen: set[str] = set()
             for archive in archives:
                 if archive.name.endswith(SUFFIXES):
@@ -167,7 +132,7 @@ class Maple(CorpusDataset):
             missing = [Path(path).name for path in missing if not Path(path).is_file()]
             if missing:
                 raise CorpusError(
-                    f"The archives of 'maple' must hold a folder '{self.subject}' with "
+                    f"The archives of 'maple' must hold a folder '{self.config.subject}' with "
                     f"{' and '.join(missing)}, but those in '{folder}' do not; choose a subject "
                     f"from {sorted(seen)}, or fetch them again."
                 )
@@ -177,73 +142,82 @@ class Maple(CorpusDataset):
         subject = path.parent.name
         if path.name in self._known_files:
             seen.add(subject)
-        is_ours = subject == self.subject and path.name in self._known_files
+        is_ours = subject == self.config.subject and path.name in self._known_files
         return PurePosixPath(subject, path.name) if is_ours else None
 
     def read(self) -> Corpus:
-        folder, rest = (
-            Path(self.raw_dir),
-            (self.hierarchy_mode, self.rule, self.track, self.faults_mode),
-        )
-        if self.release == "json":
-            return read_maple_json(folder, self.fields, self.tokenizer, *rest)
-        return read_maple_graph(folder, self.fields, self.tokenizer, self.labels, *rest)
+        return read_maple(Path(self.raw_dir), self.config, self.track, self.faults_mode)
 
 
-def read_maple_json(
+def read_maple(
     folder: Path,
-    fields: Sequence[str] = FIELDS,
-    tokenizer: Tokenizer = "whitespace",
-    hierarchy: Hierarchy = "use",
-    rule: SplitRule | None = None,
+    config: Maple.Config,
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
-    """Reads a folder of the JSON release.
+    """Reads a folder of a subject, in the format of either release.
 
     Args:
-        folder: Folder with ``papers.json``; ``labels.txt`` (id, name, depth), ``authors.txt``,
-            ``venues.txt`` (id, normalised name, name) and ``taxonomy.txt`` may be missing.
-        fields: Metadata fields, among `FIELDS`.
-        tokenizer: Text tokenization: "whitespace" for the texts as they are.
-        hierarchy: Use of the taxonomy: "use" or "ignore".
-        rule: Split rule; None splits by the paper's year.
+        folder: Folder of the JSON release, with ``papers.json``, where ``labels.txt`` (id, name,
+            depth), ``authors.txt`` and ``venues.txt`` (id, normalised name, name) may be missing;
+            or of the graph release, see `read_graph`. Both may have a ``taxonomy.txt``.
+        config: Options; ``subject`` does not count.
         track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
-    rule = rule or SplitRule(train_until=str(_LAST_YEAR))
     summary = f"The folder '{folder}' must be one of MAPLE's"
-    builder = CorpusBuilder("maple", fields, summary, faults)
-    num_undated = 0
+    builder = CorpusBuilder("maple", config.fields, summary, faults, config.tokenizer)
     edges: list[tuple[str, str, str]] = []
-    with open_sources([folder / name for name in JSON_FILES], "maple", track) as sources:
-        path = folder / "papers.json"
-        with builder.documents():
-            for place, record in read_json_lines(sources.lines(path), path.name, builder.fail):
-                if builder.is_hopeless:
-                    break
-                num_undated += _add_paper(builder, record, rule, tokenizer, place)
-        read_label_names(folder / "labels.txt", builder, sources)
-        for field in builder.fields:  # there is none for references
-            read_names(folder / f"{field}s.txt", field, builder, sources)
-        if hierarchy == "use" and is_there(folder / TAXONOMY):
-            edges = read_taxonomy(sources.lines(folder / TAXONOMY), TAXONOMY, builder.fail)
-    corpus = builder.build(edges)
-    corpus.notes["undated_documents_in_train"] = num_undated
-    return corpus
+    names = {*JSON_FILES, *GRAPH_FILES}
+    with open_sources([folder / name for name in sorted(names)], "maple", track) as sources:
+        if config.release == "graph":
+            read_graph(folder, config.labels, builder, sources, config)
+        else:
+            _read_json(folder, builder, sources, config)
+        for path in config.list_hierarchy_files(folder / TAXONOMY):
+            if is_there(path):
+                edges = read_taxonomy(sources.lines(path), path.name, builder.fail)
+    return builder.build(edges)
+
+
+def _read_json(
+    folder: Path, builder: CorpusBuilder, sources: Sources, config: Maple.Config
+) -> None:
+    """Adds the papers of the JSON release, with names of labels, authors and venues."""
+    builder.notes[UNDATED] = 0
+    path = folder / "papers.json"
+    papers = read_json_lines(sources.lines(path), path.name, builder.fail)
+    for place, record in builder.documents(papers):
+        _add_paper(builder, record, config, place)
+    if is_there(folder / "labels.txt"):
+        for place, columns in read_columns(folder / "labels.txt", builder, sources):
+            _name_label(builder, columns, place)
+    for field in builder.fields:  # there is no such file for references
+        if is_there(folder / f"{field}s.txt"):
+            for _, columns in read_columns(folder / f"{field}s.txt", builder, sources):
+                name = columns[2] if len(columns) > 2 and columns[2] else columns[1]
+                builder.set_name(field, columns[0], name)
+
+
+def _name_label(builder: CorpusBuilder, columns: list[str], place: str) -> None:
+    builder.set_name("label", columns[0], columns[1])
+    depth = columns[2].strip() if len(columns) > 2 else ""
+    if depth.isdecimal() and len(depth) < 4:
+        builder.set_depth(columns[0], int(depth))
+    elif depth:
+        builder.fail(
+            f"{place}: the depth of a label must be a whole number below 1,000, "
+            f"found '{depth[:60]}'; fetch the file again."
+        )
 
 
 def _add_paper(
-    builder: CorpusBuilder,
-    record: Mapping[str, Any],
-    rule: SplitRule,
-    tokenizer: Tokenizer,
-    place: str,
-) -> bool:
-    """Adds one paper, or its faults; returns whether it is in train for want of a year."""
+    builder: CorpusBuilder, record: Mapping[str, Any], config: SplitConfig, place: str
+) -> None:
+    """Adds one paper, or its faults."""
     before = builder.num_faults
     document = read_id(record, place, builder.fail)
     parts = [record.get(key) for key in ("title", "abstract")]
@@ -259,10 +233,7 @@ def _add_paper(
         )
     metadata = read_metadata(record, builder.fields, place, builder.fail)
     if builder.num_faults > before or document is None:
-        return False
+        return
     text = " ".join(part for part in parts if part)
-    day = year[0] if year else None
-    words = split_words(text, tokenizer)
-    split = rule.choose(document, text, day)
-    builder.add(document, split, text, words, metadata, labels or [], place)
-    return rule.undated(day)
+    split = config.choose_split(document, text, year[0] if year else None, builder.notes)
+    builder.add(document, split, text, metadata, labels or [], place)

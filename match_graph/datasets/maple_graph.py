@@ -4,20 +4,17 @@ Source: https://github.com/yuzhimanhua/MAPLE, README_Graph.md.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
-from match_graph.datasets.maple_names import read_columns
-from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.splits import SplitRule
-from match_graph.datasets.taxonomy import read_taxonomy
-from match_graph.datasets.text import Tokenizer, split_words
-from match_graph.io.source import Sources, Track, is_there, open_sources
+from match_graph.corpus import CorpusBuilder
+from match_graph.datasets.options import SplitConfig
+from match_graph.io.json_lines import read_lines
+from match_graph.io.source import Sources, is_there
 
 LabelKind: TypeAlias = Literal["mag", "mesh"]
 #: The files of edges by field; the prefix of the ids at their far end.
@@ -34,7 +31,6 @@ GRAPH_FILES = (
     "papers.txt", "venues.txt", "authors.txt", *(name for name, _ in EDGE_FILES.values()),
     *(name for edges, _, names in LABEL_FILES.values() for name in (edges, names)),
 )  # fmt: skip
-TAXONOMY = "taxonomy.txt"
 
 
 @dataclass(frozen=True)
@@ -50,69 +46,58 @@ class _Edges:
         return [self.names[index] for index in self.index[start:end]]
 
 
-def read_maple_graph(
+def read_graph(
     folder: Path,
-    fields: Sequence[str] = tuple(EDGE_FILES),
-    tokenizer: Tokenizer = "whitespace",
-    labels: LabelKind = "mag",
-    hierarchy: Hierarchy = "use",
-    rule: SplitRule | None = None,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads a folder of the graph release; ids lose their prefixes, as in the JSON release.
+    labels: LabelKind,
+    builder: CorpusBuilder,
+    sources: Sources,
+    config: SplitConfig,
+) -> None:
+    """Adds the papers of a folder; ids lose their prefixes, as in the JSON release.
 
     Args:
         folder: Folder with ``papers.txt`` and the label edges; files of other edges and of names
             may be missing.
-        fields: Metadata fields, among venue, author, reference.
-        tokenizer: Text tokenization: "whitespace" for the texts as they are.
         labels: Label set: "mag" for fields of study, "mesh" for MeSH, which three subjects have.
-        hierarchy: Use of ``taxonomy.txt``: "use" or "ignore".
-        rule: Split rule, at random, as there are no dates.
-        track: Progress tracker.
-        faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with file:line.
+        builder: Builder that takes papers and names.
+        sources: Files of the folder.
+        config: Split options, at random, as there are no dates.
     """
-    rule = rule or SplitRule()
-    summary = f"The folder '{folder}' must be one of MAPLE's"
-    builder = CorpusBuilder("maple", fields, summary, faults)
     edge_file, prefix, name_file = LABEL_FILES[labels]
-    paths = [folder / name for name in (*GRAPH_FILES, TAXONOMY)]
-    hierarchy_edges: list[tuple[str, str, str]] = []
-    with open_sources(paths, "maple", track) as sources:
-        kinds = {"label": (edge_file, prefix)} | {name: EDGE_FILES[name] for name in fields}
-        with builder.documents():
-            papers = _read_papers(folder / "papers.txt", builder, sources)
-            edges = {
-                name: _read_edges(folder / file, papers, start, builder, sources)
-                for name, (file, start) in kinds.items()
-            }
-            if not builder.faults:
-                _add_papers(folder / "papers.txt", papers, edges, rule, tokenizer, builder, sources)
-        for name, file, start in (
-            ("label", name_file, prefix), ("venue", "venues.txt", "VENUE_"),
-            ("author", "authors.txt", "AUTHOR_"),
-        ):  # fmt: skip
-            if name in kinds and is_there(folder / file):
-                for _, columns in read_columns(folder / file, builder, sources):
-                    builder.set_name(name, columns[0].removeprefix(start), columns[1])
-        if hierarchy == "use" and is_there(folder / TAXONOMY):
-            lines = sources.lines(folder / TAXONOMY)
-            hierarchy_edges = read_taxonomy(lines, TAXONOMY, builder.fail)
-    return builder.build(hierarchy_edges)
-
-
-def _read_papers(path: Path, builder: CorpusBuilder, sources: Sources) -> dict[str, int]:
-    """Indices of the papers by id; texts are read again when the edges are known."""
-    papers: dict[str, int] = {}
-    for _, columns in read_columns(path, builder, sources):
-        if builder.is_hopeless:
-            break
+    kinds = {"label": (edge_file, prefix)} | {name: EDGE_FILES[name] for name in builder.fields}
+    papers: dict[str, int] = {}  # texts are read again when the edges are known
+    path = folder / "papers.txt"
+    for _, columns in builder.documents(read_columns(path, builder, sources)):
         papers.setdefault(columns[0], len(papers))
-    return papers
+    edges = {
+        name: _read_edges(folder / file, papers, start, builder, sources)
+        for name, (file, start) in kinds.items()
+    }
+    if not builder.faults:
+        for place, columns in builder.documents(read_columns(path, builder, sources)):
+            _add_paper(builder, place, columns, papers, edges, config)
+    for name, file, start in (
+        ("label", name_file, prefix), ("venue", "venues.txt", "VENUE_"),
+        ("author", "authors.txt", "AUTHOR_"),
+    ):  # fmt: skip
+        if name in kinds and is_there(folder / file):
+            for _, columns in read_columns(folder / file, builder, sources):
+                builder.set_name(name, columns[0].removeprefix(start), columns[1])
+
+
+def read_columns(
+    path: Path, builder: CorpusBuilder, sources: Sources
+) -> Iterator[tuple[str, list[str]]]:
+    """(file:line, at least two tab-separated columns) per line; other lines are faults."""
+    for place, line in read_lines(sources.lines(path), path.name, builder.fail):
+        columns = line.rstrip("\r\n").split("\t")
+        if len(columns) < 2:
+            builder.fail(
+                f"{place}: a line must have two columns by tab, found '{line.strip()[:60]}'; "
+                f"fetch the file again."
+            )
+            continue
+        yield place, columns
 
 
 def _read_edges(
@@ -122,9 +107,7 @@ def _read_edges(
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")
     if is_there(path):
-        for place, columns in read_columns(path, builder, sources):
-            if builder.is_hopeless:
-                break
+        for place, columns in builder.documents(read_columns(path, builder, sources)):
             number = papers.get(columns[0])
             if number is None:
                 builder.fail(
@@ -142,23 +125,19 @@ def _read_edges(
     return _Edges(ptr, ends[order], list(codes))
 
 
-def _add_papers(
-    path: Path,
+def _add_paper(
+    builder: CorpusBuilder,
+    place: str,
+    columns: list[str],
     papers: dict[str, int],
     edges: dict[str, _Edges],
-    rule: SplitRule,
-    tokenizer: Tokenizer,
-    builder: CorpusBuilder,
-    sources: Sources,
+    config: SplitConfig,
 ) -> None:
-    for place, columns in read_columns(path, builder, sources):
-        document, number = columns[0].removeprefix("PAPER_"), papers[columns[0]]
-        if document in builder:
-            builder.add(document, "train", "", [], {}, [], place)  # a fault with both places
-            continue
-        text = "\t".join(columns[1:])
-        values = {name: found.of(number) for name, found in edges.items()}
-        labels = values.pop("label")
-        split = rule.choose(document, text, None)
-        words = split_words(text, tokenizer)
-        builder.add(document, split, text, words, values, labels, place)
+    document, number = columns[0].removeprefix("PAPER_"), papers[columns[0]]
+    if document in builder:
+        builder.add(document, "train", "", {}, [], place)  # a fault with both places
+        return
+    text = "\t".join(columns[1:])
+    values = {name: found.of(number) for name, found in edges.items()}
+    labels = values.pop("label")
+    builder.add(document, config.choose_split(document, text), text, values, labels, place)

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.datasets.custom import UserFiles
 from match_graph.datasets.dataset import Card
-from match_graph.datasets.match_folder import Hierarchy
 from match_graph.datasets.openalex_work import (
     INSTANCES,
     MAX_LEVEL,
@@ -22,9 +22,7 @@ from match_graph.datasets.openalex_work import (
     read_objects,
     read_text,
 )
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.datasets.user_files import UserFiles
+from match_graph.datasets.options import UNDATED
 from match_graph.io.json_lines import describe, read_json_lines
 from match_graph.io.source import Track, open_sources
 
@@ -34,8 +32,6 @@ FIELDS: tuple[OpenAlexField, ...] = ("venue", "author", "reference")
 #: A topic's ancestors, nearest first, by their keys in a topic object.
 TOPIC_LEVELS = ("subfield", "field", "domain")
 
-LabelKind: TypeAlias = Literal["topics", "concepts"]
-
 _PLURALS = {"subfield": "subfields", "field": "fields", "domain": "domains"}
 _DEPTHS = {"topic": 3, "subfield": 2, "field": 1, "domain": 0}
 
@@ -43,136 +39,56 @@ _DEPTHS = {"topic": 3, "subfield": 2, "field": 1, "domain": 0}
 class OpenAlex(UserFiles):
     """Works of OpenAlex, the living successor of the Microsoft Academic Graph.
 
-    The text is title and abstract; fields are instances by their OpenAlex ids, which have names.
+    The files are JSON lines of works, packed by gzip or not. The text is title and abstract; fields
+    are instances by their OpenAlex ids, which have names.
 
-    Args:
-        path: Path of JSON lines of works, packed by gzip or not; None takes ``raw/openalex`` below
-            the root.
-        labels: Label set: "topics" with subfield, field and domain, or "concepts".
-        concepts: Path of JSON lines of concepts, whose ancestors are the concepts' hierarchy.
-        fields: Metadata fields, among venue, author, institution, reference.
-        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
-        hierarchy: Use of the hierarchy: "use" or "ignore"; the latter leaves labels without
-            parents.
-        min_score: Least score of concepts; those below it are left out.
-        train_until: Last date of publication in train, as for `SplitRule`.
-        valid_until: Last date of publication in valid, as for `SplitRule`.
-        seed: Seed of a random split.
-        **kwargs: Arguments of `CorpusDataset`.
-
-    Raises:
-        CorpusError: There are no files, or with every fault of them, each with file:line.
-        ConfigError: With every option that is none.
+    Topics make a tree, domain > field > subfield > topic, and each document carries its topics
+    closed upwards. Concepts make a DAG: a concept's parents are its nearest ancestors by level,
+    which only concept objects tell, so they come from a file of their own.
     """
 
-    class Options(SplitOptions):
-        """Arguments that settings may give."""
+    class Config(UserFiles.Config):
+        """Options of OpenAlex works."""
 
-        path: str | None = None
-        labels: LabelKind = "topics"
-        concepts: str | None = None
-        fields: Sequence[OpenAlexField] = FIELDS
-        tokenizer: Tokenizer = "regex"
-        hierarchy: Hierarchy = "use"
-        min_score: float = Field(0.3, ge=0, le=1)
+        labels: Literal["topics", "concepts"] = Field(
+            "topics", description="topics with subfield, field and domain, or concepts"
+        )
+        concepts: str | None = Field(
+            None,
+            description="JSON lines of concepts with their ancestors; none: concepts without "
+            "parents, unless those of the works hold ancestors",
+        )
+        fields: Sequence[OpenAlexField] = Field(
+            FIELDS, description="metadata fields: venue, author, institution, reference"
+        )
+        min_score: float = Field(
+            0.3,
+            ge=0,
+            le=1,
+            description="concepts of lower score are left out: OpenAlex adds the ancestors of a "
+            "concept with scores down to 0; topics have no threshold, as there are three at most",
+        )
 
+    config: Config
     card = Card("openalex", "CC0", "250 million works", "works as JSON lines of yours")
     suffixes = (".jsonl", ".json", ".ndjson")
     path_options = ("path", "concepts")
 
-    def __init__(
-        self,
-        path: str | None = None,
-        labels: LabelKind = "topics",
-        concepts: str | None = None,
-        fields: Sequence[OpenAlexField] = FIELDS,
-        tokenizer: Tokenizer = "regex",
-        hierarchy: Hierarchy = "use",
-        min_score: float = 0.3,
-        train_until: DateOption = None,
-        valid_until: DateOption = None,
-        seed: int = 0,
-        **kwargs: Any,
-    ) -> None:
-        self.check_options(
-            {
-                "path": path,
-                "labels": labels,
-                "concepts": concepts,
-                "fields": fields,
-                "tokenizer": tokenizer,
-                "hierarchy": hierarchy,
-                "min_score": min_score,
-                "train_until": train_until,
-                "valid_until": valid_until,
-                "seed": seed,
-            }
-        )
-        self.labels, self.fields = labels, list(fields)
-        self.tokenizer, self.hierarchy_mode = tokenizer, hierarchy
-        self.min_score = float(min_score)
-        rule = SplitRule.from_options(train_until, valid_until, seed)
-        super().__init__(path, {"concepts": concepts}, rule, **kwargs)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "labels": self.labels,
-            "concepts": "concepts" in self.extra,
-            "fields": self.fields,
-            "tokenizer": self.tokenizer,
-            "word_pattern": WORD_PATTERN,
-            "hierarchy": self.hierarchy_mode,
-            "min_score": self.min_score,
-            **self.rule.to_dict(),
-        }
-
     def read(self) -> Corpus:
-        return read_openalex(
-            self.files,
-            self.labels,
-            self.extra.get("concepts"),
-            self.fields,
-            self.tokenizer,
-            self.hierarchy_mode,
-            self.min_score,
-            self.rule,
-            self.track,
-            self.faults_mode,
-        )
+        return read_openalex(self.files, self.config, self.track, self.faults_mode)
 
 
 def read_openalex(
     files: Sequence[Path],
-    labels: LabelKind = "topics",
-    concepts: Path | None = None,
-    fields: Sequence[str] = FIELDS,
-    tokenizer: Tokenizer = "regex",
-    hierarchy: Hierarchy = "use",
-    min_score: float = 0.3,
-    rule: SplitRule | None = None,
+    config: OpenAlex.Config,
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
     """Reads works of OpenAlex.
 
-    Topics make a tree, domain > field > subfield > topic, and each document carries its topics
-    closed upwards. Concepts make a DAG: a concept's parents are its nearest ancestors by level,
-    which only concept objects tell, so they come from a file of their own.
-
     Args:
         files: Paths of JSON lines of works.
-        labels: Label set: "topics" or "concepts".
-        concepts: Path of JSON lines of concepts; None leaves concepts without parents, unless the
-            works' own concepts hold ``ancestors``.
-        fields: Metadata fields, among venue, author, institution, reference.
-        tokenizer: Text tokenization: "regex" for raw text.
-        hierarchy: Use of the hierarchy: "use" or "ignore"; the latter leaves labels without
-            parents.
-        min_score: Least score of concepts; those below it are left out. OpenAlex adds the ancestors
-            of a concept with scores down to 0; topics have no threshold, as OpenAlex gives three at
-            most.
-        rule: Split rule; None takes the defaults.
+        config: Options; ``path`` does not count.
         track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
 
@@ -180,42 +96,30 @@ def read_openalex(
         CorpusError: With every fault of the files, each with file:line.
     """
     summary = "The files of 'openalex' must hold OpenAlex works"
-    builder = CorpusBuilder("openalex", fields, summary, faults)
-    reader = _Reader(builder, rule or SplitRule(), labels, tokenizer, min_score)
-    with open_sources([*files, *([concepts] if concepts else [])], "openalex", track) as sources:
+    builder = CorpusBuilder("openalex", config.fields, summary, faults, config.tokenizer)
+    reader, concepts = _Reader(builder, config), config.list_hierarchy_files(config.concepts)
+    with open_sources([*files, *concepts], "openalex", track) as sources:
         for path in files:
-            lines = sources.lines(path)
-            with builder.documents():
-                for place, work in read_json_lines(lines, path.name, builder.fail):
-                    if builder.is_hopeless:
-                        break
-                    reader.add(work, place)
-        if concepts is not None:
-            lines = sources.lines(concepts)
-            for place, concept in read_json_lines(lines, concepts.name, builder.fail):
+            works = read_json_lines(sources.lines(path), path.name, builder.fail)
+            for place, work in builder.documents(works):
+                reader.add(work, place)
+        for path in concepts:
+            for place, item in read_json_lines(sources.lines(path), path.name, builder.fail):
                 if builder.is_hopeless:
                     break
-                reader.add_ancestors(concept, place)
-    if hierarchy == "ignore":
+                reader.add_ancestors(item, place)
+    if config.hierarchy == "ignore":
         reader.edges.clear()
-    return reader.build()
+    return builder.build([(*edge, place) for edge, place in reader.edges.items()])
 
 
 class _Reader:
     """Reader of works: adds them to a builder, and gathers labels' names, depths and parents."""
 
-    def __init__(
-        self,
-        builder: CorpusBuilder,
-        rule: SplitRule,
-        labels: LabelKind,
-        tokenizer: Tokenizer,
-        min_score: float,
-    ) -> None:
-        self.builder, self.rule, self.kind = builder, rule, labels
-        self.tokenizer, self.min_score = tokenizer, min_score
+    def __init__(self, builder: CorpusBuilder, config: OpenAlex.Config) -> None:
+        self.builder, self.config = builder, config
         self.edges: dict[tuple[str, str], str] = {}  # place by (child, parent)
-        self.counts = {"works_without_text": 0, "undated_documents_in_train": 0}
+        builder.notes.update({"works_without_text": 0, UNDATED: 0})
 
     def add(self, work: Mapping[str, Any], place: str) -> None:
         """Adds one work, or its faults."""
@@ -238,13 +142,11 @@ class _Reader:
         if self.builder.num_faults > before or document is None:
             return
         day = None if day is None else str(day)
-        self.counts["works_without_text"] += not text.strip()
-        self.counts["undated_documents_in_train"] += self.rule.undated(day)
-        split = self.rule.choose(document, text, day)
+        self.builder.notes["works_without_text"] += not text.strip()
+        split = self.config.choose_split(document, text, day, self.builder.notes)
         metadata = {name: list(instances) for name, instances in found.items()}
-        words = split_words(text, self.tokenizer)
         labels = [label for label, _, _ in nodes]
-        self.builder.add(document, split, text, words, metadata, labels, place)
+        self.builder.add(document, split, text, metadata, labels, place)
         for name, instances in found.items():
             for instance, shown in instances.items():
                 if shown:
@@ -258,14 +160,14 @@ class _Reader:
         self, work: Mapping[str, Any], place: str
     ) -> Iterator[tuple[str, str, int | None]]:
         """Labels as (id, name, depth), each with its ancestors."""
-        for item in read_objects(work, self.kind, place, self.builder.fail):
+        for item in read_objects(work, self.config.labels, place, self.builder.fail):
             label = read_id(item.get("id"))
             if label is None:
                 self.builder.fail(
-                    f"{place}: each of '{self.kind}' must have an id, "
+                    f"{place}: each of '{self.config.labels}' must have an id, "
                     f"found {describe(item.get('id'))}."
                 )
-            elif self.kind == "topics":
+            elif self.config.labels == "topics":
                 yield from self._climb_topic(label, item, place)
             else:
                 yield from self._read_concept(label, item, place)
@@ -283,7 +185,7 @@ class _Reader:
             self.builder.fail(
                 f"{place}: the score of a concept must be a number, found {describe(score)}."
             )
-        elif score >= self.min_score:
+        elif score >= self.config.min_score:
             self.add_ancestors(concept, place)
             yield label, read_name(concept), level if is_level(level) else None
 
@@ -324,9 +226,3 @@ class _Reader:
         for level, above in ancestors:
             if level == nearest:
                 self.edges.setdefault((child, above), place)
-
-    def build(self) -> Corpus:
-        """Builds the corpus."""
-        corpus = self.builder.build([(*edge, place) for edge, place in self.edges.items()])
-        corpus.notes.update(self.counts)
-        return corpus

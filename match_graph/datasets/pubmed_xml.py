@@ -1,23 +1,24 @@
 """PubMed records as the NLM publishes them, XML or gzipped XML, with the MeSH trees.
 
-Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html (elements),
-https://ftp.ncbi.nlm.nih.gov/pubmed/baseline (files).
+Source: https://ftp.ncbi.nlm.nih.gov/pubmed/baseline (records), and ``mtreesYEAR.bin`` of
+https://www.nlm.nih.gov/mesh/filelist.html (trees), a descriptor's name, a semicolon and one of its
+tree numbers a line.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
-from xml.etree.ElementTree import Element, ParseError
+from typing import Literal
+from xml.etree.ElementTree import Element
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
 from pydantic import Field
 
 from match_graph.corpus import Corpus, CorpusBuilder, Faults
-from match_graph.datasets.dataset import Card, default_root
-from match_graph.datasets.match_folder import Hierarchy
-from match_graph.datasets.mesh import CATEGORIES, MeshTrees, read_trees
+from match_graph.datasets.custom import UserFiles
+from match_graph.datasets.dataset import Card
+from match_graph.datasets.options import UNDATED
 from match_graph.datasets.pubmed_article import (
+    read_articles,
     read_authors,
     read_date,
     read_references,
@@ -25,18 +26,9 @@ from match_graph.datasets.pubmed_article import (
     read_text,
     read_venue,
 )
-from match_graph.datasets.splits import DateOption, SplitOptions, SplitRule
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer, split_words
-from match_graph.datasets.user_files import UserFiles
 from match_graph.errors import CorpusError
-from match_graph.io.source import (
-    GZIP_FAULTS,
-    BoundedStream,
-    Track,
-    broken_gzip,
-    open_sources,
-    too_long,
-)
+from match_graph.io.json_lines import Fail, read_lines
+from match_graph.io.source import Track, open_sources
 
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
@@ -44,7 +36,8 @@ FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
 #: Descriptors without a place in the trees that are no sign of wrong trees, and their share.
 _UNKNOWN_HEADINGS, _UNKNOWN_SHARE = 10, 0.05
 
-_RECORDS = 16  # between two looks at how much is read
+#: The categories that the paper keeps, https://arxiv.org/abs/2102.07349, section 4.1.
+CATEGORIES = "ABCDEFGH"
 
 
 class PubMedXml(UserFiles):
@@ -54,36 +47,27 @@ class PubMedXml(UserFiles):
     as PubMed tells no two people of one name apart; references are PMIDs. Labels are the
     descriptors of the headings, by their ids, not closed upwards.
 
-    Args:
-        path: Path of XML files, packed by gzip or not; None takes ``raw/pubmed-xml`` below the
-            root.
-        trees: Path of ``mtreesYEAR.bin``; None takes the last by name that lies beside the files.
-        fields: Metadata fields, among venue, author, reference.
-        tokenizer: Text tokenization: "regex" for raw text, "whitespace" keeps case and punctuation.
-        hierarchy: Use of the hierarchy: "use" reads the trees, "ignore" leaves every label without
-            a parent and keeps the headings of all categories.
-        categories: First letters of tree numbers; the paper's A to H by default.
-        train_until: Last date of journal issues in train, as for `SplitRule`.
-        valid_until: Last date of journal issues in valid, as for `SplitRule`.
-        seed: Seed of a random split.
-        **kwargs: Arguments of `CorpusDataset`.
-
-    Raises:
-        CorpusError: There are no files or no trees, or with every fault of them, each with its
-            place.
-        ConfigError: With every option that is none.
+    The files are XML, packed by gzip or not.
     """
 
-    class Options(SplitOptions):
-        """Arguments that settings may give."""
+    class Config(UserFiles.Config):
+        """Options of PubMed records."""
 
-        path: str | None = None
-        trees: str | None = None
-        fields: Sequence[PubMedField] = FIELDS
-        tokenizer: Tokenizer = "regex"
-        hierarchy: Hierarchy = "use"
-        categories: Annotated[str, Field(pattern="^[A-Z]+$")] = CATEGORIES
+        trees: str | None = Field(
+            None,
+            description="mtreesYEAR.bin; none: the last by name beside the files; where the "
+            "hierarchy is ignored, headings of all categories are kept",
+        )
+        fields: Sequence[PubMedField] = Field(
+            FIELDS, description="metadata fields: venue, author, reference"
+        )
+        categories: str = Field(
+            CATEGORIES,
+            pattern="^[A-Z]+$",
+            description="first letters of tree numbers: headings in no such tree are left out",
+        )
 
+    config: Config
     card = Card(
         "pubmed-xml",
         "the NLM's terms; abstracts may be their publishers'",
@@ -93,62 +77,14 @@ class PubMedXml(UserFiles):
     suffixes = (".xml",)
     path_options = ("path", "trees")
 
-    def __init__(
-        self,
-        path: str | None = None,
-        trees: str | None = None,
-        fields: Sequence[PubMedField] = FIELDS,
-        tokenizer: Tokenizer = "regex",
-        hierarchy: Hierarchy = "use",
-        categories: str = CATEGORIES,
-        train_until: DateOption = None,
-        valid_until: DateOption = None,
-        seed: int = 0,
-        **kwargs: Any,
-    ) -> None:
-        self.check_options(
-            {
-                "path": path,
-                "trees": trees,
-                "fields": fields,
-                "tokenizer": tokenizer,
-                "hierarchy": hierarchy,
-                "categories": categories,
-                "train_until": train_until,
-                "valid_until": valid_until,
-                "seed": seed,
-            }
-        )
-        self.fields, self.tokenizer = list(fields), tokenizer
-        self.hierarchy_mode, self.categories = hierarchy, categories
-        if hierarchy == "use" and trees is None:
-            root = Path(kwargs.get("root") or default_root())
-            trees = _find_trees(root / "raw" / "pubmed-xml" if path is None else Path(path))
-        rule = SplitRule.from_options(train_until, valid_until, seed)
-        super().__init__(path, {"trees": trees if hierarchy == "use" else None}, rule, **kwargs)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "fields": self.fields,
-            "tokenizer": self.tokenizer,
-            "word_pattern": WORD_PATTERN,
-            "hierarchy": self.hierarchy_mode,
-            "categories": self.categories,
-            **self.rule.to_dict(),
-        }
+    def find_extra(self) -> dict[str, str | None]:
+        found = super().find_extra()
+        return {name: path or _find_trees(self.path) for name, path in found.items()}
 
     def read(self) -> Corpus:
-        return read_pubmed_xml(
-            self.files,
-            self.extra.get("trees"),
-            self.fields,
-            self.tokenizer,
-            self.categories,
-            self.rule,
-            self.track,
-            self.faults_mode,
-        )
+        trees = {name: str(path) for name, path in self.extra.items()}
+        config = self.config.model_copy(update=trees)
+        return read_pubmed_xml(self.files, config, self.track, self.faults_mode)
 
 
 def _find_trees(path: Path) -> str | None:
@@ -166,11 +102,7 @@ def _find_trees(path: Path) -> str | None:
 
 def read_pubmed_xml(
     files: Sequence[Path],
-    trees: Path | None,
-    fields: Sequence[str] = FIELDS,
-    tokenizer: Tokenizer = "regex",
-    categories: str = CATEGORIES,
-    rule: SplitRule | None = None,
+    config: PubMedXml.Config,
     track: Track | None = None,
     faults: Faults = "refuse",
 ) -> Corpus:
@@ -178,110 +110,105 @@ def read_pubmed_xml(
 
     Args:
         files: Paths of XML files, each a ``PubmedArticleSet``.
-        trees: Path of the MeSH trees; None leaves every label without a parent and keeps all
-            headings.
-        fields: Metadata fields, among `FIELDS`.
-        tokenizer: Text tokenization: "regex" for raw text.
-        categories: First letters of tree numbers; headings that lie in no such tree are left out.
-        rule: Split rule; None takes the defaults.
+        config: Options; without ``trees`` every label is without a parent, and all headings are
+            kept.
         track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
         CorpusError: With every fault of the files, each with file:record or file:line.
     """
-    rule = rule or SplitRule()
     summary = "The files of 'pubmed-xml' must hold PubMed records"
-    builder = CorpusBuilder("pubmed-xml", fields, summary, faults)
-    reader = _Reader(builder, None, rule, tokenizer, categories)
-    with open_sources([*files, *([trees] if trees else [])], "pubmed-xml", track) as sources:
-        if trees is not None:
-            lines = sources.lines(trees)
-            reader.trees = read_trees(lines, trees.name, categories, builder.fail)
+    builder = CorpusBuilder("pubmed-xml", config.fields, summary, faults, config.tokenizer)
+    reader, trees = _Reader(builder, config), config.list_hierarchy_files(config.trees)
+    with open_sources([*files, *trees], "pubmed-xml", track) as sources:
+        for path in trees:
+            lines = sources.lines(path)
+            reader.trees = read_trees(lines, path.name, config.categories, builder.fail)
             if not reader.trees.categories and not builder.faults:
                 builder.fail(
-                    f"{trees.name}: the MeSH trees must hold descriptors, found none; fetch the "
+                    f"{path.name}: the MeSH trees must hold descriptors, found none; fetch the "
                     f"file again, or set data.hierarchy=ignore."
                 )
         for path in files:
-            with sources.stream(path) as (stream, look), builder.documents():
-                for place, article in read_articles(stream, path.name, look):
-                    if builder.is_hopeless:
-                        break
+            with sources.stream(path) as (stream, look):
+                for place, article in builder.documents(read_articles(stream, path.name, look)):
                     reader.add(article, place)
-    if trees is not None:
-        reader.check_trees(trees.name)
-    return reader.build()
+    for path in trees:
+        reader.check_trees(path.name)
+    return builder.build(reader.list_edges(), {ui: name for name, ui in reader.descriptors.items()})
 
 
-def read_articles(
-    stream: BinaryIO, name: str, look: Callable[[], None]
-) -> Iterator[tuple[str, Element]]:
-    """(file:record, element) per ``PubmedArticle``; each is freed when the next is asked for.
+@dataclass(frozen=True)
+class MeshTrees:
+    """MeSH descriptors by name and their places in the trees; made by `read_trees`.
 
     Args:
-        stream: Binary stream of XML.
-        name: Name of the file, for messages.
-        look: Progress callback, called every few records.
-
-    Raises:
-        CorpusError: The XML is malformed, breaks off, declares entities, or a record is larger
-            than `max_record_bytes`.
+        categories: First letters of each descriptor's tree numbers.
+        edges: Hierarchy edges by name, (descriptor, one right above it in some tree, file:line):
+            a DAG, as most descriptors have several tree numbers.
     """
-    number = 0
-    try:
-        records = BoundedStream(stream, lambda: too_long(f"{name}:record {number + 1}", "a record"))
-        events = iterparse(records, events=("start", "end"), forbid_dtd=False)
-        _, root = next(events)
-        for event, element in events:
-            if event == "end" and element.tag in ("PubmedArticle", "PubmedBookArticle"):
-                number += 1
-                if not number % _RECORDS:
-                    look()
-                if element.tag == "PubmedArticle":
-                    yield f"{name}:record {number}", element
-                root.clear()  # all that was read lies below it
-                records.end_record()
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise CorpusError(
-            f"{name}:{line}: XML must be well-formed, but here it is not ({reason}, column "
-            f"{column + 1}; {number} records were whole); fetch the file again."
-        ) from error
-    except DefusedXmlException as error:
-        raise CorpusError(
-            f"{name}: PubMed records declare no entities of their own, but this file does after "
-            f"{number} records ({type(error).__name__}), as files do that are made to fill the "
-            f"memory or to read other files; fetch it from the NLM."
-        ) from error
-    except (LookupError, ValueError) as error:
-        raise CorpusError(
-            f"{name}: XML must be in an encoding that can be read, but this is not ({error}); "
-            f"convert the file to UTF-8."
-        ) from error
-    except GZIP_FAULTS as error:
-        raise broken_gzip(f"{name}:record {number + 1}", error) from error
+
+    categories: dict[str, frozenset[str]]
+    edges: list[tuple[str, str, str]]
+
+
+def read_trees(lines: Iterable[bytes], name: str, categories: str, fail: Fail) -> MeshTrees:
+    """Reads a file of tree numbers.
+
+    Args:
+        lines: Lines of the file.
+        name: Name of the file, for messages.
+        categories: First letters of the trees whose edges are kept; all categories are noted.
+        fail: Callback that takes the faults: a line without a tree number, a number that is given
+            twice or lies under none.
+    """
+    descriptors: dict[str, tuple[str, str]] = {}  # by tree number, with the place
+    letters: dict[str, set[str]] = {}
+    for place, line in read_lines(lines, name, fail):
+        descriptor, semicolon, number = line.strip().rpartition(";")
+        if not semicolon or not descriptor or not number:
+            fail(
+                f"{place}: a line must be a descriptor, a semicolon and a tree number, "
+                f"found '{line.strip()[:60]}'; fetch the file again."
+            )
+            continue
+        if number in descriptors:
+            fail(
+                f"{place}: a tree number must be that of one descriptor, but {number} is given to "
+                f"'{descriptor}' and to '{descriptors[number][0]}' ({descriptors[number][1]}); "
+                f"fetch the file again."
+            )
+            continue
+        descriptors[number] = (descriptor, place)
+        letters.setdefault(descriptor, set()).add(number[0])
+    edges = []
+    for number, (descriptor, place) in descriptors.items():
+        above = number.rpartition(".")[0]
+        if above and above not in descriptors:
+            fail(
+                f"{place}: the tree number {number} must lie under {above}, which no line has; "
+                f"fetch the file again."
+            )
+        elif above and number[0] in categories:
+            edges.append((descriptor, descriptors[above][0], place))
+    return MeshTrees({name: frozenset(found) for name, found in letters.items()}, edges)
 
 
 class _Reader:
     """Reader of articles: adds them to a builder, and gathers what makes the hierarchy."""
 
-    def __init__(
-        self,
-        builder: CorpusBuilder,
-        trees: MeshTrees | None,
-        rule: SplitRule,
-        tokenizer: Tokenizer,
-        categories: str,
-    ) -> None:
-        self.builder, self.trees, self.rule, self.tokenizer = builder, trees, rule, tokenizer
-        self.categories = frozenset(categories)
+    def __init__(self, builder: CorpusBuilder, config: PubMedXml.Config) -> None:
+        self.builder, self.config = builder, config
+        self.trees: MeshTrees | None = None
+        self.categories = frozenset(config.categories)
         self.descriptors: dict[str, str] = {}  # id by name
         self.headings: set[str] = set()
-        self.counts = dict.fromkeys(
-            ("headings_outside_categories", "references_without_pmid", "later_versions_dropped",
-             "undated_documents_in_train"), 0,
+        builder.notes.update(
+            dict.fromkeys(
+                ("headings_outside_categories", "references_without_pmid",
+                 "later_versions_dropped", UNDATED), 0,
+            )
         )  # fmt: skip
 
     def add(self, article: Element, place: str) -> None:
@@ -295,7 +222,7 @@ class _Reader:
             )
             return
         if pmid.get("Version", "1") != "1" and document in self.builder:
-            self.counts["later_versions_dropped"] += 1
+            self.builder.notes["later_versions_dropped"] += 1
             return
         before = self.builder.num_faults
         metadata, names = self._read_metadata(article)
@@ -303,10 +230,8 @@ class _Reader:
         if self.builder.num_faults > before:
             return
         text, day = read_text(article), read_date(article)
-        self.counts["undated_documents_in_train"] += self.rule.undated(day)
-        split = self.rule.choose(document, text, day)
-        words = split_words(text, self.tokenizer)
-        self.builder.add(document, split, text, words, metadata, labels, place)
+        split = self.config.choose_split(document, text, day, self.builder.notes)
+        self.builder.add(document, split, text, metadata, labels, place)
         for instance, name in names.items():
             self.builder.set_name("venue", instance, name)
 
@@ -322,7 +247,7 @@ class _Reader:
                 metadata[name] = read_authors(article)
             else:
                 metadata[name], missing = read_references(article)
-                self.counts["references_without_pmid"] += missing
+                self.builder.notes["references_without_pmid"] += missing
         return metadata, names
 
     def _read_labels(self, article: Element, place: str) -> list[str]:
@@ -335,7 +260,7 @@ class _Reader:
                 continue
             self.headings.add(name)
             if self.trees and not self.categories & self.trees.categories.get(name, frozenset()):
-                self.counts["headings_outside_categories"] += 1
+                self.builder.notes["headings_outside_categories"] += 1
                 continue
             labels.append(self.descriptors.setdefault(name, descriptor.get("UI") or name))
         return labels
@@ -349,17 +274,13 @@ class _Reader:
         assert self.trees is not None
         unknown = self.headings - self.trees.categories.keys()
         if len(unknown) > max(_UNKNOWN_HEADINGS, _UNKNOWN_SHARE * len(self.headings)):
-            self.builder.warn(
+            self.builder.warnings.append(
                 f"{len(unknown):,} of {len(self.headings):,} descriptors of the records, such as "
                 f"'{min(unknown)}', are not in '{name}' and were left out; check that the file is "
                 f"whole and of the records' year"
             )
 
-    def build(self) -> Corpus:
-        """Builds the corpus; descriptors without a record stand in the hierarchy by their names."""
-        edges = [] if self.trees is None else self.trees.edges
-        ids = self.descriptors
-        hierarchy = [(ids.get(a, a), ids.get(b, b), place) for a, b, place in edges]
-        corpus = self.builder.build(hierarchy, {ids[name]: name for name in ids})
-        corpus.notes.update(self.counts)
-        return corpus
+    def list_edges(self) -> list[tuple[str, str, str]]:
+        """Hierarchy edges; descriptors without a record stand in them by their names."""
+        edges, ids = [] if self.trees is None else self.trees.edges, self.descriptors
+        return [(ids.get(a, a), ids.get(b, b), place) for a, b, place in edges]

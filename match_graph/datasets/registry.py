@@ -1,12 +1,14 @@
-"""Registry of data sets by name; resolution of DATASET."""
+"""Registry of data sets by name; resolution of DATASET; licence, size and state of each."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from match_graph.config import StrictModel, parse_settings
 from match_graph.corpus import Faults
-from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.custom import Custom
+from match_graph.datasets.dataset import CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags
 from match_graph.datasets.maple import Maple
 from match_graph.datasets.match_folder import MatchFolder
@@ -14,12 +16,12 @@ from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
-from match_graph.datasets.table import Table
 from match_graph.errors import CorpusError
 from match_graph.io.source import is_folder, resolve_path
 
 #: Registered data sets; any other name is a folder in the MATCH format.
 DATASETS: dict[str, type[CorpusDataset]] = {
+    "custom": Custom,
     "debtags": DebTags,
     "mag-cs": MagCs,
     "maple": Maple,
@@ -27,7 +29,6 @@ DATASETS: dict[str, type[CorpusDataset]] = {
     "pubmed": PubMed,
     "pubmed-xml": PubMedXml,
     "synthetic": Synthetic,
-    "table": Table,
 }
 
 
@@ -60,11 +61,10 @@ def open_dataset(name: str, **options: Any) -> CorpusDataset:
             f"A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
             f"but there is nothing of that kind at '{name}'; check the name."
         )
-    cls: type[CorpusDataset] = DATASETS.get(name, MatchFolder)
+    cls = DATASETS.get(name, MatchFolder)
     of_pyg = {key: value for key, value in given.items() if key in _PygArguments.model_fields}
     parse_settings(_PygArguments, of_pyg, f"The arguments of {cls.__name__} must be valid")
-    cls.check_options({key: value for key, value in given.items() if key not in of_pyg})
-    return cls(**given) if name in DATASETS else MatchFolder(folder=name, **given)
+    return cls(**given) if name in DATASETS else MatchFolder(name, **given)
 
 
 def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -72,3 +72,46 @@ def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
     keys = DATASETS[name].path_options if name in DATASETS else ()
     absolute = {key: str(resolve_path(options[key])) for key in keys if options.get(key)}
     return {**options, **absolute}
+
+
+def list_datasets(root: str | Path | None = None) -> list[dict[str, str]]:
+    """One row per registered data set.
+
+    Args:
+        root: Root folder of raw and built data; None takes `default_root`.
+
+    Returns:
+        For each its ``name``, ``licence``, ``size``, what it ``needs``, and its ``state``: "built"
+        where it was built with any options, else "raw present" where its files lie below the root,
+        else "needs nothing", "fetched when used" or "needs files".
+    """
+    root = default_root() if root is None else Path(root)
+    built = _built_classes(root)
+    rows = []
+    for name, cls in sorted(DATASETS.items()):
+        assert cls.card is not None, f"{cls.__name__} needs a card"
+        card = cls.card._asdict() | {"name": name}
+        rows.append({**card, "state": _find_state(cls, root, built)})
+    return rows
+
+
+def _find_state(cls: type[CorpusDataset], root: Path, built: set[str]) -> str:
+    assert cls.card is not None
+    if cls.__qualname__ in built:
+        return "built"
+    if cls.has_raw(root):
+        return "raw present"
+    if cls.card.needs == "nothing":
+        return "needs nothing"
+    return "fetched when used" if cls.card.needs.startswith("fetched") else "needs files"
+
+
+def _built_classes(root: Path) -> set[str]:
+    """Data set classes of the whole builds below a root."""
+    found = set()
+    for path in (root / "built").glob("*/corpus.json"):
+        try:
+            found.add(str(json.loads(path.read_text(encoding="utf-8"))["source"]["class"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # a build that cannot be read is no build; opening it says why
+    return found

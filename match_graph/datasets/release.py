@@ -4,69 +4,34 @@ Source: https://github.com/yuzhimanhua/MATCH, whose README describes the folders
 ``MeSH``; counts: https://arxiv.org/abs/2102.07349, Table 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from match_graph.config import StrictModel
-from match_graph.corpus import Corpus
-from match_graph.datasets.dataset import Card, CorpusDataset
-from match_graph.datasets.match_folder import (
-    FIELDS,
-    SPLIT_FILES,
-    TAXONOMY,
-    Hierarchy,
-    match_files,
-    read_match_folder,
-)
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer
+from match_graph.corpus import Tokenizer
+from match_graph.datasets.dataset import Card
+from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, MatchFiles
+from match_graph.datasets.options import tokenizer_field
 from match_graph.errors import CorpusError
 
 _REQUIRED = [*SPLIT_FILES.values(), FIELDS, TAXONOMY]
 _LICENCE = "none stated; made from the Microsoft Academic Graph (ODC-BY)"
 
 
-class Release(CorpusDataset):
+class Release(MatchFiles):
     """Base class of the two released folders.
 
     Words and metadata are ids in the files; words come back by ``vocabulary.txt``, names of labels
     and authors stand beside the ids where ``id2label.txt`` and ``id2author.txt`` are there.
-
-    Args:
-        fields: Metadata fields to read; None takes those of ``meta_dict.json``.
-        tokenizer: Text tokenization: "whitespace", as the texts are tokenised already, or "regex".
-        hierarchy: Use of the hierarchy: "use" reads ``taxonomy.txt``, "ignore" leaves every label
-            without a parent.
-        **kwargs: Arguments of `CorpusDataset`.
-
-    Raises:
-        CorpusError: The folder is not there, or with every fault of the files.
-        ConfigError: There is no such tokenizer, or no such use of the hierarchy.
     """
 
-    class Options(StrictModel):
-        """Arguments that settings may give."""
+    class Config(MatchFiles.Config):
+        """Options of the released folders, whose texts are tokenised already."""
 
-        fields: Sequence[str] | None = None
-        tokenizer: Tokenizer = "whitespace"
-        hierarchy: Hierarchy = "use"
+        tokenizer: Tokenizer = tokenizer_field("whitespace")
 
     #: The released folder's name.
     folder_name: ClassVar[str]
-
-    def __init__(
-        self,
-        fields: Sequence[str] | None = None,
-        tokenizer: Tokenizer = "whitespace",
-        hierarchy: Hierarchy = "use",
-        **kwargs: Any,
-    ) -> None:
-        self.check_options({"fields": fields, "tokenizer": tokenizer, "hierarchy": hierarchy})
-        assert self.card is not None
-        self.fields = None if fields is None else list(fields)
-        self.tokenizer = tokenizer
-        self.hierarchy_mode = hierarchy
-        super().__init__(name=self.card.name, **kwargs)
 
     @property
     def raw_dir(self) -> str:
@@ -74,16 +39,7 @@ class Release(CorpusDataset):
 
     @property
     def raw_file_names(self) -> list[str]:
-        return list(dict.fromkeys([*_REQUIRED, *match_files(Path(self.raw_dir))]))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "fields": self.fields,
-            "tokenizer": self.tokenizer,
-            "word_pattern": WORD_PATTERN,
-            "hierarchy": self.hierarchy_mode,
-        }
+        return list(dict.fromkeys([*_REQUIRED, *super().raw_file_names]))
 
     @classmethod
     def has_raw(cls, root: Path) -> bool:
@@ -97,17 +53,6 @@ class Release(CorpusDataset):
             f"{'is' if len(missing) == 1 else 'are'} not in '{self.raw_dir}'; take the link "
             f"'datasets' of https://github.com/yuzhimanhua/MATCH and unpack the folder "
             f"{self.folder_name} there."
-        )
-
-    def read(self) -> Corpus:
-        return read_match_folder(
-            Path(self.raw_dir),
-            self.fields,
-            self.tokenizer,
-            self.hierarchy_mode,
-            name=self.name,
-            track=self.track,
-            faults=self.faults_mode,
         )
 
 

@@ -8,10 +8,9 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
-from match_graph.corpus import Corpus, hierarchy_frame
+from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame
 from match_graph.datasets.dataset import Card, CorpusDataset
 from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_corpus
-from match_graph.datasets.text import Tokenizer
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,42 +32,44 @@ class Synthetic(CorpusDataset):
     label; one label stands outside the hierarchy, one hierarchy node is on no document, one
     document has very many authors, and some instances are in training never or once.
 
-    Args:
-        num_documents: Number of documents, at least 200; split 8 : 1 : 1.
-        num_labels: Number of labels in the hierarchy, at least 10.
-        num_layers: Number of layers of the hierarchy, at least 2.
-        num_words: Size of the vocabulary.
-        words_per_document: Mean length of a text in words.
-        topic_share: Share of words that come from topics; the rest is background.
-        random_labels: Whether to draw the labels independently of everything else, so that nothing
-            but a leak can predict them (for tests).
-        like: Data set of the paper's Table 1 whose counts are met exactly, instead of the sizes
-            above; see `paper_size.draw_corpus`. Such a corpus is not dirty.
-        scale: Factor of the documents and of all that grows with them, with ``like``.
-        label_scale: Factor of labels and hierarchy edges, with ``like``.
-        seed: Random seed; the same seed gives the same corpus.
-        **kwargs: Arguments of `CorpusDataset`.
-
     Raises:
         ConfigError: A size is too small or too large, there are more layers than labels, or a size
             is given beside ``like``.
         CorpusError: This machine cannot hold so much.
     """
 
-    class Options(StrictModel):
-        """Arguments that settings may give, which are all but PyG's."""
+    class Config(StrictModel):
+        """Sizes and shares of the planted corpus."""
 
-        num_documents: int = Field(2000, ge=200, le=100_000_000)
-        num_labels: int = Field(60, ge=10, le=10_000_000)
-        num_layers: int = Field(4, ge=2, le=10_000_000)
-        num_words: int = Field(5000, ge=100, le=1_000_000_000)
-        words_per_document: float = Field(40.0, gt=0, le=10_000)
-        topic_share: float = Field(0.35, ge=0, le=1)
-        random_labels: bool = False
-        like: Literal["mag-cs", "pubmed"] | None = None
-        scale: float = Field(1.0, gt=0, le=64)
-        label_scale: float = Field(1.0, gt=0, le=64)
-        seed: int = Field(0, ge=0, lt=2**32)
+        num_documents: int = Field(
+            2000, ge=200, le=100_000_000, description="documents, split 8 : 1 : 1"
+        )
+        num_labels: int = Field(60, ge=10, le=10_000_000, description="labels in the hierarchy")
+        num_layers: int = Field(4, ge=2, le=10_000_000, description="layers of the hierarchy")
+        num_words: int = Field(5000, ge=100, le=1_000_000_000, description="vocabulary")
+        words_per_document: float = Field(
+            40.0, gt=0, le=10_000, description="mean length of a text in words"
+        )
+        topic_share: float = Field(
+            0.35, ge=0, le=1, description="share of words from topics; the rest is background"
+        )
+        random_labels: bool = Field(
+            False,
+            description="labels independent of everything else, so that nothing but a leak can "
+            "predict them",
+        )
+        like: Literal["mag-cs", "pubmed"] | None = Field(
+            None,
+            description="data set of the paper's Table 1 whose counts are met exactly, instead of "
+            "the sizes above; such a corpus is not dirty",
+        )
+        scale: float = Field(
+            1.0, gt=0, le=64, description="factor of documents and what grows with them, with like"
+        )
+        label_scale: float = Field(
+            1.0, gt=0, le=64, description="factor of labels and hierarchy edges, with like"
+        )
+        seed: int = Field(0, ge=0, lt=2**32, description="the same seed gives the same corpus")
 
         @model_validator(mode="after")
         def _check_size(self) -> Self:
@@ -104,46 +105,20 @@ class Synthetic(CorpusDataset):
                 )
             return self
 
+    config: Config
     card = Card("synthetic", "match-graph's own", "2,000 documents, or as many as asked", "nothing")
     tokenizer: Tokenizer = "whitespace"
 
-    def __init__(
-        self,
-        num_documents: int = 2000,
-        num_labels: int = 60,
-        num_layers: int = 4,
-        num_words: int = 5000,
-        words_per_document: float = 40.0,
-        topic_share: float = 0.35,
-        random_labels: bool = False,
-        like: str | None = None,
-        scale: float = 1.0,
-        label_scale: float = 1.0,
-        seed: int = 0,
-        **kwargs: Any,
-    ) -> None:
-        of_paper = {"like": like, "scale": scale, "label_scale": label_scale, "seed": seed}
-        self.check_options(
-            {
-                "num_documents": num_documents,
-                "num_labels": num_labels,
-                "num_layers": num_layers,
-                "num_words": num_words,
-                "words_per_document": words_per_document,
-                "topic_share": topic_share,
-                "random_labels": random_labels,
-                **of_paper,
-            }
+    @property
+    def name(self) -> str:
+        return "synthetic" if self.config.like is None else f"synthetic-{self.config.like}"
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents, of all splits."""
+        return (
+            self.config.num_documents if self.config.like is None else self.config.size().documents
         )
-        self._of_paper = None if like is None else self.Options.model_validate(of_paper)
-        if self._of_paper is not None:
-            size = self._of_paper.size()
-            num_documents, num_labels, num_layers = size.documents, size.labels, size.layers
-            num_words, words_per_document = size.words, size.tokens / size.documents
-        self.num_documents, self.num_topics, self.num_layers = num_documents, num_labels, num_layers
-        self.num_words, self.words_per_document = num_words, words_per_document
-        self.topic_share, self.random_labels, self.seed = topic_share, random_labels, seed
-        super().__init__(name="synthetic" if like is None else f"synthetic-{like}", **kwargs)
 
     @property
     def raw_file_names(self) -> list[str]:
@@ -151,76 +126,82 @@ class Synthetic(CorpusDataset):
 
     @property
     def options(self) -> dict[str, Any]:
-        if self._of_paper is not None:
-            return {"generator": _GENERATOR, **self._of_paper.model_dump(exclude_unset=True)}
-        names = ["num_documents", "num_topics", "num_layers", "num_words", "words_per_document"]
-        names += ["topic_share", "random_labels", "seed"]
-        return {"generator": _GENERATOR, **{name: getattr(self, name) for name in names}}
+        return {"generator": _GENERATOR, **super().options}
 
     def read(self) -> Corpus:
-        words = self.num_documents * (self.words_per_document + 8)
-        if self._of_paper is not None:
-            check_memory(words * _PAPER_WORD_BYTES)
-            return _with_texts(draw_corpus(self.name, self._of_paper.size(), self.seed))
-        check_memory(words * _WORD_BYTES + self.num_topics * self.num_layers * _PAIR_BYTES)
-        rng = np.random.default_rng(self.seed)
-        child, parent, layer = draw_hierarchy(rng, self.num_topics, self.num_layers)
-        closure = close_upwards(child, parent, self.num_topics)
-        topics = _draw_topics(rng, self.num_documents, layer)  # [D, 2]; -1 where none
-        gold = _close_labels(topics, closure)
-        shown = gold
-        if self.random_labels:
-            shuffled = rng.permutation(self.num_documents)
-            shown = _take_lists(gold, shuffled, self.num_documents)
-        outside = np.flatnonzero(rng.random(self.num_documents) < 0.03)
-        labelled = np.flatnonzero(rng.random(self.num_documents) >= 0.005)
-        label_edges = _edges(*_append(_keep_rows(shown, labelled), outside, self.num_topics))
+        config = self.config
+        if config.like is not None:
+            size = config.size()
+            check_memory((size.tokens + 8 * size.documents) * _PAPER_WORD_BYTES)
+            return _with_texts(draw_corpus(self.name, size, config.seed))
+        words = config.num_documents * (config.words_per_document + 8)
+        check_memory(words * _WORD_BYTES + config.num_labels * config.num_layers * _PAIR_BYTES)
+        return _with_texts(draw_planted(config))
 
-        primary = topics[:, 0]
-        num_authors = max(40, self.num_documents // 2)
-        edges = {
-            "venue": _draw_venues(rng, primary, closure, max(8, self.num_topics // 4)),
-            "author": _draw_authors(rng, primary, self.num_topics, num_authors),
-            "reference": _draw_references(rng, primary),
-            "word": self._draw_words(rng, gold),
-            "label": label_edges,
-        }
-        prefixes = {"venue": "venue", "author": "autor_ü", "word": "w", "label": "l"}
-        instances, compact = {}, {}
-        for name, table in edges.items():
-            instances[name], compact[name] = _compact(table, prefixes.get(name, ""))
-        corpus = Corpus(
-            name=self.name,
-            documents=self._documents(rng),
-            instances=instances,
-            edges=compact,
-            hierarchy=_hierarchy(child, parent),
-        )
-        return _with_texts(corpus)
 
-    def _draw_words(self, rng: np.random.Generator, gold: tuple[Array, Array]) -> pd.DataFrame:
-        num_documents = self.num_documents
-        length = rng.poisson(rng.gamma(4.0, self.words_per_document / 4.0, num_documents))
-        length[rng.random(num_documents) < 0.01] = 0
-        document = np.repeat(np.arange(num_documents, dtype=np.int32), length)
-        # background: P(rank) ~ 1 / rank, by the inverse of the continuous distribution
-        word = np.exp(rng.random(len(document)) * np.log(self.num_words)).astype(np.int64) - 1
-        ptr, labels = _pack(*gold, num_documents)
-        count = np.diff(ptr)[document]
-        topical = np.flatnonzero((rng.random(len(document)) < self.topic_share) & (count > 0))
-        pick = (rng.random(len(topical)) * count[topical]).astype(np.int64)
-        label = labels[ptr[document[topical]] + pick]
-        rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
-        word[topical] = (label * 7919 + rank * 104729) % self.num_words
-        return pd.DataFrame({"document": document, "instance": word})
+def draw_planted(config: Synthetic.Config) -> Corpus:
+    """A planted corpus of these sizes, dirty on purpose, without texts."""
+    num_documents, num_labels = config.num_documents, config.num_labels
+    rng = np.random.default_rng(config.seed)
+    child, parent, layer = draw_hierarchy(rng, num_labels, config.num_layers)
+    closure = close_upwards(child, parent, num_labels)
+    topics = _draw_topics(rng, num_documents, layer)  # [D, 2]; -1 where none
+    gold = _close_labels(topics, closure)
+    shown = gold
+    if config.random_labels:
+        shown = _take_lists(gold, rng.permutation(num_documents), num_documents)
+    outside = np.flatnonzero(rng.random(num_documents) < 0.03)
+    labelled = np.flatnonzero(rng.random(num_documents) >= 0.005)
+    label_edges = _edges(*_append(_keep_rows(shown, labelled), outside, num_labels))
 
-    def _documents(self, rng: np.random.Generator) -> pd.DataFrame:
-        split = np.full(self.num_documents, "train", dtype=object)
-        order = rng.permutation(self.num_documents)
-        split[order[: self.num_documents // 10]] = "valid"
-        split[order[-(self.num_documents // 10) :]] = "test"
-        ids = [f"d{number}" for number in range(self.num_documents)]
-        return pd.DataFrame({"id": ids, "split": split}, dtype=str)
+    primary = topics[:, 0]
+    num_authors = max(40, num_documents // 2)
+    edges = {
+        "venue": _draw_venues(rng, primary, closure, max(8, num_labels // 4)),
+        "author": _draw_authors(rng, primary, num_labels, num_authors),
+        "reference": _draw_references(rng, primary),
+        "word": _draw_words(rng, gold, config),
+        "label": label_edges,
+    }
+    prefixes = {"venue": "venue", "author": "autor_ü", "word": "w", "label": "l"}
+    instances, compact = {}, {}
+    for name, table in edges.items():
+        instances[name], compact[name] = _compact(table, prefixes.get(name, ""))
+    return Corpus(
+        name="synthetic",
+        documents=_split_documents(rng, num_documents),
+        instances=instances,
+        edges=compact,
+        hierarchy=_hierarchy(child, parent),
+    )
+
+
+def _draw_words(
+    rng: np.random.Generator, gold: tuple[Array, Array], config: Synthetic.Config
+) -> pd.DataFrame:
+    num_documents = config.num_documents
+    length = rng.poisson(rng.gamma(4.0, config.words_per_document / 4.0, num_documents))
+    length[rng.random(num_documents) < 0.01] = 0
+    document = np.repeat(np.arange(num_documents, dtype=np.int32), length)
+    # background: P(rank) ~ 1 / rank, by the inverse of the continuous distribution
+    word = np.exp(rng.random(len(document)) * np.log(config.num_words)).astype(np.int64) - 1
+    ptr, labels = _pack(*gold, num_documents)
+    count = np.diff(ptr)[document]
+    topical = np.flatnonzero((rng.random(len(document)) < config.topic_share) & (count > 0))
+    pick = (rng.random(len(topical)) * count[topical]).astype(np.int64)
+    label = labels[ptr[document[topical]] + pick]
+    rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
+    word[topical] = (label * 7919 + rank * 104729) % config.num_words
+    return pd.DataFrame({"document": document, "instance": word})
+
+
+def _split_documents(rng: np.random.Generator, num_documents: int) -> pd.DataFrame:
+    split = np.full(num_documents, "train", dtype=object)
+    order = rng.permutation(num_documents)
+    split[order[: num_documents // 10]] = "valid"
+    split[order[-(num_documents // 10) :]] = "test"
+    ids = [f"d{number}" for number in range(num_documents)]
+    return pd.DataFrame({"id": ids, "split": split}, dtype=str)
 
 
 def _with_texts(corpus: Corpus) -> Corpus:

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import torch
 
+from match_graph.corpus import Tokenizer
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
     TAXONOMY,
+    MatchFolder,
     read_match_folder,
 )
-from match_graph.datasets.text import Tokenizer
 from match_graph.export.escape import NOT_IN_TAXONOMY, escape_all, unescape
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.source import GOLD, Source
@@ -77,7 +78,8 @@ class MatchTarget(Target):
         return inventory
 
     def read(self, source: Source, folder: Path) -> list[Reading]:
-        built = build_graph(read_match_folder(folder, tokenizer=find_tokenizer(source)))
+        config = MatchFolder.Config(tokenizer=find_tokenizer(source))
+        built = build_graph(read_match_folder(folder, config))
         if escape_all(source.dataset.names(LABEL), NOT_IN_TAXONOMY) is not None:
             built.tables[LABEL]["id"] = [unescape(value) for value in built.tables[LABEL]["id"]]
         left_out = {"label.depth": "The depth of labels: the format has no place for it."}

@@ -8,11 +8,13 @@ blank lines more than others.
 
 import errno
 import gzip
+import hashlib
 import io
 import os
 import stat
+import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -30,6 +32,7 @@ GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 #: How many more lines of a file may be blank than not; they cost time and say nothing.
 MAX_BLANK_LINES = 1_000_000
 
+_SETTLED = 2.0  # seconds without a change after which a file's times tell the next one
 _MEGABYTE = 1_000_000
 _LINES = 256  # between two looks at how much is read
 _BUFFER = 1 << 20  # bytes
@@ -294,3 +297,60 @@ def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path
             f"--set data.options.path=PATH."
         )
     return files
+
+
+class Snapshot:
+    """Files at a moment: their SHA-256, and what shows that one has changed since.
+
+    A file that has the same inode, size and times is the same, unless it changed a moment before
+    it was hashed: the clock of times is coarse, so such a file is hashed again.
+
+    Args:
+        paths: Paths of the files.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._keys = {path: _identify(path) for path in paths}
+        self._are_settled = {
+            path: time.time() - max(key[3:]) / 1e9 > _SETTLED for path, key in self._keys.items()
+        }
+        self.hashes = {path: hash_file(path) for path in self._keys}
+
+    def name_hashes(self) -> dict[str, str]:
+        """SHA-256 by file name; equal names from several folders are numbered."""
+        named: dict[str, str] = {}
+        for path, digest in self.hashes.items():
+            name, number = Path(path).name, 2
+            while name in named:
+                name, number = f"{Path(path).name} ({number})", number + 1
+            named[name] = digest
+        return named
+
+    def check_unchanged(self, paths: Iterable[str]) -> None:
+        """Checks that the paths are those of the snapshot, and their files as they were.
+
+        Raises:
+            CorpusError: A file is another one, or was written.
+        """
+        now = {path: _identify(path) for path in paths}
+        for path in sorted(self._keys.keys() | now.keys()):
+            if self._keys.get(path) != now.get(path) or (
+                not self._are_settled[path] and hash_file(path) != self.hashes[path]
+            ):
+                raise CorpusError(
+                    f"The files of a data set must stay as they are while it is built, but "
+                    f"'{path}' changed; build again when nothing writes there."
+                )
+
+
+def _identify(path: str | Path) -> tuple[int, ...]:
+    """Device, inode, size, and when content and inode changed, in nanoseconds."""
+    with open_regular(Path(path)) as file:
+        seen = os.fstat(file.fileno())
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def hash_file(path: str | Path) -> str:
+    """SHA-256 of a file's content, as hexadecimal digits."""
+    with open_regular(Path(path)) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from match_graph.datasets.records import make_records
 from match_graph.io.run_folder import CONTENT
 from match_graph.predict.classifier import load
 from match_graph.runs.run import Run
@@ -57,7 +56,7 @@ def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
     documents = run.dataset.documents(MASKS["test"])
     generator = torch.Generator().manual_seed(run.config.seed)
     drawn = documents[torch.randperm(len(documents), generator=generator)[: 10 * number]]
-    records = make_records(run.dataset, drawn.tolist())
+    records = run.dataset.as_json(drawn.tolist())
     return [record for record in records if record["text"] and record["label"]][:number]
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from match_graph.datasets import CorpusDataset
-from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.io.progress import Reporter
 from match_graph.predict.case_study import CaseLabel, CaseStudy, Missed, Variant
@@ -60,7 +59,7 @@ def compare_variants(
     _check_data(explainers)
     dataset = explainers[0].run.dataset
     number = find_document(dataset, document)
-    records = [make_records(one.run.dataset, [number])[0] for one in explainers]
+    records = [one.run.dataset.as_json([number])[0] for one in explainers]
     found = [one.explain(record, top_k) for one, record in zip(explainers, records, strict=True)]
     metadata: dict[str, list[str]] = {}
     for record in records:  # a variant may have dropped fields

@@ -11,8 +11,8 @@ import torch
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.datasets import CorpusDataset, split_words
-from match_graph.datasets.text import WORD_PATTERN, Tokenizer
+from match_graph.corpus import WORD_PATTERN, Tokenizer, split_words
+from match_graph.datasets import CorpusDataset
 from match_graph.graph import Hierarchy, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index

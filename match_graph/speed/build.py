@@ -10,9 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, read_match_folder
-from match_graph.datasets.records import make_records
-from match_graph.datasets.text import Tokenizer, split_words
+from match_graph.corpus import Tokenizer, split_words
+from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, MatchFolder, read_match_folder
 from match_graph.graph import build_graph
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.typing import DOCUMENT, MASKS, WORD
@@ -64,8 +63,10 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
         folder = Path(name)
         number = write_sample(bench, folder, fields)
 
+        config = MatchFolder.Config(fields=fields, tokenizer=dataset.tokenizer, hierarchy="ignore")
+
         def ours() -> int:
-            build_graph(read_match_folder(folder, fields, dataset.tokenizer, "ignore"))
+            build_graph(read_match_folder(folder, config))
             return number
 
         def rows() -> int:
@@ -88,7 +89,7 @@ def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:
     for split, file_name in SPLIT_FILES.items():
         documents = bench.dataset.documents(MASKS[split])
         number = max(1, min(len(documents), round(share * len(documents))))
-        records = make_records(bench.dataset, documents[:number].tolist())
+        records = bench.dataset.as_json(documents[:number].tolist())
         lines = [json.dumps(record, ensure_ascii=False) for record in records]
         (folder / file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
         total += len(records)

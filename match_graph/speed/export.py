@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from match_graph.corpus import Tokenizer
 from match_graph.datasets import CorpusDataset
-from match_graph.datasets.text import Tokenizer
 from match_graph.errors import ExportError
 from match_graph.export import EXPORTS, export_dataset
 from match_graph.io.progress import Advance, Reporter
@@ -27,10 +27,12 @@ _BASELINE = "torch.save of the graph"
 class _Built(CorpusDataset):
     """Data set built by another process, opened again: its tensors are mapped, not sent."""
 
+    name, checksum = "", ""
+    tokenizer: Tokenizer = "regex"
+
     def __init__(self, name: str, root: str, tokenizer: Tokenizer, checksum: str) -> None:
-        self.tokenizer = tokenizer
-        self.checksum = checksum
-        super().__init__(name, root)
+        self.name, self.tokenizer, self.checksum = name, tokenizer, checksum
+        super().__init__(root)
 
     @property
     def raw_file_names(self) -> list[str]:

@@ -12,8 +12,6 @@ import torch
 
 from match_graph.datasets import CorpusDataset
 from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, VOCABULARY
-from match_graph.datasets.records import make_records
-from match_graph.datasets.splits import SplitRule
 from match_graph.export.escape import NOT_IN_XML
 from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS
 
@@ -21,7 +19,7 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS
 COMMON_FIELDS = ("venue", "author", "reference")
 #: The year that stands for a split where a format has no place for splits, and their rule.
 YEARS = dict(zip(SPLITS, ("2000", "2001", "2002"), strict=True))
-RULE = SplitRule(YEARS["train"], YEARS["valid"])
+SPLIT = {"train_until": YEARS["train"], "valid_until": YEARS["valid"]}
 #: Between the values of a cell of CSV: a character that no name has.
 SEPARATOR = "\x1f"
 
@@ -69,7 +67,7 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
     }
     records = []
     for part in documents.split(_AT_ONCE):
-        for number, record in zip(part.tolist(), make_records(dataset, part.tolist()), strict=True):
+        for number, record in zip(part.tolist(), dataset.as_json(part.tolist()), strict=True):
             record["text"] = " ".join(NOT_IN_XML.sub(" ", record["text"]).split())
             records.append({**record, "split": split[number]})
     names, dag = dataset.names(LABEL).tolist(), dataset.hierarchy
@@ -232,15 +230,15 @@ def _address(value: str) -> str:
     return f"https://openalex.org/{value}"
 
 
-def write_json_table(sample: Sample, folder: Path) -> None:
+def write_json_lines(sample: Sample, folder: Path) -> None:
     """Writes JSON lines of a custom data set, with a column of splits."""
-    _write_lines(folder / "table.jsonl", map(json.dumps, sample.records))
+    _write_lines(folder / "custom.jsonl", map(json.dumps, sample.records))
     _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
-def write_csv_table(sample: Sample, folder: Path) -> None:
+def write_csv(sample: Sample, folder: Path) -> None:
     """Writes CSV of a custom data set with the same columns."""
-    with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+    with (folder / "custom.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         lists = ("label", *sample.fields)
         writer.writerow(["paper", "text", "split", *lists])
@@ -257,8 +255,8 @@ WRITERS: dict[str, Callable[[Sample, Path], None]] = {
     "maple graph": write_maple_graph,
     "pubmed-xml": write_pubmed_xml,
     "openalex": write_openalex,
-    "table json": write_json_table,
-    "table csv": write_csv_table,
+    "custom json": write_json_lines,
+    "custom csv": write_csv,
 }
 
 

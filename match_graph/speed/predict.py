@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from match_graph.datasets.records import make_records
 from match_graph.errors import ConfigError
 from match_graph.nn import MatchEncoder
 from match_graph.predict.classifier import Classifier
@@ -37,7 +36,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     run = open_bench(bench)
     documents = run.dataset.documents(MASKS["test"])
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
-    records = make_records(run.dataset, documents[order[:_DOCUMENTS]].tolist())
+    records = run.dataset.as_json(documents[order[:_DOCUMENTS]].tolist())
     with tempfile.TemporaryDirectory() as folder:
         write_vocabulary(Path(folder), run.dataset, run.space, run.dataset.hierarchy)
         vocabulary = read_vocabulary(Path(folder))

@@ -9,21 +9,24 @@ from pathlib import Path
 
 from defusedxml.ElementTree import iterparse
 
-from match_graph.corpus import Corpus
+from match_graph.corpus import Corpus, Tokenizer
 from match_graph.datasets import (
-    read_maple_graph,
-    read_maple_json,
+    Custom,
+    MagCs,
+    Maple,
+    OpenAlex,
+    PubMedXml,
+    read_custom,
+    read_maple,
     read_match_folder,
     read_openalex,
     read_pubmed_xml,
-    read_table,
 )
 from match_graph.datasets.match_folder import TAXONOMY
-from match_graph.datasets.text import Tokenizer
 from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
 from match_graph.speed.formats import (
-    RULE,
     SEPARATOR,
+    SPLIT,
     WRITERS,
     take_sample,
 )
@@ -57,7 +60,7 @@ def _parse_json(folder: Path) -> None:
 
 
 def _parse_csv(folder: Path) -> None:
-    with (folder / "table.csv").open(encoding="utf-8", newline="") as file:
+    with (folder / "custom.csv").open(encoding="utf-8", newline="") as file:
         for _ in csv.reader(file):
             pass
 
@@ -75,41 +78,54 @@ def _split_tabs(folder: Path) -> None:
                 line.split("\t")
 
 
-def _read_table(name: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
-    return lambda folder, fields, tokenizer: read_table(
-        [folder / name], fields, _COLUMNS, SEPARATOR, folder / TAXONOMY, tokenizer
-    )
+def _read_custom(name: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
+    def read(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
+        taxonomy = str(folder / TAXONOMY)
+        config = Custom.Config(
+            fields=fields, columns=_COLUMNS, separator=SEPARATOR, taxonomy=taxonomy,
+            tokenizer=tokenizer,
+        )  # fmt: skip
+        return read_custom([folder / name], config)
+
+    return read
+
+
+def _read_maple(release: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
+    def read(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
+        options = {"release": release, "fields": fields, "tokenizer": tokenizer, **SPLIT}
+        return read_maple(folder, Maple.Config.model_validate(options))
+
+    return read
+
+
+def _read_release(folder: Path, fields: list[str], _tokenizer: Tokenizer) -> Corpus:
+    return read_match_folder(folder, MagCs.Config(fields=fields))
+
+
+def _read_openalex(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
+    concepts = str(folder / "concepts.jsonl")
+    options = {"fields": fields, "tokenizer": tokenizer, "concepts": concepts, **SPLIT}
+    config = OpenAlex.Config.model_validate({"labels": "concepts", **options})
+    return read_openalex([folder / "works.jsonl"], config)
+
+
+def _read_pubmed_xml(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
+    trees = str(folder / "mtrees.bin")
+    options = {"fields": fields, "tokenizer": tokenizer, "trees": trees, **SPLIT}
+    config = PubMedXml.Config.model_validate({"categories": "A", **options})
+    return read_pubmed_xml([folder / "records.xml"], config)
 
 
 #: Every reader of files, by the formats in `WRITERS`.
 READERS: dict[str, Reader] = {
-    "mag-cs": Reader(
-        lambda folder, fields, _tokenizer: read_match_folder(folder, fields, "whitespace"),
-        _parse_json, "json.loads alone",
-    ),
-    "maple json": Reader(
-        lambda folder, fields, tokenizer: read_maple_json(
-            folder, fields, tokenizer, "use", RULE
-        ),
-        _parse_json, "json.loads alone",
-    ),
-    "maple graph": Reader(read_maple_graph, _split_tabs, "str.split alone"),
-    "pubmed-xml": Reader(
-        lambda folder, fields, tokenizer: read_pubmed_xml(
-            [folder / "records.xml"], folder / "mtrees.bin", fields, tokenizer, "A", RULE
-        ),
-        _parse_xml, "iterparse alone",
-    ),
-    "openalex": Reader(
-        lambda folder, fields, tokenizer: read_openalex(
-            [folder / "works.jsonl"], "concepts", folder / "concepts.jsonl", fields, tokenizer,
-            rule=RULE,
-        ),
-        _parse_json, "json.loads alone",
-    ),
-    "table json": Reader(_read_table("table.jsonl"), _parse_json, "json.loads alone"),
-    "table csv": Reader(_read_table("table.csv"), _parse_csv, "csv.reader alone"),
-}  # fmt: skip
+    "mag-cs": Reader(_read_release, _parse_json, "json.loads alone"),
+    "maple json": Reader(_read_maple("json"), _parse_json, "json.loads alone"),
+    "maple graph": Reader(_read_maple("graph"), _split_tabs, "str.split alone"),
+    "pubmed-xml": Reader(_read_pubmed_xml, _parse_xml, "iterparse alone"),
+    "openalex": Reader(_read_openalex, _parse_json, "json.loads alone"),
+    "custom json": Reader(_read_custom("custom.jsonl"), _parse_json, "json.loads alone"),
+    "custom csv": Reader(_read_custom("custom.csv"), _parse_csv, "csv.reader alone"),
+}
 
 
 def measure_read(bench: Bench) -> Iterator[Speed]:

@@ -70,8 +70,8 @@ DOCUMENTS = {
     "maple graph": ("papers.txt", "The folder '{folder}' must be one of MAPLE's"),
     "openalex": ("works.jsonl", "The files of 'openalex' must hold OpenAlex works"),
     "pubmed-xml": ("records.xml", ""),
-    "table csv": ("table.csv", "The files of 'table' must hold documents"),
-    "table json": ("table.jsonl", "The files of 'table' must hold documents"),
+    "custom csv": ("custom.csv", "The files of 'custom' must hold documents"),
+    "custom json": ("custom.jsonl", "The files of 'custom' must hold documents"),
 }
 
 
@@ -99,8 +99,8 @@ def test_a_wrong_encoding_is_named_by_line(sample: Sample, tmp_path: Path, name:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "table json": {"columns": {"id": "paper"}},
-    "table csv": {"columns": {"id": "paper"}},
+    "custom json": {"columns": {"id": "paper"}},
+    "custom csv": {"columns": {"id": "paper"}},
     "openalex": {},
     "pubmed-xml": {"hierarchy": "ignore"},
 }

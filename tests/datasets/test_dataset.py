@@ -16,28 +16,22 @@ from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import CorpusDataset, MatchFolder, default_root
-from match_graph.datasets.dataset import _name_hashes, hash_file
 from match_graph.errors import CorpusError
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph
 from match_graph.io.manifest import write_manifest
+from match_graph.io.source import Snapshot, hash_file
 from match_graph.testing import toy_corpus, write_match_folder
 
 
 class Counted(CorpusDataset):
     """The toy corpus; notes every reading."""
 
+    name = "counted"
     num_read = 0
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(name="counted", **kwargs)
 
     @property
     def raw_file_names(self) -> list[str]:
         return []
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {}
 
     def read(self) -> Corpus:
         type(self).num_read += 1
@@ -403,7 +397,7 @@ def test_hash_file_is_sha256(tmp_path: Path) -> None:
 def test_CorpusDataset_subclass_must_say_what_it_reads(tmp_path: Path) -> None:
     """The base class alone is no data set."""
     with pytest.raises(NotImplementedError):
-        CorpusDataset("nothing", root=tmp_path)
+        CorpusDataset(tmp_path)
 
 
 def test_CorpusDataset_texts_need_not_be_there(tmp_path: Path) -> None:
@@ -469,10 +463,12 @@ def test_MatchFolder_files_change_while_they_are_read_not_cached(tmp_path: Path,
 
 def test_name_hashes_files_of_one_name_have_a_hash_each(tmp_path: Path) -> None:
     """Of documents and a taxonomy in two folders; the second would have hidden the first."""
-    assert _name_hashes({"a/x": "1", "b/x": "2", "c/x": "3"}) == {
-        "x": "1",
-        "x (2)": "2",
-        "x (3)": "3",
+    paths = [tmp_path / name / "x" for name in "abc"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(path.parent.name)
+    assert Snapshot(map(str, paths)).name_hashes() == {
+        name: hash_file(path) for name, path in zip(("x", "x (2)", "x (3)"), paths, strict=True)
     }
 
 

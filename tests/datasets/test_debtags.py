@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from match_graph.datasets import DATASETS, DebTags, debtags, open_dataset, read_package_index
-from match_graph.datasets.dataset import hash_file
 from match_graph.datasets.deb_index import fetch_index
 from match_graph.datasets.debtags import (
     close_tags,
@@ -18,6 +17,7 @@ from match_graph.datasets.debtags import (
     split_tags,
 )
 from match_graph.errors import CorpusError
+from match_graph.io.source import hash_file
 
 PACKAGES = """\
 Package: moss

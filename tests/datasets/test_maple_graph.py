@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.datasets import open_dataset, read_maple_graph
+from match_graph.datasets import Maple, open_dataset, read_maple
 from match_graph.errors import CorpusError
 
 FILES = {
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(CorpusError) as caught:
-        read_maple_graph(folder)
+        read_maple(folder, Maple.Config(release="graph"))
     return str(caught.value).removeprefix(f"The folder '{folder}' must be one of MAPLE's: ")
 
 
@@ -46,9 +46,9 @@ def lists(corpus, name: str) -> list[list[str]]:
     return found
 
 
-def test_read_maple_graph_edges_in_any_order_come_to_papers(folder: Path) -> None:
+def test_read_maple_edges_in_any_order_come_to_papers(folder: Path) -> None:
     """In the order of the file; ids without prefixes, names beside them."""
-    corpus = read_maple_graph(folder)
+    corpus = read_maple(folder, Maple.Config(release="graph"))
     assert corpus.documents["id"].tolist() == ["1", "2", "3"]
     assert corpus.documents["text"].tolist() == ["on small toys", "on\tbig toys", ""]
     assert lists(corpus, "label") == [["11"], ["12", "11"], []]
@@ -72,17 +72,17 @@ def test_open_dataset_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> No
     assert mesh.table("label")[["id", "name"]].to_numpy().tolist() == [["D1", "animals"]]
 
 
-def test_read_maple_graph_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
+def test_read_maple_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
     """Papers and their labels are enough."""
     for name in FILES:
         if name not in ("papers.txt", "paper-label.txt"):
             (folder / name).unlink()
-    corpus = read_maple_graph(folder)
+    corpus = read_maple(folder, Maple.Config(release="graph"))
     assert lists(corpus, "author") == [[], [], []]
     assert "name" not in corpus.instances["label"]
 
 
-def test_read_maple_graph_faults_name_their_lines(folder: Path) -> None:
+def test_read_maple_faults_name_their_lines(folder: Path) -> None:
     """An edge of no paper, a line without a tab, a paper given twice."""
     (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\nPAPER_8\tLABEL_11\n")
     assert refusal(folder) == (

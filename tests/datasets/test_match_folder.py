@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import MatchFolder, read_match_folder
+from match_graph.datasets.match_folder import read_taxonomy
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
 from match_graph.testing import toy_documents, write_match_folder
@@ -132,7 +134,7 @@ def test_read_match_folder_bom_on_a_blank_first_line_is_blank(folder: Path) -> N
 def test_read_match_folder_fields_choose_replace_metadata_file(folder: Path) -> None:
     """With fields given, no meta_dict.json is needed."""
     (folder / "meta_dict.json").unlink()
-    corpus = read_match_folder(folder, fields=["author"])
+    corpus = read_match_folder(folder, MatchFolder.Config(fields=["author"]))
     assert corpus.fields == ["author"]
     assert len(corpus.edges["author"]) == 15
 
@@ -157,7 +159,7 @@ def test_MatchFolder_fields_given_must_be_on_some_document(folder: Path) -> None
 def test_read_match_folder_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
     """hierarchy='ignore' needs no taxonomy.txt and leaves every label without a parent."""
     (folder / "taxonomy.txt").unlink()
-    assert len(read_match_folder(folder, hierarchy="ignore").hierarchy) == 0
+    assert len(read_match_folder(folder, MatchFolder.Config(hierarchy="ignore")).hierarchy) == 0
 
 
 def test_read_match_folder_label_names_are_read(folder: Path) -> None:
@@ -170,7 +172,7 @@ def test_read_match_folder_label_names_are_read(folder: Path) -> None:
 
 def test_read_match_folder_whitespace_tokenizer_is_used(folder: Path) -> None:
     """Pre-tokenised text keeps case and punctuation."""
-    words = read_back(read_match_folder(folder, tokenizer="whitespace"), "word")
+    words = read_back(read_match_folder(folder, MatchFolder.Config(tokenizer="whitespace")), "word")
     assert words[5] == ["Odds", "and", "ends."]
 
 
@@ -224,15 +226,17 @@ def test_MatchFolder_empty_training_split(folder: Path) -> None:
 
 def test_read_match_folder_word_that_is_no_choice(folder: Path) -> None:
     """Class and function refuse what they would take for a default; all faults at once."""
-    for read in (read_match_folder, MatchFolder):
-        with pytest.raises(ConfigError) as caught:
-            read(folder, fields="author", tokenizer="bpe", hierarchy="foo")
-        assert str(caught.value).splitlines() == [
-            "The options of MatchFolder must be valid, but 3 faults were found:",
-            "  'fields': 'str' instances are not allowed as a Sequence value, found 'author'.",
-            "  'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'.",
-            "  'hierarchy': Input should be 'use' or 'ignore', found 'foo'.",
-        ]
+    options = {"fields": "author", "tokenizer": "bpe", "hierarchy": "foo"}
+    with pytest.raises(ConfigError) as caught:
+        MatchFolder(folder, **options)
+    assert sorted(str(caught.value).splitlines()) == [
+        "  'fields': 'str' instances are not allowed as a Sequence value, found 'author'.",
+        "  'hierarchy': Input should be 'use' or 'ignore', found 'foo'.",
+        "  'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'.",
+        "The options of MatchFolder must be valid, but 3 faults were found:",
+    ]
+    with pytest.raises(ValidationError):
+        MatchFolder.Config(**options)
 
 
 LINE_FAULTS = {
@@ -493,3 +497,23 @@ def test_MatchFolder_real_folders_have_the_published_counts(
     dataset = MatchFolder(data_folder / name)
     rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
     assert {key: round(rows[key], 2) for key in expected} == expected
+
+
+def test_read_taxonomy_lines_split_by_tab_or_else_by_white_space() -> None:
+    """Labels may hold blanks between tabs; lines without children give no edge."""
+    lines = [b"all\tdeep learning\tbiology\n", b"\n", b"a b  c\r\n", b"alone\n", b"x\t\n"]
+    assert read_taxonomy(lines, "t.txt", pytest.fail) == [
+        ("deep learning", "all", "t.txt:1"),
+        ("biology", "all", "t.txt:1"),
+        ("b", "a", "t.txt:3"),
+        ("c", "a", "t.txt:3"),
+    ]
+
+
+def test_read_taxonomy_other_encodings_are_faults() -> None:
+    """With file:line."""
+    faults: list[str] = []
+    assert read_taxonomy([b"a caf\xe9\n"], "t.txt", faults.append) == []
+    assert faults == [
+        "t.txt:1: the file must be UTF-8, but byte 5 of the line is 0xe9; convert the file."
+    ]

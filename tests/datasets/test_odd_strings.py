@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import (
-    Table,
-    read_maple_graph,
-    read_maple_json,
+    Custom,
+    MagCs,
+    Maple,
+    OpenAlex,
+    PubMedXml,
+    read_custom,
+    read_maple,
     read_match_folder,
     read_openalex,
     read_package_index,
     read_pubmed_xml,
-    read_table,
 )
-from match_graph.datasets.mesh import read_trees
-from match_graph.datasets.taxonomy import read_taxonomy
+from match_graph.datasets.match_folder import read_taxonomy
+from match_graph.datasets.pubmed_xml import read_trees
 from match_graph.testing import write_match_folder, write_release_folder
 
 CONTROLS = "\x00\x01\x0b\x1b\x1c\x7f"
@@ -76,7 +79,7 @@ def test_read_match_folder(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_read_maple_json(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_maple(items: list[tuple[str, str, str, str]]) -> None:
     """Here the text is a title."""
     lines = [
         json.dumps({"paper": d, "author": [a], "label": [b], "title": t, "year": "2000"})
@@ -84,7 +87,7 @@ def test_read_maple_json(items: list[tuple[str, str, str, str]]) -> None:
     ]
     with TemporaryDirectory() as folder:
         write_lines(folder, "papers.json", lines)
-        corpus = read_maple_json(Path(folder), ["author"])
+        corpus = read_maple(Path(folder), Maple.Config(fields=["author"]))
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
@@ -103,14 +106,16 @@ def test_read_openalex(items: list[tuple[str, str, str, str]]) -> None:
         for d, a, b, t in [*ANCHOR, *items]
     ]  # fmt: skip
     with TemporaryDirectory() as folder:
-        corpus = read_openalex([write_lines(folder, "w.jsonl", lines)], fields=["author"])
+        corpus = read_openalex(
+            [write_lines(folder, "w.jsonl", lines)], OpenAlex.Config(fields=["author"])
+        )
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_table_json(items: list[tuple[str, str, str, str]]) -> None:
+def test_custom_json(items: list[tuple[str, str, str, str]]) -> None:
     """Lines may hold Unicode's line separators as they are."""
     lines = [
         json.dumps(
@@ -120,13 +125,16 @@ def test_read_table_json(items: list[tuple[str, str, str, str]]) -> None:
     ]
     with TemporaryDirectory() as folder:
         path = write_lines(folder, "t.jsonl", lines)
-        assert read_back(read_table([path], ["author"], {"split": "s"})) == items
+        assert (
+            read_back(read_custom([path], Custom.Config(fields=["author"], columns={"split": "s"})))
+            == items
+        )
 
 
 @few
 @awkward
 @given(records)
-def test_read_table_csv(items: list[tuple[str, str, str, str]]) -> None:
+def test_custom_csv(items: list[tuple[str, str, str, str]]) -> None:
     """Without a separator a cell is one value, whatever is in it."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -135,13 +143,14 @@ def test_read_table_csv(items: list[tuple[str, str, str, str]]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "t.csv")
         path.write_bytes(file.getvalue().encode())
-        assert read_back(read_table([path], ["author"], {"split": "s"}, separator="")) == items
+        config = Custom.Config(fields=["author"], columns={"split": "s"}, separator="")
+        assert read_back(read_custom([path], config)) == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_maple(items: list[tuple[str, str, str, str]]) -> None:
     """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
     items = [
         (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
@@ -153,7 +162,7 @@ def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
         write_lines(folder, "papers.txt", [f"PAPER_{d}\t{t}" for d, _, _, t in rows])
         write_lines(folder, "paper-label.txt", [f"PAPER_{d}\tLABEL_{b}" for d, _, b, _ in rows])
         write_lines(folder, "paper-author.txt", [f"PAPER_{d}\tAUTHOR_{a}" for d, a, _, _ in rows])
-        corpus = read_maple_graph(Path(folder), ["author"])
+        corpus = read_maple(Path(folder), Maple.Config(release="graph", fields=["author"]))
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
@@ -181,7 +190,9 @@ def test_read_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
     )
     with TemporaryDirectory() as folder:
         text = f"<PubmedArticleSet>{xml}</PubmedArticleSet>"
-        corpus = read_pubmed_xml([write_lines(folder, "p.xml", [text])], None, ["author"])
+        corpus = read_pubmed_xml(
+            [write_lines(folder, "p.xml", [text])], PubMedXml.Config(fields=["author"])
+        )
     assert read_back(corpus) == rows
 
 
@@ -194,7 +205,9 @@ def test_read_match_folder_of_a_release(items: list[tuple[str, str, str, str]]) 
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
     with TemporaryDirectory() as folder:
         write_release_folder(folder, {"train": documents}, taxonomy=[])
-        corpus = read_match_folder(Path(folder), ["author"], "whitespace", "ignore")
+        corpus = read_match_folder(
+            Path(folder), MagCs.Config(fields=["author"], hierarchy="ignore")
+        )
     for name in ("author", "label"):
         table = corpus.instances[name]
         table["id"] = table["name"]
@@ -244,12 +257,12 @@ def _one_line(value: str) -> str:
     return re.sub("[\t\r\n]", " ", value).strip().strip("\ufeff").strip()
 
 
-def test_Table_built_data_set_gives_them_back(tmp_path: Path) -> None:
+def test_Custom_built_data_set_gives_them_back(tmp_path: Path) -> None:
     """Through the graph and its Parquet tables."""
     strings = [*LOOK_ALIKES, *ALPHABET[1:], "a b", ' "q" ', "\u2028line\u2029"]
     rows = [{"id": f"{s}.", "author": [s], "label": [s], "text": s} for s in strings if s.strip()]
     path = write_lines(str(tmp_path), "t.jsonl", [json.dumps(row) for row in rows])
-    dataset = Table(str(path), fields=["author"], root=tmp_path)
+    dataset = Custom(path=str(path), fields=["author"], root=tmp_path)
     kept = {row["text"] for row in rows}
     assert set(dataset.names("author")) == set(dataset.names("label")) == kept
     assert set(dataset.names("document")) == {f"{s}." for s in kept}
@@ -257,9 +270,9 @@ def test_Table_built_data_set_gives_them_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("string", LOOK_ALIKES[:-1])
-def test_read_table_ids_that_look_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
+def test_read_custom_ids_that_look_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
     """No reader guesses types."""
     path = write_lines(str(tmp_path), "t.csv", ["id,text,label,s", f"{string},x,{string},train"])
-    corpus = read_table([path], columns={"split": "s"})
+    corpus = read_custom([path], Custom.Config(columns={"split": "s"}))
     assert corpus.documents["id"].tolist() == [string]
     assert corpus.instances["label"]["id"].tolist() == [string]

@@ -137,7 +137,7 @@ def test_read_openalex_what_is_missing_is_carried_through(root: Path) -> None:
         make_work(2, abstract_inverted_index=None, topics=[]),
     ]
     path = write(root / "works.jsonl", works)
-    corpus = read_openalex([path])
+    corpus = read_openalex([path], OpenAlex.Config())
     assert corpus.documents["text"].tolist() == ["Work 1 A plain text", "", "Work 2"]
     assert corpus.notes["works_without_text"] == 1
     assert len(corpus.edges["label"]) == 4

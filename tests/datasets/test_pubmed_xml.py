@@ -5,12 +5,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import PubMedXml, open_dataset, read_pubmed_xml
-from match_graph.datasets.pubmed_xml import read_articles
-from match_graph.datasets.splits import SplitRule
+from match_graph.datasets.pubmed_article import read_articles
+from match_graph.datasets.pubmed_xml import read_trees
 from match_graph.errors import CorpusError
 
 HEAD = (
@@ -67,8 +68,9 @@ def refusal(folder: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def read(folder: Path, **options: Any) -> Corpus:
-    return read_pubmed_xml([folder / "a.xml"], folder / "mtrees2020.bin", **options)
+def read(folder: Path, name: str = "a.xml", **options: Any) -> Corpus:
+    config = PubMedXml.Config(trees=str(folder / "mtrees2020.bin"), **options)
+    return read_pubmed_xml([folder / name], config)
 
 
 def test_PubMedXml_records_become_documents_with_metadata_labels(folder: Path) -> None:
@@ -119,7 +121,7 @@ def test_read_pubmed_xml_records_without_date_text_headings(folder: Path) -> Non
     bare = "<PubmedArticle><MedlineCitation><PMID>5</PMID></MedlineCitation></PubmedArticle>"
     book = "<PubmedBookArticle><BookDocument><PMID>6</PMID></BookDocument></PubmedBookArticle>"
     (folder / "a.xml").write_text(wrap(book, bare, make_record("7")))
-    corpus = read(folder, rule=SplitRule(train_until="2001"))
+    corpus = read(folder, train_until="2001")
     assert corpus.documents["id"].tolist() == ["5", "7"]
     assert corpus.documents["text"].tolist()[0] == ""
     assert corpus.notes["undated_documents_in_train"] == 1
@@ -257,7 +259,7 @@ def test_read_articles_memory_does_not_grow_with_the_file(tmp_path: Path) -> Non
 def test_read_pubmed_xml_real_records_are_read(data_folder: Path) -> None:
     """Counts of the fixtures, seen by a parser of another kind."""
     folder = data_folder / "pubmed"
-    corpus = read_pubmed_xml([folder / "pubmed_result.xml"], folder / "mtrees2020.bin")
+    corpus = read(folder, "pubmed_result.xml")
     counts = {name: len(edges) for name, edges in corpus.edges.items() if name != "word"}
     assert corpus.num_documents == 93
     assert counts == {"venue": 93, "author": 828, "reference": 1925, "label": 1550}
@@ -292,7 +294,65 @@ def test_read_pubmed_xml_trees_lack_many_descriptors_said_aloud(folder: Path) ->
     headings = ",".join(f"D{number}:Heading {number}" for number in range(100, 120))
     records = [make_record(str(number), f"D1:Ear,{headings}") for number in range(30)]
     (folder / "a.xml").write_text(wrap(*records))
-    assert read_pubmed_xml([folder / "a.xml"], folder / "mtrees2020.bin").warnings == [
+    assert read(folder).warnings == [
         "20 of 21 descriptors of the records, such as 'Heading 100', are not in 'mtrees2020.bin' "
         "and were left out; check that the file is whole and of the records' year"
     ]
+
+
+MESH = b"""Body Regions;A01
+Head;A01.456
+Ear;A01.456.313
+Sense Organs;A09
+Ear;A09.246
+Persons;M01
+Head; of State;M01.001
+"""
+
+
+def read_faults(content: bytes) -> list[str]:
+    faults: list[str] = []
+    read_trees(content.splitlines(keepends=True), "mtrees.bin", "AM", faults.append)
+    return faults
+
+
+def test_read_trees_descriptor_with_two_numbers_has_two_parents() -> None:
+    """Edges go by name, each with its line; a name may hold a semicolon."""
+    trees = read_trees(MESH.splitlines(keepends=True), "mtrees.bin", "AM", pytest.fail)
+    assert trees.edges == [
+        ("Head", "Body Regions", "mtrees.bin:2"),
+        ("Ear", "Head", "mtrees.bin:3"),
+        ("Ear", "Sense Organs", "mtrees.bin:5"),
+        ("Head; of State", "Persons", "mtrees.bin:7"),
+    ]
+    assert trees.categories["Ear"] == {"A"}
+    assert trees.categories["Persons"] == {"M"}
+
+
+def test_read_trees_edges_of_other_categories_are_left_out() -> None:
+    """Their descriptors stay known."""
+    trees = read_trees(MESH.splitlines(keepends=True), "mtrees.bin", "M", pytest.fail)
+    assert [child for child, _, _ in trees.edges] == ["Head; of State"]
+    assert "Ear" in trees.categories
+
+
+def test_read_trees_faults_name_their_lines() -> None:
+    """No number, a number twice, a number under none."""
+    assert read_faults(MESH + b"no number\nHair;A01.456\nToe;A02.1\n") == [
+        "mtrees.bin:8: a line must be a descriptor, a semicolon and a tree number, found "
+        "'no number'; fetch the file again.",
+        "mtrees.bin:9: a tree number must be that of one descriptor, but A01.456 is given to "
+        "'Hair' and to 'Head' (mtrees.bin:2); fetch the file again.",
+        "mtrees.bin:10: the tree number A02.1 must lie under A02, which no line has; "
+        "fetch the file again.",
+    ]
+
+
+def test_read_trees_real_trees_are_a_dag(data_folder: Path) -> None:
+    """29,638 descriptors; A to H have 36,221 edges by name, and no cycle."""
+    with (data_folder / "pubmed" / "mtrees2020.bin").open("rb") as file:
+        trees = read_trees(file, "mtrees2020.bin", "ABCDEFGH", pytest.fail)
+    graph = nx.DiGraph((child, parent) for child, parent, _ in trees.edges)
+    assert len(trees.categories) == 29_638
+    assert graph.number_of_edges() == 36_221
+    assert nx.is_directed_acyclic_graph(graph)

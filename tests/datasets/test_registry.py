@@ -1,6 +1,5 @@
 """Data sets by name."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,17 +8,24 @@ from typing import Any
 import pytest
 from torch_geometric.data import HeteroData
 
-from match_graph.datasets import DATASETS, MatchFolder, Synthetic, open_dataset
+from match_graph.datasets import (
+    DATASETS,
+    MagCs,
+    MatchFolder,
+    Synthetic,
+    list_datasets,
+    open_dataset,
+)
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.speed.formats import WRITERS, take_sample
-from match_graph.testing import write_match_folder
+from match_graph.testing import write_match_folder, write_release_folder
 
 
 def test_open_dataset_registered_name_opens_its_class(tmp_path: Path) -> None:
     """Options go to the class, None stands for its default."""
     dataset = open_dataset("synthetic", num_documents=200, seed=None, root=tmp_path)
     assert isinstance(dataset, Synthetic)
-    assert (dataset.num_documents, dataset.seed) == (200, 0)
+    assert (dataset.config.num_documents, dataset.config.seed) == (200, 0)
 
 
 def test_open_dataset_any_other_name_is_a_folder(tmp_path: Path) -> None:
@@ -27,7 +33,7 @@ def test_open_dataset_any_other_name_is_a_folder(tmp_path: Path) -> None:
     folder = write_match_folder(tmp_path / "toy")
     dataset = open_dataset(str(folder), fields=["author"], root=tmp_path / "root")
     assert isinstance(dataset, MatchFolder)
-    assert dataset.fields == ("author",)
+    assert dataset.config.fields == ["author"]
     assert Path(dataset.processed_dir).is_relative_to(tmp_path / "root")
 
 
@@ -125,21 +131,18 @@ def test_open_dataset_arguments_of_pyg_are_for_python(tmp_path: Path) -> None:
     ]
 
 
-def test_DATASETS_defaults_of_settings_are_those_of_the_class() -> None:
-    """`Options` repeats the signature: same names, same defaults."""
+def test_every_option_has_a_default_and_a_meaning() -> None:
+    """`match-graph datasets NAME` prints them."""
     for cls in (*DATASETS.values(), MatchFolder):
-        parameters = inspect.signature(cls).parameters
-        expected = {
-            name: parameter.default
-            for name, parameter in parameters.items()
-            if name not in ("folder", "kwargs")
-        }
-        assert cls.Options().model_dump() == expected
+        for name, field in cls.Config.model_fields.items():
+            assert field.description, (cls, name)
+        assert cls.Config()
 
 
 #: The files of a registered data set for a test: the format that they are written in,
 #: its folder below ``raw``, and the options that it needs; None where there is nothing to write.
 FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
+    "custom": ("custom csv", "custom", {"columns": {"id": "paper"}}),
     "debtags": None,  # has files of another kind: tests/datasets/test_debtags.py
     "mag-cs": ("mag-cs", "MAG", {}),
     "maple": ("maple json", "maple/json/Art", {}),
@@ -147,7 +150,6 @@ FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
     "pubmed": ("mag-cs", "MeSH", {}),
     "pubmed-xml": ("pubmed-xml", "pubmed-xml", {"hierarchy": "ignore"}),
     "synthetic": None,
-    "table": ("table csv", "table", {"columns": {"id": "paper"}}),
 }
 
 
@@ -172,3 +174,47 @@ def test_open_dataset_every_data_set_of_files_shows_its_progress(
     for _ in range(2):
         assert open_dataset(name, root=tmp_path, track=track, **options).num_labels > 1
     assert seen == [(f"read {name}", 0, "MB")]
+
+
+CARDS = Path(__file__).resolve().parents[2] / "datasets"
+
+
+def states(root: Path) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in list_datasets(root)}
+
+
+def test_list_datasets_every_registered_data_set_row_and_card(tmp_path: Path) -> None:
+    """Rows are complete; the card is a file that names the registered name and the licence."""
+    rows = list_datasets(tmp_path)
+    assert [row["name"] for row in rows] == sorted(DATASETS)
+    for row in rows:
+        assert all(row[key] for key in ("licence", "size", "needs", "state"))
+        text = (CARDS / f"{row['name']}.md").read_text("utf-8")
+        assert text.startswith(f"# {row['name']}\n")
+        for part in (
+            "| source |", "| licence |", "| needs |", "## Checksums\n\n", "## Expected counts\n\n",
+        ):  # fmt: skip
+            assert part in text, (row["name"], part)
+        assert f"match-graph run {row['name']}" in text
+
+
+def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
+    """From nothing to raw files to a build; a folder with a broken build is none."""
+    assert states(tmp_path)["mag-cs"] == "needs files"
+    assert states(tmp_path)["synthetic"] == "needs nothing"
+    assert states(tmp_path)["debtags"] == "fetched when used"
+    write_release_folder(tmp_path / "raw" / "MAG")
+    assert states(tmp_path)["mag-cs"] == "raw present"
+    MagCs(root=tmp_path)
+    Synthetic(num_documents=200, root=tmp_path)
+    assert states(tmp_path)["mag-cs"] == states(tmp_path)["synthetic"] == "built"
+    assert states(tmp_path)["pubmed"] == "needs files"
+    for path in tmp_path.glob("built/mag-cs-*/corpus.json"):
+        path.write_text("{")
+    assert states(tmp_path)["mag-cs"] == "raw present"
+
+
+def test_list_datasets_default_root_is_looked_at(match_graph_home: Path) -> None:
+    """Without a root, where data are built by default."""
+    write_release_folder(match_graph_home / "raw" / "MAG")
+    assert {row["name"]: row["state"] for row in list_datasets()}["mag-cs"] == "raw present"

@@ -1,7 +1,6 @@
 """Data sets to export: the toy folder, and any corpus as a built data set."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,15 @@ from match_graph.testing import write_match_folder
 class GivenDataset(CorpusDataset):
     """A corpus that is there already, as a built data set; texts are split at white space."""
 
-    tokenizer = "whitespace"
+    name, tokenizer = "", "whitespace"
 
     def __init__(self, corpus: Corpus, root: Path) -> None:
-        self.corpus = corpus
-        super().__init__(name=corpus.name, root=root)
+        self.corpus, self.name = corpus, corpus.name
+        super().__init__(root)
 
     @property
     def raw_file_names(self) -> list[str]:
         return []
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {}
 
     def read(self) -> Corpus:
         return self.corpus

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from match_graph.config import load_config
 from match_graph.corpus import CorpusBuilder
-from match_graph.datasets import CorpusDataset, MatchFolder, PubMedXml, Synthetic, split_words
+from match_graph.datasets import CorpusDataset, MatchFolder, PubMedXml, Synthetic
 from match_graph.errors import ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
 from match_graph.testing import toy_documents, write_match_folder
@@ -163,7 +163,7 @@ def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
     authors = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
     ids = draw(st.lists(NAMES, min_size=3, max_size=6, unique=True))
     splits = ["train", "valid", "test", *draw(st.permutations(["train"] * (len(ids) - 3)))]
-    builder = CorpusBuilder("odd", ["author", "reference"], "odd")
+    builder = CorpusBuilder("odd", ["author", "reference"], "odd", tokenizer="whitespace")
     for number, (name, split) in enumerate(zip(ids, draw(st.permutations(splits)), strict=True)):
         text = draw(st.one_of(NAMES, st.lists(NAMES, max_size=5).map(" ".join)))
         chosen = {
@@ -172,8 +172,7 @@ def corpora(draw) -> tuple[CorpusBuilder, list[tuple[str, str, str]]]:
         }
         gold = [labels[number % len(labels)]]
         gold += draw(st.lists(st.sampled_from(labels), max_size=2, unique=True))
-        words = split_words(text, "whitespace")
-        builder.add(name, split, text, words, chosen, gold, f"{number}")
+        builder.add(name, split, text, chosen, gold, f"{number}")
     for kind, instances in (("author", authors), ("label", labels)):
         for instance in draw(st.lists(st.sampled_from(instances), max_size=2)):
             builder.set_name(kind, instance, draw(NAMES))
@@ -187,7 +186,7 @@ def test_export_dataset_names_and_depths_make_a_round_trip(
 ) -> None:
     """Of any type; a label without a depth stays without one."""
     builder = CorpusBuilder("named", ["author"], "named")
-    builder.add("d", "train", "w", ["w"], {"author": ["a1", "a2"]}, ["l1", "l2"], "1")
+    builder.add("d", "train", "w", {"author": ["a1", "a2"]}, ["l1", "l2"], "1")
     builder.set_name("author", "a2", "Åsa Öberg")
     builder.set_name("label", "l1", "Label one")
     builder.set_depth("l1", 2)

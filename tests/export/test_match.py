@@ -81,7 +81,7 @@ def test_export_dataset_labels_with_white_space_escaped_named(
 ) -> None:
     """taxonomy.txt would tear them apart; their names are in id2label.txt."""
     builder = CorpusBuilder("spaces", [], "spaces")
-    builder.add("d", "train", "w", ["w"], {}, ["New York", "100%", "Earth"], "1")
+    builder.add("d", "train", "w", {}, ["New York", "100%", "Earth"], "1")
     hierarchy = [("New York", "Earth", ""), ("100%", "New York", "")]
     dataset = given_dataset(builder.build(hierarchy), tmp_path)
     out = export_dataset(dataset, "match", tmp_path / "out", ALL)
@@ -98,7 +98,7 @@ def test_export_dataset_names_come_back_and_depths_do_not(given_dataset, tmp_pat
     """id2label.txt and id2author.txt hold one a line; what is lost is said."""
     for number, name in enumerate(["a\ttab", "two\nlines"]):
         builder = CorpusBuilder("names", ["author"], "names")
-        builder.add("d", "train", "w", ["w"], {"author": ["a 1", "a\t2"]}, ["l1", "l2"], "1")
+        builder.add("d", "train", "w", {"author": ["a 1", "a\t2"]}, ["l1", "l2"], "1")
         builder.set_name("label", "l1", name)
         builder.set_name("author", "a 1", "Åsa")
         builder.set_name("author", "a\t2", "Bo")

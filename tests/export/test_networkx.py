@@ -81,7 +81,7 @@ def test_export_dataset_control_characters_escaped_graphml_alone(
     from match_graph.corpus import CorpusBuilder
 
     builder = CorpusBuilder("control", ["author"], "control")
-    builder.add("50%", "train", "w", ["w"], {"author": ["a\x00b c%"]}, ["l"], "1")
+    builder.add("50%", "train", "w", {"author": ["a\x00b c%"]}, ["l"], "1")
     dataset = given_dataset(builder.build([]), tmp_path)
     out = export_dataset(dataset, "networkx", tmp_path / "out")
     other = nx.read_graphml(out / "graph.graphml", force_multigraph=True)

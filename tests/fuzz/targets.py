@@ -30,7 +30,7 @@ SMALL = (
     "model.encoder_config={num_layers: 1, num_cls: 1, position_channels: 4}",
 )  # fmt: skip
 _OPTIONS = [part for setting in SMALL for part in ("--set", setting)]
-_TABLE = "columns: {id: paper, text: text, label: label, author: author}, fields: [author]"
+_CUSTOM = "columns: {id: paper, text: text, label: label, author: author}, fields: [author]"
 
 
 @dataclass(frozen=True)
@@ -215,13 +215,13 @@ _RUN_FILES = ("run/*", "run/*/*")
 
 KINDS: dict[str, Kind] = {
     "match folder": Kind(lambda f: write_match_folder(f / "toy"), ["toy/*"], [*_BUILD, "toy"]),
-    "table json": Kind(
-        _write_raw("table json", "raw"), ["raw/*"],
-        [*_BUILD, "table", "--set", f"data.options={{path: raw/table.jsonl, {_TABLE}}}"],
+    "custom json": Kind(
+        _write_raw("custom json", "raw"), ["raw/*"],
+        [*_BUILD, "custom", "--set", f"data.options={{path: raw/custom.jsonl, {_CUSTOM}}}"],
     ),
-    "table csv": Kind(
-        _write_raw("table csv", "raw"), ["raw/*"],
-        [*_BUILD, "table", "--set", f"data.options={{path: raw/table.csv, {_TABLE}}}"],
+    "custom csv": Kind(
+        _write_raw("custom csv", "raw"), ["raw/*"],
+        [*_BUILD, "custom", "--set", f"data.options={{path: raw/custom.csv, {_CUSTOM}}}"],
     ),
     "openalex": Kind(
         _write_raw("openalex", "root/raw/openalex"), ["root/raw/openalex/*"],

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from match_graph import EgoBatch, Run, load
-from match_graph.datasets.records import make_records
 from match_graph.nn.attribution import record_attention
 from match_graph.predict import Classifier
 from match_graph.predict.case_study import Evidence
@@ -15,7 +14,7 @@ from match_graph.typing import MASKS
 
 
 def read_document(classifier: Classifier, run: Run, number: int) -> DocumentEvidence:
-    record = make_records(run.dataset, [number])[0]
+    record = run.dataset.as_json([number])[0]
     return DocumentEvidence(classifier, read_record(record, classifier._fields, "here"))
 
 
@@ -23,7 +22,7 @@ def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
     """A test document with so many metadata, and its batch as evaluation reads it."""
     sampler = run.loader("test").node_sampler
     for number in run.dataset.documents(MASKS["test"]).tolist():
-        record = make_records(run.dataset, [number])[0]
+        record = run.dataset.as_json([number])[0]
         found = sum(len(record[field]) for field in ("venue", "author", "reference"))
         if least <= found <= most and record["text"]:
             break

@@ -14,7 +14,6 @@ from match_graph import (
     load,
     start_run,
 )
-from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import CONFIG
@@ -24,7 +23,7 @@ from match_graph.typing import MASKS
 
 def test_Explainer_labels_are_those_of_prediction(trained_run: Run) -> None:
     """Same labels and probabilities as `Classifier.predict`, right where they are gold."""
-    records = make_records(trained_run.dataset, trained_run.dataset.documents(MASKS["test"])[:5])
+    records = trained_run.dataset.as_json(trained_run.dataset.documents(MASKS["test"])[:5])
     results = load(trained_run.folder, "cpu").predict(records, top_k=4)
     explainer = Explainer(trained_run, "cpu")
     for record, result in zip(records, results, strict=True):
@@ -40,7 +39,7 @@ def test_Explainer_labels_are_those_of_prediction(trained_run: Run) -> None:
 
 def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -> None:
     """Of all labels of a document: lambda times the penalty that training takes."""
-    record = make_records(trained_run.dataset, [395])[0]
+    record = trained_run.dataset.as_json([395])[0]
     explainer = Explainer(trained_run, "cpu")
     found = explainer.explain(record, top_k=trained_run.dataset.num_labels)
     pulls = [pull for one in found.predictions for pull in one.parents]
@@ -70,7 +69,7 @@ def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -
 
 def test_Explainer_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
     """No attention, wide term or loss; effects and the parents' probabilities are there."""
-    record = make_records(baseline_run.dataset, [391])[0]
+    record = baseline_run.dataset.as_json([391])[0]
     found = Explainer(baseline_run, "cpu").explain(record).predictions
     assert len(found) == 5
     tokens = [token for one in found for token in one.metadata]
@@ -91,7 +90,7 @@ def test_Explainer_scores_are_computed_in_float32(trained_run: Run, tmp_path: Pa
     assert other != settings
     (folder / CONFIG).write_text(other, encoding="utf-8")
     write_manifest(folder)
-    record = make_records(trained_run.dataset, [395])[0]
+    record = trained_run.dataset.as_json([395])[0]
     found = Explainer(replace(trained_run, folder=folder), "cpu").explain(record)
     expected = Explainer(trained_run, "cpu").explain(record)
     assert torch.equal(found.logits, expected.logits)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from match_graph import Run, start_run
-from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.predict.case_study import CaseLabel, CaseStudy
 from match_graph.predict.explain import Explainer
@@ -72,7 +71,7 @@ def test_find_document_missed_label_ranks_below_best(
     """
     explainer = explainers[1]
     dataset = explainer.run.dataset
-    (record,) = make_records(dataset, [find_document(dataset, document)])
+    (record,) = dataset.as_json([find_document(dataset, document)])
     found = explainer.explain(record)
     same = replace(found, logits=torch.zeros_like(found.logits))
     labels = [

@@ -33,7 +33,7 @@ def test_measure_read_reader_is_measured_in_a_process_of_its_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the command does it; one format, as a process takes seconds to start."""
-    monkeypatch.setattr(read, "WRITERS", {"table csv": WRITERS["table csv"]})
+    monkeypatch.setattr(read, "WRITERS", {"custom csv": WRITERS["custom csv"]})
     (speed,) = read.measure_read(bench)
-    assert speed.stage == "read: table csv"
+    assert speed.stage == "read: custom csv"
     assert speed.rate > 0

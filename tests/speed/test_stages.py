@@ -261,7 +261,7 @@ def test_SPEED_STAGES_hypernymy_needs_a_hierarchy(
 def test_SPEED_SIZES_sizes_are_data_sets_with_their_options(size: str) -> None:
     """Each names a registered data set, and options that it has."""
     name, options = SPEED_SIZES[size]
-    DATASETS[name].check_options(options)
+    DATASETS[name].Config(**options)
 
 
 def test_MemoryPeak_memory_peaks_are_seen_though_they_are_gone() -> None:

@@ -13,7 +13,6 @@ from match_graph import Baseline, Run, cli, load, load_config, rank_labels, star
 from match_graph.baselines import BASELINES
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.config import Config
-from match_graph.datasets.records import make_records
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
@@ -77,7 +76,7 @@ def test_Run_baseline_runs_as_a_network_does(start, trained_run: Run, name: str)
     assert str(run.folder / FITTED) in list_files(run.folder)
     assert not (run.folder / "vectors.safetensors").exists()
     assert len(show_examples(run)) == 3
-    records = make_records(run.dataset, run.dataset.documents(MASKS["test"]).tolist())
+    records = run.dataset.as_json(run.dataset.documents(MASKS["test"]).tolist())
     results = load(run.folder, device="cpu").predict(records, top_k=1)
     hits = [
         result["labels"][0]["id"] in record["label"]
@@ -321,7 +320,7 @@ def test_LanguageModelEncoder_predicts_from_the_run_folder(tmp_path: Path) -> No
     shutil.rmtree(checkpoint)
     again = open_run(run.folder, tmp_path / "root")
     metrics = again.evaluate()
-    records = make_records(run.dataset, run.dataset.documents(MASKS["test"]).tolist())
+    records = run.dataset.as_json(run.dataset.documents(MASKS["test"]).tolist())
     results = load(run.folder, device="cpu").predict(records, top_k=1)
     hits = [
         result["labels"][0]["id"] in record["label"]

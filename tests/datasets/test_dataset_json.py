@@ -5,17 +5,16 @@ from pathlib import Path
 import pytest
 
 from match_graph.datasets import MatchFolder, Synthetic
-from match_graph.datasets.records import make_records
 from match_graph.errors import CorpusError
 from match_graph.testing import toy_documents, write_match_folder
 
 
-def test_make_records_give_back_what_was_read(tmp_path: Path) -> None:
+def test_as_json_give_back_what_was_read(tmp_path: Path) -> None:
     """Ids, texts, metadata in order and labels of every document of the toy folder."""
     write_match_folder(tmp_path / "toy")
     dataset = MatchFolder(tmp_path / "toy", root=tmp_path / "root")
     given = [record for split in ("train", "valid", "test") for record in toy_documents()[split]]
-    records = make_records(dataset, range(len(given)))
+    records = dataset.as_json(range(len(given)))
     for record, expected in zip(records, given, strict=True):
         assert record["paper"] == str(expected["paper"])
         assert record["text"] == expected["text"]
@@ -26,27 +25,27 @@ def test_make_records_give_back_what_was_read(tmp_path: Path) -> None:
             assert record[field] == list(dict.fromkeys(value for value in values if value))
 
 
-def test_make_records_any_selection_in_any_order(synthetic: Synthetic) -> None:
+def test_as_json_any_selection_in_any_order(synthetic: Synthetic) -> None:
     """A selection gives its documents in its own order; an empty one gives none."""
-    whole = make_records(synthetic, range(10))
-    assert make_records(synthetic, [7, 2]) == [whole[7], whole[2]]
-    assert make_records(synthetic, []) == []
+    whole = synthetic.as_json(range(10))
+    assert synthetic.as_json([7, 2]) == [whole[7], whole[2]]
+    assert synthetic.as_json([]) == []
 
 
-def test_make_records_without_raw_texts_the_words_are_joined(
+def test_as_json_without_raw_texts_the_words_are_joined(
     synthetic: Synthetic, monkeypatch
 ) -> None:
     """Where texts are split at white space that is the text itself; else it is one sentence."""
-    whole = make_records(synthetic, [3, 399, 0])
+    whole = synthetic.as_json([3, 399, 0])
     table = synthetic.table("document").drop(columns="text")
     names = synthetic.table
     monkeypatch.setattr(
         synthetic, "table", lambda name, *rest: table if name == "document" else names(name, *rest)
     )
-    assert make_records(synthetic, [3, 399, 0]) == whole
+    assert synthetic.as_json([3, 399, 0]) == whole
     monkeypatch.setattr(synthetic, "tokenizer", "regex")
     with pytest.raises(CorpusError) as caught:
-        make_records(synthetic, [0])
+        synthetic.as_json([0])
     assert str(caught.value) == (
         "Documents can be shown where raw texts are kept, but 'synthetic' has none; "
         "build a smaller one."

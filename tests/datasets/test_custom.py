@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import Table, open_dataset, read_table
+from match_graph.datasets import DATASETS, Custom, open_dataset, read_custom
+from match_graph.datasets.custom import UserFiles
 from match_graph.errors import ConfigError, CorpusError
 
-SUMMARY = "The files of 'table' must hold documents"
+SUMMARY = "The files of 'custom' must hold documents"
 ROWS: list[dict[str, Any]] = [
     {"key": f"p{n}", "title": f"Title {n}", "body": f"body of {n}", "who": ["Bo", f"a{n}"],
      "where": "J", "tags": ["deep learning", "all"], "fold": fold, "day": f"20{n:02}-01-01"}
@@ -43,7 +44,8 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]] = ROWS, delimiter: str 
 
 def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(CorpusError) as caught:
-        read_table([path], **{"fields": ["author"], "columns": COLUMNS_OF_AUTHOR, **options})
+        options = {"fields": ["author"], "columns": COLUMNS_OF_AUTHOR, **options}
+        read_custom([path], Custom.Config(**options))
     return str(caught.value)
 
 
@@ -58,16 +60,15 @@ def taxonomy(tmp_path: Path) -> Path:
     return path
 
 
-def test_read_table_every_kind_of_file_gives_the_same_corpus(
+def test_read_custom_every_kind_of_file_gives_the_same_corpus(
     tmp_path: Path, taxonomy: Path
 ) -> None:
     """JSON lines, CSV and TSV of the same rows."""
     paths = [write_json(tmp_path / "a.jsonl"), write_csv(tmp_path / "a.csv")]
     paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
     columns = {**COLUMNS, "split": "fold"}
-    first, *others = [
-        read_table([path], ["author", "venue"], columns, taxonomy=taxonomy) for path in paths
-    ]
+    config = Custom.Config(fields=["author", "venue"], columns=columns, taxonomy=str(taxonomy))
+    first, *others = [read_custom([path], config) for path in paths]
     assert first.documents["id"].tolist() == [f"p{n}" for n in range(8)]
     assert first.documents["text"].tolist()[0] == "Title 0 body of 0"
     assert first.documents["split"].tolist() == ["train"] * 6 + ["valid", "test"]
@@ -82,10 +83,10 @@ def test_read_table_every_kind_of_file_gives_the_same_corpus(
 
 def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path) -> None:
     """Several files of a folder; the taxonomy among them is none of them."""
-    write_json(tmp_path / "raw" / "table" / "a.jsonl", ROWS[:4])
-    write_csv(tmp_path / "raw" / "table" / "b.csv", [*ROWS[4:]])
+    write_json(tmp_path / "raw" / "custom" / "a.jsonl", ROWS[:4])
+    write_csv(tmp_path / "raw" / "custom" / "b.csv", [*ROWS[4:]])
     dataset = open_dataset(
-        "table", root=tmp_path, fields=["author"], columns={**COLUMNS_OF_AUTHOR, "date": "day"},
+        "custom", root=tmp_path, fields=["author"], columns={**COLUMNS_OF_AUTHOR, "date": "day"},
         taxonomy=str(taxonomy), train_until=2004, valid_until=2006,
     )  # fmt: skip
     assert dataset[0].node_types == ["document", "author", "word", "label"]
@@ -96,46 +97,46 @@ def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path)
     ]
     assert dataset.hierarchy.num_edges == 1
     flat = open_dataset(
-        "table", root=tmp_path, columns={key: COLUMNS[key] for key in ("id", "text", "label")},
+        "custom", root=tmp_path, columns={key: COLUMNS[key] for key in ("id", "text", "label")},
         taxonomy=str(taxonomy), hierarchy="ignore",
     )  # fmt: skip
     assert flat.hierarchy.num_edges == 0
     assert flat.processed_dir != dataset.processed_dir
 
 
-def test_read_table_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
+def test_read_custom_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
     """Twins do not fall into training and test."""
     rows = [{"id": n, "text": f"text {n // 2}", "label": []} for n in range(2000)]
-    corpus = read_table([write_json(tmp_path / "a.jsonl", rows)])
+    corpus = read_custom([write_json(tmp_path / "a.jsonl", rows)], Custom.Config())
     splits = corpus.documents["split"].to_numpy()
     assert (splits[::2] == splits[1::2]).all()
     assert {*splits} == {"train", "valid", "test"}
 
 
-def test_read_table_missing_value_is_no_fault(tmp_path: Path) -> None:
+def test_read_custom_missing_value_is_no_fault(tmp_path: Path) -> None:
     """Null, empty and absent, where some document has the column."""
     rows = [
         {"id": "a", "text": None, "label": None, "venue": ""},
         {"id": 2, "text": "x", "label": "one", "venue": None},
         {"id": "c"},
     ]
-    corpus = read_table([write_json(tmp_path / "a.jsonl", rows)], ["venue"])
+    corpus = read_custom([write_json(tmp_path / "a.jsonl", rows)], Custom.Config(fields=["venue"]))
     assert corpus.documents["id"].tolist() == ["a", "2", "c"]
     assert corpus.documents["text"].tolist() == ["", "x", ""]
     assert len(corpus.edges["venue"]) == 0
     assert corpus.instances["label"]["id"].tolist() == ["one"]
 
 
-def test_read_table_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
+def test_read_custom_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
     """Or has another one."""
     path = tmp_path / "a.csv"
     path.write_text("id,text,label\n1,x,a; b|c\n")
     for separator, expected in (("", ["a; b|c"]), ("|", ["a; b", "c"]), (";", ["a", "b|c"])):
-        corpus = read_table([path], separator=separator)
+        corpus = read_custom([path], Custom.Config(separator=separator))
         assert corpus.instances["label"]["id"].tolist() == expected
 
 
-def test_read_table_column_that_no_document_has_is_named(tmp_path: Path) -> None:
+def test_read_custom_column_that_no_document_has_is_named(tmp_path: Path) -> None:
     """A misspelt column would pass for an empty one."""
     path = write_json(tmp_path / "a.jsonl")
     assert refusal(path, columns={**COLUMNS_OF_AUTHOR, "text": "abstract"}) == (
@@ -170,7 +171,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_read_table_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+def test_read_custom_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     """With what was found."""
     change, fault = FAULTS[name]
     path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
@@ -178,22 +179,22 @@ def test_read_table_wrong_values_are_named_by_line(tmp_path: Path, name: str) ->
     assert f"a.jsonl:3: {fault}" in lines
 
 
-def test_read_table_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
+def test_read_custom_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
     """A label above itself, too."""
     taxonomy.write_text("all\tall\n")
-    assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=taxonomy) == (
-        "The corpus 'table' must be consistent: the label hierarchy must be acyclic, but "
+    assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=str(taxonomy)) == (
+        "The corpus 'custom' must be consistent: the label hierarchy must be acyclic, but "
         "all -> all is a cycle (taxonomy.txt:1); remove one of these edges, or set "
         "data.hierarchy=ignore."
     )
 
 
-def test_Table_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+def test_Custom_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     """All at once, before anything is read."""
     with pytest.raises(ConfigError) as caught:
-        Table(root=tmp_path, columns={"x": "y", "id": ["a", "b"], "split": "s"}, train_until=2000)
+        Custom(root=tmp_path, columns={"x": "y", "id": ["a", "b"], "split": "s"}, train_until=2000)
     assert str(caught.value).splitlines() == [
-        "The options of Table must be valid, but 4 faults were found:",
+        "The options of Custom must be valid, but 4 faults were found:",
         "  columns must be those of ['id', 'text', 'label', 'split', 'date'], found ['x']; name a "
         "field in fields too.",
         "  columns.id must be one column, found ['a', 'b'].",
@@ -202,14 +203,56 @@ def test_Table_options_that_do_not_go_together_are_refused(tmp_path: Path) -> No
     ]
 
 
-def test_Table_no_file_says_where_to_put_it(tmp_path: Path) -> None:
+def test_Custom_no_file_says_where_to_put_it(tmp_path: Path) -> None:
     """By suffixes, folder and option."""
     with pytest.raises(CorpusError) as caught:
-        Table(root=tmp_path)
+        Custom(root=tmp_path)
     assert str(caught.value) == (
-        f"The data set 'table' reads files of yours (.jsonl, .jsonl.gz, .json, .json.gz, .ndjson, "
+        f"The data set 'custom' reads files of yours (.jsonl, .jsonl.gz, .json, .json.gz, .ndjson, "
         f".ndjson.gz, .csv, .csv.gz, .tsv, .tsv.gz), but there is none at "
-        f"'{tmp_path / 'raw' / 'table'}'; put them there, or name a file or a folder with "
+        f"'{tmp_path / 'raw' / 'custom'}'; put them there, or name a file or a folder with "
         f"--set data.options.path=PATH."
     )
     assert not (tmp_path / "raw").exists()
+
+
+LINE = '{"id": 1, "text": "x", "label": ["a"], "s": "train"}\n'
+SPLIT_COLUMN = {"split": "s"}
+
+
+def test_Custom_nothing_is_written_beside_the_users_files(tmp_path: Path) -> None:
+    """Nor is a folder made that the user has not."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(LINE)
+    before = [(path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")]
+    dataset = Custom(path=str(folder), columns=SPLIT_COLUMN, root=tmp_path / "root")
+    assert not Path(dataset.processed_dir).is_relative_to(folder)
+    mine = [(path, path.stat().st_mtime_ns) for path in tmp_path.glob("mine/*")]
+    assert [item for item in before if item[0].parent == folder] == mine
+    with pytest.raises(CorpusError, match=r"but there is none at '.*nowhere'"):
+        Custom(path=str(tmp_path / "nowhere"), root=tmp_path / "root")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_Custom_build_follows_the_content_not_the_place(tmp_path: Path) -> None:
+    """The same file elsewhere is the same build; another content is another."""
+    checksums = []
+    for name, content in (("one", LINE), ("two", LINE), ("three", LINE.replace('"x"', '"y"'))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_text(content)
+        dataset = Custom(path=str(tmp_path / name), columns=SPLIT_COLUMN, root=tmp_path / "root")
+        checksums.append(dataset.checksum)
+    assert checksums[0] == checksums[1] != checksums[2]
+
+
+def test_UserFiles_every_class_of_users_files_says_what_it_reads() -> None:
+    """Suffixes, and a card by its registered name."""
+    classes = {name: cls for name, cls in DATASETS.items() if issubclass(cls, UserFiles)}
+    assert sorted(classes) == ["custom", "openalex", "pubmed-xml"]
+    for name, cls in classes.items():
+        assert cls.card is not None
+        assert cls.card.name == name
+        assert all(suffix.startswith(".") for suffix in cls.suffixes)
+        assert "path" in cls.path_options
+        assert set(cls.path_options) <= set(cls.Config.model_fields)

@@ -1,0 +1,287 @@
+"""A user's own files: JSON lines or CSV of any layout, of which options name the columns."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.datasets.dataset import Card, CorpusDataset
+from match_graph.datasets.match_folder import read_taxonomy
+from match_graph.datasets.options import UNDATED, HierarchyConfig, SplitConfig
+from match_graph.errors import CorpusError
+from match_graph.io.csv_lines import read_csv_rows
+from match_graph.io.json_lines import describe, read_id, read_json_lines, read_values
+from match_graph.io.source import (
+    Track,
+    find_files,
+    is_there,
+    open_regular,
+    open_sources,
+    resolve_path,
+)
+from match_graph.typing import Split
+
+#: A column, or several that are put together.
+Columns: TypeAlias = Mapping[str, str | Sequence[str]]
+
+#: What a column of splits may say.
+SPLIT_NAMES: dict[str, Split] = {
+    "train": "train", "training": "train",
+    "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+class UserFiles(CorpusDataset):
+    """Base of data sets from a user's files; nothing is written beside these.
+
+    A subclass names its `suffixes`, and further files in `path_options`, behind the first.
+    """
+
+    class Config(HierarchyConfig, SplitConfig):
+        """Options of a user's files."""
+
+        path: str | None = Field(
+            None, description="a file, or a folder of such files; none: raw/NAME below the root"
+        )
+
+    config: Config
+    suffixes: ClassVar[tuple[str, ...]]
+    path_options: ClassVar[tuple[str, ...]] = ("path",)
+
+    @cached_property
+    def path(self) -> Path:
+        """File, or folder of which the files with one of the suffixes count."""
+        path = self.config.path
+        return Path(self.root, "raw", self.name) if path is None else Path(path)
+
+    def find_extra(self) -> dict[str, str | None]:
+        """Further files by option, which are read but not as documents."""
+        is_used = self.config.hierarchy == "use"
+        return {name: getattr(self.config, name) for name in self.path_options[1:] if is_used}
+
+    @cached_property
+    def extra(self) -> dict[str, Path]:
+        """Further files that are given, each there.
+
+        Raises:
+            CorpusError: One is not.
+        """
+        extra = {name: Path(file) for name, file in self.find_extra().items() if file is not None}
+        for name, file in extra.items():
+            if is_there(file) and not file.is_dir():
+                open_regular(file).close()
+            else:
+                raise CorpusError(
+                    f"The option '{name}' of '{self.name}' must name a file, but there is none at "
+                    f"'{file}'; check the path."
+                )
+        return extra
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Files of documents.
+
+        Raises:
+            CorpusError: There is none.
+        """
+        given = (getattr(self.config, name) for name in self.path_options[1:])
+        taken = {resolve_path(file) for file in (*given, *self.extra.values()) if file is not None}
+        found = find_files(self.path, self.suffixes, self.name)
+        return [file for file in found if resolve_path(file) not in taken]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return super().options | {name: name in self.extra for name in self.path_options[1:]}
+
+    @property
+    def raw_dir(self) -> str:
+        return str(self.path if self.path.is_dir() else self.path.parent)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return [str(resolve_path(file)) for file in (*self.files, *self.extra.values())]
+
+    @classmethod
+    def has_raw(cls, root: Path) -> bool:
+        assert cls.card is not None
+        try:
+            return bool(find_files(root / "raw" / cls.card.name, cls.suffixes, cls.card.name))
+        except CorpusError:
+            return False
+
+
+class Custom(UserFiles):
+    """Custom data set: a JSON object or a row of CSV per document.
+
+    The files are ``.jsonl``, ``.json`` or ``.ndjson`` with an object a line, ``.csv`` or ``.tsv``
+    with a header, packed by gzip or not.
+    """
+
+    class Config(UserFiles.Config):
+        """Options of a custom data set."""
+
+        fields: Sequence[str] = Field((), description="metadata fields, by the names they get")
+        columns: Columns = Field(
+            default_factory=dict,
+            description="columns of id, text, label, split, date and the fields; what is not named "
+            "stands in the column of its own name, split and date in none; several columns may "
+            "make one text, or one field",
+        )
+        separator: str = Field(
+            ";",
+            description="between the values of a cell of CSV, for labels and fields; blanks around "
+            'it do not count; "": a cell is one value',
+        )
+        taxonomy: str | None = Field(
+            None,
+            description="file with a parent and its children a line, by tabs where the line has "
+            "one, else by white space",
+        )
+
+        @model_validator(mode="after")
+        def _check_columns(self) -> Self:
+            known = ["id", "text", "label", "split", "date", *self.fields]
+            unknown = sorted(set(self.columns) - set(known))
+            faults = []
+            if unknown:
+                faults.append(
+                    f"columns must be those of {known}, found {unknown}; "
+                    f"name a field in fields too."
+                )
+            faults += [
+                f"columns.{name} must be one column, found {self.columns[name]}."
+                for name in ("id", "split", "date")
+                if not isinstance(self.columns.get(name, ""), str)
+            ]
+            if "split" in self.columns and self.train_until is not None:
+                faults.append("a column of splits leaves nothing to train_until; remove one.")
+            if self.train_until is not None and "date" not in self.columns:
+                faults.append("train_until needs a date; name its column in columns.date.")
+            if faults:
+                raise ValueError("\n".join(faults))
+            return self
+
+    config: Config
+    card = Card("custom", "that of your documents", "yours", "JSON lines or CSV of yours")
+    suffixes = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
+    path_options = ("path", "taxonomy")
+
+    def read(self) -> Corpus:
+        return read_custom(self.files, self.config, self.track, self.faults_mode)
+
+
+def read_custom(
+    files: Sequence[Path],
+    config: Custom.Config,
+    track: Track | None = None,
+    faults: Faults = "refuse",
+) -> Corpus:
+    """Reads files of JSON lines or CSV; arguments and errors as for `Custom`."""
+    summary = "The files of 'custom' must hold documents"
+    builder = CorpusBuilder("custom", config.fields, summary, faults, config.tokenizer)
+    reader = _Reader(builder, config)
+    taxonomy = config.list_hierarchy_files(config.taxonomy)
+    edges: list[tuple[str, str, str]] = []
+    with open_sources([*files, *taxonomy], "custom", track) as sources:
+        for path in files:
+            lines = sources.lines(path)
+            delimiter = _DELIMITERS.get(Path(path.name.removesuffix(".gz")).suffix)
+            if delimiter is None:
+                rows = read_json_lines(lines, path.name, builder.fail)
+            else:
+                rows = read_csv_rows(lines, path.name, delimiter, builder.fail)
+            for place, row in builder.documents(rows):
+                reader.add(row, place, is_csv=delimiter is not None)
+        for path in taxonomy:
+            edges = read_taxonomy(sources.lines(path), path.name, builder.fail)
+    reader.check_columns()
+    return builder.build(edges)
+
+
+class _Reader:
+    """Reader of rows: adds them to a builder."""
+
+    def __init__(self, builder: CorpusBuilder, config: Custom.Config) -> None:
+        self.builder, self.config = builder, config
+        builder.notes[UNDATED] = 0
+        named = {name: name for name in ("id", "text", "label", *builder.fields)}
+        self.columns = {
+            name: [column] if isinstance(column, str) else list(column)
+            for name, column in {**named, **config.columns}.items()
+        }
+        self.seen: set[str] = set()
+
+    def add(self, row: Mapping[str, Any], place: str, is_csv: bool) -> None:
+        """Adds one row as a document, or its faults."""
+        before = self.builder.num_faults
+        self.seen.update(row)
+        fail = self.builder.fail
+        (column,) = self.columns["id"]
+        document = read_id({"paper": row.get(column)}, place, lambda _: None)
+        if document is None:
+            fail(
+                f"{place}: '{column}' must be the document's id, found {describe(row.get(column))}."
+            )
+        parts = [row.get(name) for name in self.columns["text"]]
+        for name, part in zip(self.columns["text"], parts, strict=True):
+            if not isinstance(part, str | None):
+                fail(f"{place}: '{name}' must be a string, found {describe(part)}.")
+        values = {
+            name: self._read_list(row, name, place, is_csv)
+            for name in ("label", *self.builder.fields)
+        }
+        day = self._read_cell(row, "date", place)
+        split = self._read_cell(row, "split", place)
+        if "split" in self.columns and split.lower() not in SPLIT_NAMES:
+            fail(
+                f"{place}: '{self.columns['split'][0]}' must be one of {list(SPLIT_NAMES)}, "
+                f"found '{split}'."
+            )
+        if self.builder.num_faults > before or document is None:
+            return
+        text = " ".join(part for part in parts if part)
+        chosen = SPLIT_NAMES.get(split.lower()) or self.config.choose_split(
+            document, text, day, self.builder.notes
+        )
+        labels = values.pop("label")
+        self.builder.add(document, chosen, text, values, labels, place)
+
+    def _read_list(self, row: Mapping[str, Any], name: str, place: str, is_csv: bool) -> list[str]:
+        found: list[str] = []
+        for column in self.columns[name]:
+            value = row.get(column)
+            if is_csv and self.config.separator and value:
+                value = [part.strip(" ") for part in value.split(self.config.separator)]
+            values = read_values(value)
+            if values is None:
+                self.builder.fail(
+                    f"{place}: '{column}' must be a string or a list of strings, "
+                    f"found {describe(value)}."
+                )
+            found += values or []
+        return found
+
+    def _read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
+        """Text of a cell; empty where it is missing or has no column."""
+        value = row.get(self.columns[name][0]) if name in self.columns else None
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            self.builder.fail(
+                f"{place}: '{self.columns[name][0]}' must be a string, found {describe(value)}."
+            )
+        return "" if value is None else str(value).strip()
+
+    def check_columns(self) -> None:
+        """Notes columns that no row has: a fault, not empty columns."""
+        wanted = {column for columns in self.columns.values() for column in columns}
+        absent = sorted(wanted - self.seen)
+        if absent and self.seen and not self.builder.faults:
+            self.builder.fail(
+                f"no document has the columns {absent}, but they have {sorted(self.seen)}; "
+                f"say by data.options.columns which is which."
+            )

@@ -1,0 +1,125 @@
+"""Options that several data sets share: tokenization, hierarchy, splits.
+
+An option stands once, as a field of its data set's `Config`, with default, bounds and meaning: that
+is what the class takes, what its reader is given, and what ``match-graph datasets NAME`` prints.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from match_graph.config import StrictModel
+from match_graph.corpus import Tokenizer
+from match_graph.typing import Split
+
+_is_date = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?").fullmatch
+
+
+#: Note of a corpus: how many documents are in train because they have no date.
+UNDATED = "undated_documents_in_train"
+
+
+def tokenizer_field(default: Tokenizer) -> Any:
+    """Field of the option ``tokenizer``, whose default follows from the texts."""
+    return Field(
+        default,
+        description="how texts become words: regex, or whitespace, which keeps case and "
+        "punctuation, for texts that are tokenised already",
+    )
+
+
+class TextConfig(StrictModel):
+    """Options of data sets with raw texts."""
+
+    tokenizer: Tokenizer = tokenizer_field("regex")
+
+
+class HierarchyConfig(TextConfig):
+    """Options of data sets with texts and a label hierarchy."""
+
+    hierarchy: Literal["use", "ignore"] = Field(
+        "use", description="ignore: every label is without a parent"
+    )
+
+    def list_hierarchy_files(self, path: str | Path | None) -> list[Path]:
+        """File of the hierarchy, if there is one and it is to be read."""
+        return [Path(path)] if path is not None and self.hierarchy == "use" else []
+
+
+def _read_date(value: Any) -> Any:
+    if isinstance(value, str | int | date) and not isinstance(value, bool):
+        if not _is_date(str(value)):
+            raise ValueError("a date must be a year, a month or a day, such as 2015 or 2015-06-30")
+        return str(value)
+    return value
+
+
+#: As YAML gives it: 2015 is a number, 2015-06 a string, 2015-06-30 a date.
+DateOption = Annotated[str | None, BeforeValidator(_read_date)]
+
+
+class SplitConfig(StrictModel):
+    """Options of data sets whose files do not give splits: each document's follows from it alone.
+
+    Without ``train_until`` the SHA-256 of the seed and the text decides, 8 : 1 : 1 as in the paper
+    (https://arxiv.org/abs/2102.07349): equal texts fall into one split, so that no test document
+    has its twin in training. Documents without text are told apart by their ids.
+
+    With ``train_until`` the date decides: train up to it, valid up to ``valid_until``, then test;
+    each date counts as a whole, "2015" until its last day. Without ``valid_until`` the hash moves a
+    tenth of the training documents to valid. Documents without a date are in train, and counted.
+    """
+
+    train_until: DateOption = Field(
+        None, description="last date of train: year, month or day; none: split at random"
+    )
+    valid_until: DateOption = Field(
+        None, description="last date of valid; none: a tenth of the documents of train"
+    )
+    seed: int = Field(0, ge=0, lt=2**64, description="seed of what is split at random")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        start, end = str(self.train_until), str(self.valid_until)
+        if self.valid_until is not None and (self.train_until is None or end <= start):
+            raise ValueError(
+                f"valid_until must be a date after train_until, found "
+                f"train_until={self.train_until} and valid_until={self.valid_until}; "
+                f"change one of them."
+            )
+        return self
+
+    def choose_split(
+        self, document: str, text: str, day: str | None = None, notes: Counter[str] | None = None
+    ) -> Split:
+        """Split of a document.
+
+        Args:
+            document: Id of the document.
+            text: Text of the document, may be empty.
+            day: Date of the document, an ISO date, month or year; None without one.
+            notes: Takes the number of documents that are in train because they have no date.
+        """
+        if self.train_until is None:
+            tenth = self._tenth(document, text)
+            return "test" if tenth == 0 else "valid" if tenth == 1 else "train"
+        if notes is not None:
+            notes[UNDATED] += not day
+        if not day or _is_until(day, self.train_until):
+            moved = day and self.valid_until is None and self._tenth(document, text) == 1
+            return "valid" if moved else "train"
+        is_valid = self.valid_until is not None and _is_until(day, self.valid_until)
+        return "valid" if is_valid else "test"
+
+    def _tenth(self, document: str, text: str) -> int:
+        key = f"{self.seed} text {text}" if text.strip() else f"{self.seed} id {document}"
+        return int.from_bytes(hashlib.sha256(key.encode()).digest()) % 10
+
+
+def _is_until(day: str, until: str) -> bool:
+    return day[: len(until)] <= until

@@ -1,0 +1,97 @@
+"""Splits by date, or at random with equal texts kept together."""
+
+from collections import Counter
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.config import parse_settings
+from match_graph.datasets.options import UNDATED, SplitConfig
+from match_graph.errors import ConfigError
+
+
+def refusal(**options: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(SplitConfig, options, "Options must be good")
+    return str(caught.value)
+
+
+def test_SplitConfig_random_split_is_about_8_1_1_and_follows_seed() -> None:
+    """Same seed, same splits; another seed, others."""
+    rule, other = SplitConfig(seed=1), SplitConfig(seed=2)
+    splits = [rule.choose_split("d", f"text {number}", None) for number in range(5000)]
+    assert splits == [rule.choose_split("d", f"text {number}", None) for number in range(5000)]
+    assert splits != [other.choose_split("d", f"text {number}", None) for number in range(5000)]
+    for split, share in (("train", 0.8), ("valid", 0.1), ("test", 0.1)):
+        assert splits.count(split) / 5000 == pytest.approx(share, abs=0.02)
+
+
+@given(st.text(min_size=1).filter(str.strip), st.text(), st.text())
+def test_SplitConfig_equal_texts_fall_into_one_split(text: str, one: str, other: str) -> None:
+    """Whatever their ids are."""
+    assert SplitConfig().choose_split(one, text, None) == SplitConfig().choose_split(
+        other, text, None
+    )
+
+
+def test_SplitConfig_documents_without_text_are_told_apart_by_id() -> None:
+    """They share nothing, so they do not all fall into one split."""
+    assert {SplitConfig().choose_split(f"d{number}", " ", None) for number in range(100)} == {
+        "train", "valid", "test",
+    }  # fmt: skip
+
+
+def test_SplitConfig_split_by_date_counts_a_date_as_a_whole() -> None:
+    """The last day of the year 2015 is training still; each day has one split."""
+    rule = SplitConfig(train_until=2015, valid_until="2016-06")
+    days = ["1999", "2015-12-31", "2016-01-01", "2016-06-30", "2016-07", "2020"]
+    assert [rule.choose_split("d", "x", day) for day in days] == [
+        "train", "train", "valid", "valid", "test", "test",
+    ]  # fmt: skip
+    day = SplitConfig(train_until=date(2015, 6, 30))
+    assert day.choose_split("d", "x", "2015-07-01") == "test"
+
+
+def test_SplitConfig_without_valid_until_tenth_earlier_documents() -> None:
+    """As in benchmarks that give but one year."""
+    rule = SplitConfig(train_until="2015")
+    splits = [rule.choose_split("d", f"text {number}", "2010") for number in range(5000)]
+    assert set(splits) == {"train", "valid"}
+    assert splits.count("valid") / 5000 == pytest.approx(0.1, abs=0.02)
+
+
+def test_SplitConfig_documents_without_date_training_can_counted() -> None:
+    """A missing date is no fault."""
+    rule = SplitConfig(train_until="2015")
+    assert rule.choose_split("d", "x", None) == rule.choose_split("d", "x", "") == "train"
+    notes: Counter[str] = Counter()
+    for day in (None, "", "2020"):
+        rule.choose_split("d", "x", day, notes)
+        SplitConfig().choose_split("d", "x", day, notes)
+    assert notes == {UNDATED: 2}
+
+
+def test_SplitConfig_dates_as_yaml_gives_them_are_options() -> None:
+    """A year is a number there, a day a date."""
+    options = SplitConfig(train_until=2015, valid_until=date(2016, 1, 31), seed=3)
+    assert options.model_dump() == {
+        "train_until": "2015", "valid_until": "2016-01-31", "seed": 3,
+    }  # fmt: skip
+
+
+def test_SplitConfig_what_is_no_date_is_refused() -> None:
+    """Also a date at which validation could not begin."""
+    fault = "a date must be a year, a month or a day, such as 2015 or 2015-06-30"
+    assert refusal(train_until="June") == (
+        f"Options must be good: 'train_until': {fault}, found 'June'."
+    )
+    assert refusal(train_until=2015, valid_until=2015) == (
+        "Options must be good: valid_until must be a date after train_until, found "
+        "train_until=2015 and valid_until=2015; change one of them."
+    )
+    assert refusal(valid_until=2015) == (
+        "Options must be good: valid_until must be a date after train_until, found "
+        "train_until=None and valid_until=2015; change one of them."
+    )
