@@ -75,6 +75,7 @@ setup(
         "platformdirs>=4",
         "defusedxml>=0.7.1",
         "lazy-loader>=0.4",
+        "pooch>=1.8",
     ],
     extras_require={
         "scatter": ["torch-scatter>=2.1"],

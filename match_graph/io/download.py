@@ -3,19 +3,16 @@
 Source of the interface: https://developers.zenodo.org.
 """
 
-import hashlib
+import io
 import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
+from typing import Any, BinaryIO
 
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside
-from match_graph.io.source import Track
+from match_graph.io.source import Advance, Track
 
 API = "https://zenodo.org/api/records"
 
@@ -44,8 +41,9 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
         f"and put them into '{folder}'"
     )
     folder.mkdir(parents=True, exist_ok=True)
-    with _explain(f"{API}/{record}", dataset, by_hand), _open(f"{API}/{record}") as response:
-        files = [_read_entry(entry) for entry in json.load(response)["files"]]
+    with _explain(f"{API}/{record}", dataset, by_hand), io.BytesIO() as answer:
+        _download(f"{API}/{record}", answer)
+        files = [_read_entry(entry) for entry in json.loads(answer.getvalue())["files"]]
     paths = []
     for name, address, size, checksum in files:
         path = folder / name
@@ -70,40 +68,58 @@ def _read_entry(entry: Any) -> tuple[str, str, int, str]:
 
 def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | None) -> str:
     """Downloads a file if its checksum is right; else returns the checksum found."""
+    import pooch
+
     kind = checksum.partition(":")[0]
-    digest = hashlib.new(kind, usedforsecurity=False)  # against damage, not against forgery
     shown = track(f"fetch {path.name}", size // _MEGABYTE, "MB") if track else nullcontext()
     with beside(path) as place:
-        with _open(address) as response, place.open("wb") as file, shown as advance:
-            done = 0
-            while chunk := response.read(_CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                done += len(chunk)
-                if advance is not None:
-                    advance(done // _MEGABYTE, "")
-        found = f"{kind}:{digest.hexdigest()}"
+        with shown as advance, place.open("wb") as file:
+            _download(address, file, advance)
+        found = f"{kind}:{pooch.file_hash(str(place), alg=kind)}"
         if found != checksum:
             return found
         place.replace(path)
     return ""
 
 
-def _open(address: str) -> Any:
+class _Progress:
+    """Progress of a download, as pooch reports it."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.total = self.done = 0
+        self.advance = advance
+
+    def update(self, number: int) -> None:
+        self.done = min(self.done + number, self.total)
+        self.advance(self.done // _MEGABYTE, "")
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None: ...
+
+
+def _download(address: str, file: BinaryIO, advance: Advance | None = None) -> None:
     if not address.startswith(("https://", API)):
         raise OSError(f"'{address}' is not fetched over https")
-    request = urllib.request.Request(address, headers={"User-Agent": "match-graph"})  # noqa: S310
-    return urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - https, see above
+    import pooch
+
+    headers = {"User-Agent": "match-graph"}
+    shown = _Progress(advance) if advance else False
+    pooch.HTTPDownloader(shown, _CHUNK, timeout=_TIMEOUT, headers=headers)(address, file, None)
 
 
 @contextmanager
 def _explain(address: str, dataset: str, by_hand: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "reason", None) or error
-        if isinstance(error, HTTPError):
-            error.close()  # it is the response, too
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason: object = error
+        while isinstance(reason, BaseException) and reason.__context__ is not None:
+            reason = reason.__context__  # below the layers of the client
+        if (answer := getattr(error, "response", None)) is not None:
+            reason = answer.reason
+            answer.close()
         raise CorpusError(
             f"The data set '{dataset}' must be fetched from {address}, but that did not succeed "
             f"({reason}); {by_hand}."

@@ -2,9 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -20,9 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 from match_graph.io.escape import SafeConsole
-
-#: Called with what is done so far and a short text.
-Advance: TypeAlias = Callable[[int, str], None]
+from match_graph.io.source import Advance
 
 
 class Reporter:
