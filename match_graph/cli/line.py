@@ -6,65 +6,29 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from match_graph.cli.app import (
-    AblationOption,
-    ConfigOption,
-    ConfirmEncoder,
-    ConfirmHead,
+from match_graph.cli.app import echo
+from match_graph.cli.options import (
     DatasetArgument,
-    DeterministicOption,
-    DevicesOption,
-    EncoderOption,
-    NodesOption,
-    OutOption,
-    OverwriteOption,
-    PresetOption,
+    DeviceOption,
+    Devices,
+    Finished,
     QuietOption,
-    RootOption,
-    SeedOption,
-    SetOption,
-    StrategyOption,
+    Settings,
+    Start,
+    Train,
     VerifyOption,
-    WordVectorsOption,
-    app,
-    echo,
-    share,
-    start,
-    training_settings,
+    command,
 )
-from match_graph.config import load_config
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
 
 
-@app.command("run")
-def run_line(
-    dataset: DatasetArgument,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    preset: PresetOption = None,
-    out: OutOption = None,
-    seed: SeedOption = None,
-    encoder: EncoderOption = None,
-    root: RootOption = None,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
-    word_vectors: WordVectorsOption = None,
-    ablation: AblationOption = None,
-    devices: DevicesOption = None,
-    num_nodes: NodesOption = None,
-    strategy: StrategyOption = None,
-    deterministic: DeterministicOption = False,
-) -> None:
+@command("run")
+def run_line(options: Train) -> None:
     """Run all stages: build, pre-train, train, evaluate."""
     from match_graph.cli.show import print_examples, print_metrics, print_paths
 
-    settings = training_settings(
-        settings, word_vectors, devices, num_nodes, strategy, deterministic
-    )
-    run = start(
-        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
-    )
+    run = options.start()
     if run.is_finished:
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
@@ -76,12 +40,10 @@ def run_line(
         print_paths(run)
 
 
-@app.command()
+@command()
 def build(
     dataset: DatasetArgument,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    root: RootOption = None,
+    data: Settings,
     quiet: QuietOption = False,
     report: Annotated[
         Path | None, typer.Option("--report", help="A folder for REPORT.md and its pictures.")
@@ -91,12 +53,10 @@ def build(
     ] = False,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
-    from match_graph.datasets import open_dataset
     from match_graph.graph import compare_counts, describe_graph
 
-    options = load_config(config, settings).data.dataset_options()
     reporter = Reporter(quiet)
-    built = open_dataset(dataset, root=root, track=reporter.track, **options)
+    built = data.open_dataset(dataset, reporter)
     for line in built.warnings:
         reporter.warn(line)
     if verify:
@@ -118,18 +78,9 @@ def build(
             echo(path)
 
 
-@app.command()
+@command()
 def pretrain(
-    dataset: DatasetArgument,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    preset: PresetOption = None,
-    out: OutOption = None,
-    seed: SeedOption = None,
-    root: RootOption = None,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
-    ablation: AblationOption = None,
+    options: Start,
     text: Annotated[bool, typer.Option("--text", help="Also write word2vec text.")] = False,
     measure: Annotated[
         bool,
@@ -139,9 +90,7 @@ def pretrain(
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
     from match_graph.cli.show import print_quality
 
-    run = start(
-        dataset, config, settings, preset, out, seed, None, root, overwrite, quiet, ablation
-    )
+    run = options.start()
     if not measure:
         run.pretrain()
     if not run.leads:
@@ -153,63 +102,37 @@ def pretrain(
     echo(run.folder)
 
 
-@app.command()
-def train(
-    dataset: DatasetArgument,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    preset: PresetOption = None,
-    out: OutOption = None,
-    seed: SeedOption = None,
-    encoder: EncoderOption = None,
-    root: RootOption = None,
-    overwrite: OverwriteOption = False,
-    quiet: QuietOption = False,
-    word_vectors: WordVectorsOption = None,
-    ablation: AblationOption = None,
-    devices: DevicesOption = None,
-    num_nodes: NodesOption = None,
-    strategy: StrategyOption = None,
-    deterministic: DeterministicOption = False,
-) -> None:
+@command()
+def train(options: Train) -> None:
     """Train in a run folder, from its pre-trained vectors (trained first if there are none)."""
-    settings = training_settings(
-        settings, word_vectors, devices, num_nodes, strategy, deterministic
-    )
-    run = start(
-        dataset, config, settings, preset, out, seed, encoder, root, overwrite, quiet, ablation
-    )
+    run = options.start()
     run.train()
     if run.leads:
         echo(run.folder)
 
 
-@app.command()
+@command()
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    root: RootOption = None,
-    encoder: ConfirmEncoder = None,
-    head: ConfirmHead = None,
-    quiet: QuietOption = False,
-    devices: DevicesOption = None,
-    num_nodes: NodesOption = None,
-    strategy: StrategyOption = None,
+    options: Finished,
+    devices: Devices,
     verify: VerifyOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents."""
     from match_graph.cli.show import print_metrics
     from match_graph.runs import open_run
 
-    sharing = dict(share(devices, num_nodes, strategy))
-    run = open_run(folder, root, Reporter(quiet), encoder, head, sharing, verify)
+    code, reporter = (options.encoder, options.head), Reporter(options.quiet)
+    run = open_run(folder, options.root, reporter, *code, devices.sharing, verify)
     run.evaluate()
     if run.leads:
         print_metrics(run)
 
 
-@app.command()
+@command()
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
+    options: Finished,
     source: Annotated[
         str, typer.Option("--input", help="One JSON object a line; - is standard input.")
     ] = "-",
@@ -226,7 +149,7 @@ def predict(
         bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, max=2**20, help="Documents per batch.")] = 256,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     explain: Annotated[
         bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
     ] = False,
@@ -240,10 +163,6 @@ def predict(
     json_lines: Annotated[
         bool, typer.Option("--json", help="With --explain: as one JSON object.")
     ] = False,
-    root: RootOption = None,
-    encoder: ConfirmEncoder = None,
-    head: ConfirmHead = None,
-    quiet: QuietOption = False,
     verify: VerifyOption = False,
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
@@ -255,18 +174,17 @@ def predict(
     _check_explain(explain, document, bool(against) or json_lines)
     if verify:
         verify_run_folder(folder)
+    code, reporter = (options.encoder, options.head), Reporter(options.quiet)
     if document is not None:
-        folders, reporter = [folder, *(against or [])], Reporter(quiet)
-        study = study_document(
-            folders, document, top_k or DEFAULT_TOP_K, root, device, encoder, head, reporter
-        )
+        folders, number = [folder, *(against or [])], top_k or DEFAULT_TOP_K
+        study = study_document(folders, document, number, options.root, device, *code, reporter)
         if json_lines:
             echo(study.model_dump_json(indent=2))
         else:
             print_case_study(study)
         return
-    classifier = load(folder, device, encoder, head)
-    predict_lines(classifier, source, target, top_k, threshold, batch_size, Reporter(quiet))
+    classifier = load(folder, device, *code)
+    predict_lines(classifier, source, target, top_k, threshold, batch_size, reporter)
 
 
 def _check_explain(explain: bool, document: str | None, more: bool) -> None:

@@ -9,25 +9,27 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from match_graph.cli.app import (
-    ConfigOption,
-    ConfirmEncoder,
-    ConfirmHead,
+from match_graph.cli.app import echo
+from match_graph.cli.options import (
     DatasetArgument,
+    DeviceOption,
+    Finished,
+    JsonOption,
     QuietOption,
+    Repeated,
     RootOption,
     SetOption,
-    app,
-    echo,
+    Settings,
+    command,
 )
-from match_graph.config import load_config
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
 
 
-@app.command()
+@command()
 def speed(
+    data: Settings,
     stage: Annotated[
         str,
         typer.Argument(
@@ -56,7 +58,7 @@ def speed(
             "--busy", min=0, max=1024, help="Measure beside so many busy processes too, in turns."
         ),
     ] = 0,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_lines: JsonOption = False,
     curve: Annotated[
         Path | None,
         typer.Option(
@@ -65,19 +67,14 @@ def speed(
             "the folder for a table and a figure.",
         ),
     ] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    root: RootOption = None,
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
-    from match_graph.datasets import open_dataset
     from match_graph.report import write_time_to_quality
     from match_graph.speed import SPEED_SIZES, measure_speed
     from match_graph.training.device import choose_device
 
-    resolved = load_config(config, settings)
     name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
-    built = open_dataset(name, root=root, **{**options, **resolved.data.dataset_options()})
+    resolved, built = data.load(), data.open_dataset(name, Reporter(quiet=True), **options)
     device = choose_device(resolved.train.accelerator)
     if curve is not None:
         if busy:
@@ -91,17 +88,17 @@ def speed(
             echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
 
 
-@app.command("benchmark")
+@command("benchmark")
 def run_experiment(
     experiment: Annotated[
         Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, as in experiments/.")
     ],
     dataset: Annotated[
-        list[str] | None,
+        Repeated,
         typer.Option("--dataset", help="A data set instead of the file's; repeatable."),
     ] = None,
     row: Annotated[
-        list[str] | None,
+        Repeated,
         typer.Option("--row", help="Run this row only, the others later; repeatable."),
     ] = None,
     runs: Annotated[
@@ -117,11 +114,11 @@ def run_experiment(
     settings: SetOption = None,
     root: RootOption = None,
     encoder: Annotated[
-        list[str] | None,
+        Repeated,
         typer.Option("--encoder", help="An encoder's module:Class to be imported; repeatable."),
     ] = None,
     head: Annotated[
-        list[str] | None,
+        Repeated,
         typer.Option("--head", help="A head's module:Class to be imported; repeatable."),
     ] = None,
     parallel: Annotated[
@@ -146,29 +143,32 @@ def run_experiment(
         raise MatchGraphError(fault)
 
 
-@app.command("datasets")
+@command("datasets")
 def show_datasets(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A registered name: list its options.")
+    ] = None,
     root: RootOption = None,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_lines: JsonOption = False,
 ) -> None:
-    """List the registered data sets with licence, size and state."""
-    from match_graph.datasets import list_datasets
+    """List the registered data sets with licence, size and state; or the options of one."""
+    from match_graph.datasets import list_datasets, list_options
 
-    rows = list_datasets(root)
+    rows = list_datasets(root) if name is None else list_options(name)
     if json_lines:
         for row in rows:
             echo(json.dumps(row, ensure_ascii=False))
         return
-    columns = ("name", "state", "size", "licence", "needs")
+    columns = ("name", "state", "size", "licence", "needs") if name is None else tuple(rows[0])
     table = Table(*columns)
     for row in rows:
         table.add_row(*(Text(row[column]) for column in columns))
     SafeConsole().print(table)
 
 
-@app.command()
+@command()
 def encoders(
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_lines: JsonOption = False,
 ) -> None:
     """List encoders, heads and baselines: what they need and give, their size, their paper."""
     from match_graph.training.models import SIZE, list_models
@@ -189,9 +189,10 @@ def encoders(
     echo(f"Parameters without token embeddings, at {SIZE}.")
 
 
-@app.command()
+@command()
 def export(
     dataset: DatasetArgument,
+    data: Settings,
     to: Annotated[
         str, typer.Option("--to", help="pyg, ogb, relbench, networkx, parquet or match.")
     ],
@@ -206,30 +207,26 @@ def export(
     run_folder: Annotated[
         Path | None, typer.Option("--run", help="The run whose vectors are x; else trained.")
     ] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    root: RootOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the export that is there.")
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Export the graph to another library's format, verified by reading it back."""
-    from match_graph.datasets import open_dataset
     from match_graph.export import export_dataset, parse_options
 
-    resolved = load_config(config, settings)
+    resolved, reporter = data.load(), Reporter(quiet)
     options = parse_options(features=features, include_labels=include_labels, text=text)
-    reporter, data_options = Reporter(quiet), resolved.data.dataset_options()
-    built = open_dataset(dataset, root=root, track=reporter.track, **data_options)
+    built = data.open_dataset(dataset, reporter)
     echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
 
 
-@app.command()
+@command()
 def report(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN|BENCHMARK", help="An evaluated run, or a benchmark.")
     ],
+    options: Finished,
     out: Annotated[
         Path | None, typer.Option("--out", help="The HTML file; report.html in the folder.")
     ] = None,
@@ -250,18 +247,13 @@ def report(
             help="Documents drawn without --document; 0: no texts.",
         ),
     ] = 3,
-    root: RootOption = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    encoder: ConfirmEncoder = None,
-    head: ConfirmHead = None,
-    quiet: QuietOption = False,
+    device: DeviceOption = "auto",
 ) -> None:
     """Write one self-contained HTML file of a run or a benchmark."""
     from match_graph.report import write_report
 
-    others, documents, reporter = against or [], document or [], Reporter(quiet)
-    echo(
-        write_report(
-            folder, out, others, documents, num_documents, root, device, reporter, encoder, head
-        )
-    )
+    page = write_report(
+        folder, out, against or [], document or [], num_documents, options.root, device,
+        Reporter(options.quiet), options.encoder, options.head,
+    )  # fmt: skip
+    echo(page)

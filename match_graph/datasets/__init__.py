@@ -7,7 +7,13 @@ from match_graph.datasets.maple import Maple, read_maple
 from match_graph.datasets.match_folder import MatchFolder, read_match_folder
 from match_graph.datasets.openalex import OpenAlex, read_openalex
 from match_graph.datasets.pubmed_xml import PubMedXml, read_pubmed_xml
-from match_graph.datasets.registry import DATASETS, list_datasets, open_dataset, resolve_paths
+from match_graph.datasets.registry import (
+    DATASETS,
+    list_datasets,
+    list_options,
+    open_dataset,
+    resolve_paths,
+)
 from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
 
@@ -26,6 +32,7 @@ __all__ = [
     "Synthetic",
     "default_root",
     "list_datasets",
+    "list_options",
     "open_dataset",
     "read_custom",
     "read_maple",

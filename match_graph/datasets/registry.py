@@ -95,6 +95,27 @@ def list_datasets(root: str | Path | None = None) -> list[dict[str, str]]:
     return rows
 
 
+def list_options(name: str) -> list[dict[str, str]]:
+    """One row per option of a registered data set: its ``option``, ``default`` and ``meaning``.
+
+    Raises:
+        CorpusError: There is no such data set.
+    """
+    if name not in DATASETS:
+        raise CorpusError(
+            f"Options are listed of a data set by its name, one of {sorted(DATASETS)}, found "
+            f"'{name}'; check the name."
+        )
+    return [
+        {
+            "option": option,
+            "default": json.dumps(field.get_default(call_default_factory=True)),
+            "meaning": str(field.description),
+        }
+        for option, field in sorted(DATASETS[name].Config.model_fields.items())
+    ]
+
+
 def _find_state(cls: type[CorpusDataset], root: Path, built: set[str]) -> str:
     assert cls.card is not None
     if cls.__qualname__ in built:

@@ -22,7 +22,8 @@ from match_graph.export.registry import find_target
 from match_graph.export.source import Source, open_source
 from match_graph.export.target import Reading, Target
 from match_graph.io.beside import beside, finish, remove_dead
-from match_graph.io.progress import Advance, Reporter
+from match_graph.io.progress import Reporter
+from match_graph.io.source import Advance
 
 
 def export_dataset(

@@ -13,7 +13,8 @@ from match_graph.corpus import Tokenizer
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.export import EXPORTS, export_dataset
-from match_graph.io.progress import Advance, Reporter
+from match_graph.io.progress import Reporter
+from match_graph.io.source import Advance
 from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
 from match_graph.speed.measure import Bench, Speed, describe, make_speed
 from match_graph.typing import DOCUMENT

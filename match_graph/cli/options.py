@@ -1,0 +1,213 @@
+"""Options that sub-commands share, each declared once; registration of the sub-commands."""
+
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from match_graph.config import Config, load_config
+from match_graph.io import Reporter
+
+if TYPE_CHECKING:
+    from match_graph.datasets import CorpusDataset
+    from match_graph.runs import Run
+
+app = typer.Typer(
+    name="match-graph",
+    help="Classify documents with metadata into a large label hierarchy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+W = TypeVar("W", bound=Callable[..., None])
+
+DatasetArgument = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A registered name or a folder in MATCH format.")
+]
+Repeated = list[str] | None
+SetOption = Annotated[
+    Repeated, typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeatable.")
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all randomness.")
+]
+RootOption = Annotated[Path | None, typer.Option("--root", help="Root folder of built data.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+
+def command(name: str | None = None) -> Callable[[W], W]:
+    """Registers a sub-command, of which an argument that is a dataclass stands for its fields.
+
+    Args:
+        name: Name of the sub-command; None takes the function's.
+    """
+
+    def register(work: W) -> W:
+        hints = get_type_hints(work, include_extras=True)
+        groups: dict[str, Any] = {key: one for key, one in hints.items() if is_dataclass(one)}
+        parameters = []
+        for key, parameter in signature(work).parameters.items():
+            listed = {key: parameter.default}
+            if group := groups.get(key):
+                hints |= get_type_hints(group, include_extras=True)
+                listed = {
+                    one.name: Parameter.empty if one.default is MISSING else one.default
+                    for one in fields(group)
+                }
+            parameters += [
+                Parameter(one, Parameter.KEYWORD_ONLY, default=default, annotation=hints[one])
+                for one, default in listed.items()
+            ]
+
+        def run(**given: Any) -> None:
+            for key, group in groups.items():
+                given[key] = group(**{one.name: given.pop(one.name) for one in fields(group)})
+            work(**given)
+
+        run.__name__, run.__doc__ = work.__name__, work.__doc__
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        app.command(name)(run)
+        return work
+
+    return register
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings by file and by name, and where data are built."""
+
+    config: Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")] = None
+    settings: SetOption = None
+    root: RootOption = None
+
+    def load(self) -> Config:
+        """Resolved settings."""
+        return load_config(self.config, self.settings)
+
+    def open_dataset(self, name: str, reporter: Reporter, **options: Any) -> "CorpusDataset":
+        """Data set by the settings of its section; ``options`` are below them."""
+        from match_graph.datasets import open_dataset
+
+        options |= self.load().data.dataset_options()
+        return open_dataset(name, root=self.root, track=reporter.track, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Settings):
+    """Start of a run."""
+
+    dataset: DatasetArgument
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="The encoder's preset: paper or own; your settings win.",
+        ),
+    ] = None
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder.")] = None
+    seed: SeedOption = None
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an existing run.")] = False
+    quiet: QuietOption = False
+    ablation: Annotated[
+        Repeated,
+        typer.Option(
+            "--ablation",
+            metavar="NAME",
+            help="Leave out: no-metadata, no-FIELD, no-hierarchy, no-pretrain; repeatable.",
+        ),
+    ] = None
+
+    def name_settings(self) -> list[str]:
+        """Settings that the flags stand for, behind those given."""
+        named = [*(self.settings or [])]
+        named += [] if self.seed is None else [f"seed={self.seed}"]
+        if self.ablation:
+            named.append(f"ablation={json.dumps(self.ablation, ensure_ascii=False)}")
+        return named
+
+    def start(self) -> "Run":
+        """Run with settings from file, options and command line."""
+        from match_graph.runs import start_run
+        from match_graph.runs.configure import load_preset_config
+        from match_graph.training.models import find_model
+
+        resolved = load_preset_config(self.config, self.name_settings(), self.preset)
+        find_model(resolved).check_used()
+        reporter = Reporter(self.quiet)
+        return start_run(self.dataset, resolved, self.out, self.root, self.overwrite, reporter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Devices and machines that share a training or an evaluation."""
+
+    devices: Annotated[
+        int | None,
+        typer.Option("--devices", min=1, max=4096, help="Devices per machine, a process each."),
+    ] = None
+    num_nodes: Annotated[
+        int | None, typer.Option("--num-nodes", min=1, max=2**16, help="Number of machines.")
+    ] = None
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="auto, ddp, or fsdp: a sharded model.")
+    ] = None
+
+    @property
+    def sharing(self) -> dict[str, int | str]:
+        """Given settings of devices and machines."""
+        names = ("devices", "num_nodes", "strategy")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Devices, Start):
+    """Start of a run that trains."""
+
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="An encoder's name or module:Class.")
+    ] = None
+    word_vectors: Annotated[
+        Path | None,
+        typer.Option("--word-vectors", help="GloVe or word2vec text that words start from."),
+    ] = None
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Bit-identical results on CUDA too, but slower.")
+    ] = False
+
+    def name_settings(self) -> list[str]:
+        named = super().name_settings()
+        if self.word_vectors is not None:
+            path = json.dumps(str(self.word_vectors), ensure_ascii=False)  # a YAML string
+            named += ["model.init=word_vectors", f"model.word_vectors={path}"]
+        named += [f"train.{name}={value}" for name, value in self.sharing.items()]
+        named += ["train.deterministic=true"] if self.deterministic else []
+        return named + ([] if self.encoder is None else [f"model.encoder={self.encoder}"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """An existing run: where its data are, and the code that it names."""
+
+    root: RootOption = None
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
+    ] = None
+    head: Annotated[
+        str | None, typer.Option("--head", help="To confirm the own module:Class of its head.")
+    ] = None
+    quiet: QuietOption = False
+
+
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Check the SHA-256 of every file, also of large ones.")
+]
