@@ -110,7 +110,7 @@ def test_evaluate_a_run_of_a_table_from_elsewhere(
     monkeypatch.chdir(tmp_path)
     options = "{path: toy.jsonl, fields: [venue, author], columns: {id: paper, split: s}}"
     out = tmp_path / "run"
-    code, printed, error = call("run", "table", "--set", f"data.options={options}", "--out", out,
+    code, printed, error = call("run", "custom", "--set", f"data.options={options}", "--out", out,
                                 *SMALL)  # fmt: skip
     assert (code, error) == (0, "")
     assert "NDCG@5" in printed
@@ -123,7 +123,7 @@ def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
     """By one key each, or data.fields and the like; a wrong one is one sentence."""
     path = tmp_path / "toy.csv"
     path.write_text("paper,text,label,who\n1,a text,x;y,Bo\n2,more,x,Li\n")
-    arguments = ["build", "table", "--root", tmp_path, "--set", f"data.options.path={path}"]
+    arguments = ["build", "custom", "--root", tmp_path, "--set", f"data.options.path={path}"]
     mapped = "data.options.columns={id: paper, author: who}"
     code, printed, _ = call(*arguments, "--set", mapped, "--set", "data.fields=[author]", "--quiet")
     assert code == 0

@@ -7,7 +7,8 @@ Source: https://arxiv.org/abs/2102.07349; ``train.json``, ``dev.json`` (the vali
 where the texts are numbers of words.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +224,15 @@ def read_taxonomy(lines: Iterable[bytes], name: str, fail: Fail) -> list[tuple[s
     """
     edges = []
     for place, line in read_lines(lines, name, fail):
-        labels = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
-        parent, *children = [label for label in labels if label]
+        parent, *children = split_labels(line)
         edges += [(child, parent, place) for child in children]
     return edges
+
+
+def split_labels(line: str) -> list[str]:
+    """Parent and children of a line of a taxonomy."""
+    labels = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
+    return [label for label in labels if label]
 
 
 def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterator[tuple[str, str]]:
@@ -237,3 +243,32 @@ def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterato
         pair = line.split("\t", 1) if "\t" in line else line.split(" ", 1)
         if len(pair) == 2:
             yield pair[0], pair[1].strip()
+
+
+def write_match_folder(
+    folder: Path,
+    documents: Mapping[Split, Sequence[Mapping[str, Any]]],
+    taxonomy: Iterable[str],
+    fields: Sequence[str],
+) -> None:
+    """Writes a folder in the MATCH format, making it if need be.
+
+    Args:
+        folder: Folder of the files; others in it are left alone.
+        documents: Documents by split, as JSON objects; splits that are not given are empty.
+        taxonomy: Taxonomy lines, as for `read_taxonomy`.
+        fields: Metadata fields for ``meta_dict.json``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, name in SPLIT_FILES.items():
+        lines = [json.dumps(content, ensure_ascii=False) for content in documents.get(split, ())]
+        write_lines(folder / name, lines)
+    write_lines(folder / TAXONOMY, taxonomy)
+    content = json.dumps({"metadata": list(fields)}, ensure_ascii=False)
+    (folder / FIELDS).write_text(content, encoding="utf-8")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes lines, each with a line feed."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(f"{line}\n" for line in lines)

@@ -4,17 +4,28 @@ Source: https://github.com/yuzhimanhua/MATCH, whose README describes the folders
 ``MeSH``; counts: https://arxiv.org/abs/2102.07349, Table 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import Card
-from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, MatchFiles
+from match_graph.datasets.match_folder import (
+    FIELDS,
+    SPLIT_FILES,
+    TAXONOMY,
+    VOCABULARY,
+    MatchFiles,
+    split_labels,
+    write_lines,
+    write_match_folder,
+)
 from match_graph.datasets.options import tokenizer_field
 from match_graph.errors import CorpusError
+from match_graph.typing import Split
 
 _REQUIRED = [*SPLIT_FILES.values(), FIELDS, TAXONOMY]
+_FIRST_ID = 2_000_000_000  # labels and authors are Microsoft Academic Graph ids
 _LICENCE = "none stated; made from the Microsoft Academic Graph (ODC-BY)"
 
 
@@ -103,3 +114,40 @@ class PubMed(Release):
         "hierarchy_edges_read": 22_842,
         "hierarchy layers": 15,
     }
+
+
+def write_release(
+    folder: Path,
+    documents: Mapping[Split, Sequence[Mapping[str, Any]]],
+    taxonomy: Iterable[str],
+    fields: Sequence[str],
+) -> None:
+    """Writes documents in the format of the folders ``MAG`` and ``MeSH``.
+
+    Words are numbers of ``vocabulary.txt``; labels and authors are ids that ``id2label.txt`` and
+    ``id2author.txt`` name. What the release holds besides (all splits in one file, embeddings) is
+    left out. Arguments as for `write_match_folder`, texts split at white space.
+    """
+    words: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    authors: dict[str, str] = {}
+
+    def code(codes: dict[str, str], values: Iterable[str], first: int = _FIRST_ID) -> list[str]:
+        return [codes.setdefault(value, str(first + len(codes))) for value in values]
+
+    coded: dict[Split, list[dict[str, Any]]] = {
+        split: [
+            {
+                **content,
+                "text": " ".join(code(words, content["text"].split(), 0)),
+                "label": code(labels, content["label"]),
+                "author": code(authors, content.get("author", [])),
+            }
+            for content in contents
+        ]
+        for split, contents in documents.items()
+    }
+    lines = [" ".join(code(labels, split_labels(line))) for line in taxonomy]
+    write_match_folder(folder, coded, lines, fields)
+    for name, codes in (("id2label.txt", labels), ("id2author.txt", authors), (VOCABULARY, words)):
+        write_lines(folder / name, (f"{number}\t{value}" for value, number in codes.items()))

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 
 from match_graph.corpus import Tokenizer, split_words
-from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, MatchFolder, read_match_folder
+from match_graph.datasets.match_folder import (
+    SPLIT_FILES,
+    MatchFolder,
+    read_match_folder,
+    write_match_folder,
+)
 from match_graph.graph import build_graph
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
 from match_graph.typing import DOCUMENT, MASKS, WORD
@@ -85,13 +90,11 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
 
 def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:
     """Writes some documents of each split as JSON lines; returns their number."""
-    total, share = 0, _DOCUMENTS / bench.dataset[0][DOCUMENT].num_nodes
-    for split, file_name in SPLIT_FILES.items():
-        documents = bench.dataset.documents(MASKS[split])
+    share = _DOCUMENTS / bench.dataset[0][DOCUMENT].num_nodes
+    written = {}
+    for split, mask in MASKS.items():
+        documents = bench.dataset.documents(mask)
         number = max(1, min(len(documents), round(share * len(documents))))
-        records = bench.dataset.as_json(documents[:number].tolist())
-        lines = [json.dumps(record, ensure_ascii=False) for record in records]
-        (folder / file_name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        total += len(records)
-    (folder / FIELDS).write_text(json.dumps({"metadata": fields}), encoding="utf-8")
-    return total
+        written[split] = bench.dataset.as_json(documents[:number].tolist())
+    write_match_folder(folder, written, [], fields)
+    return sum(map(len, written.values()))

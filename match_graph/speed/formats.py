@@ -11,9 +11,10 @@ from xml.sax.saxutils import escape, quoteattr
 import torch
 
 from match_graph.datasets import CorpusDataset
-from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, VOCABULARY
+from match_graph.datasets.match_folder import TAXONOMY, write_lines
+from match_graph.datasets.release import write_release
 from match_graph.export.escape import NOT_IN_XML
-from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS
+from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS, Split
 
 #: The fields that every format has a place for.
 COMMON_FIELDS = ("venue", "author", "reference")
@@ -24,7 +25,6 @@ SPLIT = {"train_until": YEARS["train"], "valid_until": YEARS["valid"]}
 SEPARATOR = "\x1f"
 
 _AT_ONCE = 5000  # documents that are made into records together
-_FIRST_ID = 2_000_000_000  # labels and authors of the release have numbers like these
 
 
 @dataclass(frozen=True)
@@ -78,31 +78,13 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
     return Sample(records, parents, depth, [name for name in COMMON_FIELDS if name in records[0]])
 
 
-def write_release(sample: Sample, folder: Path) -> None:
+def write_mag_cs(sample: Sample, folder: Path) -> None:
     """Writes the release of MAG-CS by the paper's authors: words, labels, authors as numbers."""
-    codes: dict[str, dict[str, str]] = {"vocabulary": {}, "label": {}, "author": {}}
-
-    def code(kind: str, value: str) -> str:
-        first = 0 if kind == "vocabulary" else _FIRST_ID
-        return codes[kind].setdefault(value, str(first + len(codes[kind])))
-
-    lines: dict[str, list[str]] = {split: [] for split in SPLITS}
+    names = ("paper", "text", "label", *sample.fields)
+    documents: dict[Split, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for record in sample.records:
-        coded: dict[str, Any] = {name: record[name] for name in ("paper", *sample.fields)}
-        coded["text"] = " ".join([code("vocabulary", word) for word in record["text"].split()])
-        for kind in ("label", *(name for name in sample.fields if name == "author")):
-            coded[kind] = [code(kind, value) for value in record[kind]]
-        lines[record["split"]].append(json.dumps(coded))
-    for split, name in SPLIT_FILES.items():
-        _write_lines(folder / name, lines[split])
-    taxonomy = (line.split("\t") for line in sample.taxonomy("\t"))
-    labels = (" ".join([code("label", label) for label in line]) for line in taxonomy)
-    _write_lines(folder / TAXONOMY, labels)
-    for name, kind in ((VOCABULARY, "vocabulary"), ("id2label.txt", "label"),
-                       ("id2author.txt", "author")):  # fmt: skip
-        pairs = codes[kind].items()
-        _write_lines(folder / name, (f"{number}\t{value}" for value, number in pairs))
-    _write_lines(folder / FIELDS, [json.dumps({"metadata": sample.fields})])
+        documents[record["split"]].append({name: record[name] for name in names})
+    write_release(folder, documents, sample.taxonomy("\t"), sample.fields)
 
 
 def write_maple_json(sample: Sample, folder: Path) -> None:
@@ -116,16 +98,16 @@ def write_maple_json(sample: Sample, folder: Path) -> None:
         )
         for record in sample.records
     )  # fmt: skip
-    _write_lines(folder / "papers.json", lines)
+    write_lines(folder / "papers.json", lines)
     depths = (f"{label}\t{label}\t{depth}" for label, depth in sample.depth.items())
-    _write_lines(folder / "labels.txt", depths)
-    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+    write_lines(folder / "labels.txt", depths)
+    write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
 def write_maple_graph(sample: Sample, folder: Path) -> None:
     """Writes MAPLE's graph release: papers, and a file of edges for labels and each field."""
     papers = (f"PAPER_{record['paper']}\t{record['text']}" for record in sample.records)
-    _write_lines(folder / "papers.txt", papers)
+    write_lines(folder / "papers.txt", papers)
     ends = {"label": ("label", "LABEL_"), "venue": ("venue", "VENUE_"),
             "author": ("author", "AUTHOR_"), "reference": ("paper", "PAPER_")}  # fmt: skip
     for kind in ("label", *sample.fields):
@@ -135,16 +117,16 @@ def write_maple_graph(sample: Sample, folder: Path) -> None:
             for record in sample.records
             for value in record[kind]
         )
-        _write_lines(folder / f"paper-{name}.txt", edges)
-    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+        write_lines(folder / f"paper-{name}.txt", edges)
+    write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
 def write_pubmed_xml(sample: Sample, folder: Path) -> None:
     """Writes XML of the NLM with MeSH trees; the journal's year tells the split."""
     head = '<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>'
     articles = (_make_article(record, YEARS[record["split"]]) for record in sample.records)
-    _write_lines(folder / "records.xml", _around(head, articles, "</PubmedArticleSet>"))
-    _write_lines(folder / "mtrees.bin", _number_trees(sample.parents))
+    write_lines(folder / "records.xml", _around(head, articles, "</PubmedArticleSet>"))
+    write_lines(folder / "mtrees.bin", _number_trees(sample.parents))
 
 
 def _make_article(record: Mapping[str, Any], year: str) -> str:
@@ -188,7 +170,7 @@ def _number_trees(parents: Mapping[str, list[str]]) -> Iterator[str]:
 
 def write_openalex(sample: Sample, folder: Path) -> None:
     """Writes OpenAlex works with concepts, and concepts with parents; the date tells the split."""
-    _write_lines(folder / "works.jsonl", (_make_work(sample, item) for item in sample.records))
+    write_lines(folder / "works.jsonl", (_make_work(sample, item) for item in sample.records))
     concepts = (
         {
             **_make_concept(sample, label),
@@ -199,7 +181,7 @@ def write_openalex(sample: Sample, folder: Path) -> None:
         }
         for label, parents in sample.parents.items()
     )
-    _write_lines(folder / "concepts.jsonl", map(json.dumps, concepts))
+    write_lines(folder / "concepts.jsonl", map(json.dumps, concepts))
 
 
 def _make_concept(sample: Sample, label: str) -> dict[str, Any]:
@@ -232,8 +214,8 @@ def _address(value: str) -> str:
 
 def write_json_lines(sample: Sample, folder: Path) -> None:
     """Writes JSON lines of a custom data set, with a column of splits."""
-    _write_lines(folder / "custom.jsonl", map(json.dumps, sample.records))
-    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+    write_lines(folder / "custom.jsonl", map(json.dumps, sample.records))
+    write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
 def write_csv(sample: Sample, folder: Path) -> None:
@@ -245,12 +227,12 @@ def write_csv(sample: Sample, folder: Path) -> None:
         for record in sample.records:
             cells = [SEPARATOR.join(record[name]) for name in lists]
             writer.writerow([record["paper"], record["text"], record["split"], *cells])
-    _write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
+    write_lines(folder / TAXONOMY, sample.taxonomy("\t"))
 
 
 #: What writes a sample into an empty folder, by the reader that reads it.
 WRITERS: dict[str, Callable[[Sample, Path], None]] = {
-    "mag-cs": write_release,
+    "mag-cs": write_mag_cs,
     "maple json": write_maple_json,
     "maple graph": write_maple_graph,
     "pubmed-xml": write_pubmed_xml,
@@ -264,8 +246,3 @@ def _around(first: str, lines: Iterable[str], last: str) -> Iterator[str]:
     yield first
     yield from lines
     yield last
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.writelines(f"{line}\n" for line in lines)

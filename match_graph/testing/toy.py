@@ -1,14 +1,17 @@
 """Tiny data set in the MATCH format, dirty on purpose, as files and as a `Corpus`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from match_graph.corpus import Corpus
-from match_graph.datasets.match_folder import FIELDS, SPLIT_FILES, TAXONOMY, read_match_folder
+from match_graph.datasets import match_folder
+from match_graph.datasets.release import write_release
 from match_graph.typing import Split
+
+#: JSON objects of the MATCH format by split.
+Documents: TypeAlias = Mapping[Split, Sequence[Mapping[str, Any]]]
 
 #: A parent and its children a line. "bridge" closes a diamond below "science"; no document carries
 #: "methods", so "kernels" joins "science" when the hierarchy is contracted.
@@ -137,37 +140,43 @@ def toy_documents() -> dict[Split, list[dict[str, Any]]]:
 
 def write_match_folder(
     folder: str | Path,
-    documents: Mapping[Split, Sequence[Mapping[str, Any]]] | None = None,
+    documents: Documents | None = None,
     taxonomy: Sequence[str] = TOY_TAXONOMY,
     fields: Sequence[str] = TOY_FIELDS,
 ) -> Path:
-    """Writes a folder in the MATCH format, making it if need be.
+    """Writes a folder in the MATCH format, making it if need be; returns it.
 
     Args:
-        folder: Folder to write ``train.json``, ``dev.json``, ``test.json``, ``taxonomy.txt`` and
-            ``meta_dict.json`` to; other files in it are left alone.
+        folder: Folder of the files; others in it are left alone.
         documents: Documents by split, as JSON objects; splits that are not given are written empty.
             None takes `toy_documents`.
         taxonomy: Taxonomy lines "parent child child ...".
         fields: Metadata fields for ``meta_dict.json``.
-
-    Returns:
-        The folder.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     given = toy_documents() if documents is None else documents
-    for split, file_name in SPLIT_FILES.items():
-        lines = [json.dumps(record, ensure_ascii=False) for record in given.get(split, ())]
-        (folder / file_name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    text = "".join(f"{line}\n" for line in taxonomy)
-    (folder / TAXONOMY).write_text(text, encoding="utf-8")
-    content = json.dumps({"metadata": list(fields)}, ensure_ascii=False)
-    (folder / FIELDS).write_text(content, encoding="utf-8")
-    return folder
+    match_folder.write_match_folder(Path(folder), given, taxonomy, fields)
+    return Path(folder)
+
+
+def write_release_folder(
+    folder: str | Path,
+    documents: Documents | None = None,
+    taxonomy: Sequence[str] = TOY_TAXONOMY,
+) -> Path:
+    """Writes a folder as the paper's authors released it, ids instead of words; returns it.
+
+    Args:
+        folder: Folder ``MAG`` or ``MeSH`` in the folder ``raw`` of a root.
+        documents: JSON documents by split, their texts split at white space; None takes
+            `toy_documents`.
+        taxonomy: Taxonomy lines "parent child child ..." by name.
+    """
+    given = toy_documents() if documents is None else documents
+    write_release(Path(folder), given, taxonomy, TOY_FIELDS)
+    return Path(folder)
 
 
 def toy_corpus() -> Corpus:
     """Corpus of `toy_documents` with `TOY_TAXONOMY`; no file is left behind."""
     with TemporaryDirectory() as parent:
-        return read_match_folder(write_match_folder(Path(parent) / "toy"))
+        return match_folder.read_match_folder(write_match_folder(Path(parent) / "toy"))
