@@ -82,7 +82,7 @@ config = mg.load_config(
         "train.batch_size=32",
     ]
 )
-run = mg.start_run("table", config, folder=folder / "run", root=folder / "data")
+run = mg.start_run("custom", config, folder=folder / "run", root=folder / "data")
 run.train()
 print(f"validation NDCG@3 {run.evaluate()['valid']['NDCG@3']:.3f}")
 
