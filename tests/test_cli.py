@@ -130,7 +130,9 @@ def test_build_options_of_a_data_set_are_settings(call, tmp_path: Path) -> None:
     assert "author nodes" in printed
     code, _, error = call(*arguments, "--set", "data.options.subject=Art")
     assert code == 1
-    assert error.startswith("Error: The options of Custom must be valid: 'subject' is not a setting")
+    assert error.startswith(
+        "Error: The options of Custom must be valid: 'subject' is not a setting"
+    )
 
 
 def test_datasets_lists_what_is_registered(call, tmp_path: Path) -> None:

@@ -32,9 +32,7 @@ def test_as_json_any_selection_in_any_order(synthetic: Synthetic) -> None:
     assert synthetic.as_json([]) == []
 
 
-def test_as_json_without_raw_texts_the_words_are_joined(
-    synthetic: Synthetic, monkeypatch
-) -> None:
+def test_as_json_without_raw_texts_the_words_are_joined(synthetic: Synthetic, monkeypatch) -> None:
     """Where texts are split at white space that is the text itself; else it is one sentence."""
     whole = synthetic.as_json([3, 399, 0])
     table = synthetic.table("document").drop(columns="text")

@@ -150,7 +150,7 @@ def test_custom_csv(items: list[tuple[str, str, str, str]]) -> None:
 @few
 @awkward
 @given(records)
-def test_read_maple(items: list[tuple[str, str, str, str]]) -> None:
+def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
     """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
     items = [
         (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
@@ -270,7 +270,7 @@ def test_Custom_built_data_set_gives_them_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("string", LOOK_ALIKES[:-1])
-def test_read_custom_ids_that_look_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
+def test_read_custom_ids_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
     """No reader guesses types."""
     path = write_lines(str(tmp_path), "t.csv", ["id,text,label,s", f"{string},x,{string},train"])
     corpus = read_custom([path], Custom.Config(columns={"split": "s"}))
