@@ -25,7 +25,6 @@ from match_graph.graph import (
 from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel
 from match_graph.runs.folder import describe_work
-from match_graph.runs.known_graph import make_graphs
 from match_graph.training.models import (
     Model,
     find_model,
@@ -131,20 +130,31 @@ class RunInputs:
             batch_sampler=order,
         )
 
-    @cached_property
+    @property
     def needs(self) -> frozenset[str]:
         """Inputs that the encoder needs."""
         return self.model.needs
 
-    @cached_property
+    @property
     def model(self) -> Model:
         """What ``model.encoder`` names, with its settings."""
         return find_model(self.config)
 
     @cached_property
     def graphs(self) -> EgoGraphs | None:
-        """Sampler of the encoder's neighbourhoods, through training documents only."""
-        return make_graphs(self.config, self.dataset[0], self.space)
+        """Sampler of the encoder's neighbourhoods; None if it asks for none.
+
+        They go through training documents only, or with ``data.transductive`` through all. This
+        holds in evaluation too, so that a document is encoded as a new one would be.
+
+        Raises:
+            ConfigError: The encoder's settings are wrong, or do not fit the graph.
+        """
+        neighborhood, data = self.model.neighborhood, self.dataset[0]
+        if neighborhood is None:
+            return None
+        reachable = None if self.config.data.transductive else data[DOCUMENT][MASKS["train"]]
+        return EgoGraphs(data, neighborhood, self.space, reachable, self.config.seed)
 
     @cached_property
     def texts(self) -> list[str]:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.graph.adjacency import Adjacency
@@ -24,7 +23,6 @@ from match_graph.io.files import (
 )
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.runs.vocabulary import Record, Vocabulary, read_names
-from match_graph.training.models import find_model
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -92,22 +90,6 @@ class KnownGraph:
         return Adjacency.from_edges(
             edge_type, self.data[edge_type].edge_index, num_references, True
         )
-
-
-def make_graphs(config: Config, data: HeteroData, space: TokenSpace) -> EgoGraphs | None:
-    """Sampler of the neighbourhoods that the encoder of a run asks for; None without any.
-
-    They go through training documents only, or with ``data.transductive`` through all. This holds
-    in evaluation too, so that a document is encoded as a new one would be.
-
-    Raises:
-        ConfigError: The encoder's settings are wrong, or do not fit the graph.
-    """
-    neighborhood = find_model(config).neighborhood
-    if neighborhood is None:
-        return None
-    reachable = None if config.data.transductive else data[DOCUMENT][MASKS["train"]]
-    return EgoGraphs(data, neighborhood, space, reachable, config.seed)
 
 
 def write_known_graph(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from pydantic import BaseModel
 
 from match_graph.errors import CheckpointError
 from match_graph.io import files
@@ -248,3 +249,32 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         files.has_folder(tmp_path / FITTED)
     assert str(caught.value) == sentence
+
+
+def test_reading_makes_one_sentence_of_any_failure(tmp_path: Path) -> None:
+    """Of the manifest, of the disk, of pydantic; what is a sentence already stays as it is."""
+
+    class Content(BaseModel):
+        number: int
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    path = tmp_path / "a.json"
+
+    def say(work: Callable[[], object]) -> str:
+        with (
+            pytest.raises(CheckpointError) as caught,
+            files.reading(path, f"'{path}' must hold a number", "write it again"),
+        ):
+            work()
+        return str(caught.value)
+
+    head, tail = f"'{path}' must hold a number, but it cannot be used (", "); write it again."
+    assert say(lambda: None) == f"{head}no such file or directory{tail}"
+    path.write_text("{}")
+    assert say(lambda: fail(files.DamagedError("it is empty"))) == f"{head}it is empty{tail}"
+    assert say(lambda: fail(KeyError("x"))) == f"{head}KeyError{tail}"
+    wrong = say(lambda: Content.model_validate({"number": "x"}))
+    assert wrong.startswith(f"{head}number: Input should be a valid integer")
+    assert say(lambda: fail(CheckpointError("It is said."))) == "It is said."

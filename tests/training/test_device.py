@@ -59,7 +59,7 @@ def test_make_fabric_limits_spinning_of_processes_that_it_starts(
     assert found == [count]
 
 
-def test_count_threads_grows_with_tokens_labels_and_nodes() -> None:
+def test_count_threads_grows_with_tokens_labels_and_nodes(monkeypatch) -> None:
     """By the widest products, worked out by hand: C = 128, feed-forward 4 C, head [L, 8 C]."""
     model = MatchModel(TokenSpace(("word",), (50,)), 634, ModelConfig(encoder="match"))
     per_token, per_document = 4 * 128 * 128, 634 * 8 * 128
@@ -73,6 +73,7 @@ def test_count_threads_grows_with_tokens_labels_and_nodes() -> None:
         work = num_documents * (length * per_token + per_document)
         assert count_threads(make(num_documents, length), model) == work // 2**28
     small = make(32, 71)
+    monkeypatch.setattr(model.encoder, "modules", None)  # walked once, not at each step
     assert count_threads(small, model) == 0  # one thread
     graph = HeteroData()
     graph["document"].num_nodes = 20_000

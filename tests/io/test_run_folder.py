@@ -1,0 +1,13 @@
+"""Names of a run folder's files."""
+
+from match_graph import Run
+from match_graph.io.manifest import MANIFEST
+from match_graph.io.run_folder import CONTENT, LISTED, LOCK, RUN_FILES
+
+
+def test_RUN_FILES_have_every_name_that_a_run_writes(trained_run: Run) -> None:
+    """With a line for readers, but for what is the run's own business."""
+    there = {path.name for path in trained_run.folder.iterdir()}
+    assert there <= RUN_FILES
+    assert {name for name in there - {MANIFEST, LOCK} if not CONTENT[name]} <= {"checkpoint"}
+    assert CONTENT.keys() > LISTED
