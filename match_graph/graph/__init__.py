@@ -1,15 +1,13 @@
 """`Corpus` -> `HeteroData`, token space, targets, hierarchy; ego-networks sampled from them."""
 
-from match_graph.graph.build import BuiltGraph, build_graph
-from match_graph.graph.drop_fields import DropFields, metadata_fields
+from match_graph.graph.build import BuiltGraph, DropFields, build_graph, metadata_fields
 from match_graph.graph.ego_graphs import EgoGraphs, NeighborhoodConfig
-from match_graph.graph.hierarchy import Hierarchy
-from match_graph.graph.loader import EgoBatch, EgoLoader, LengthBucketSampler
+from match_graph.graph.labels import Hierarchy, Targets
+from match_graph.graph.loader import EgoLoader, LengthBucketSampler
 from match_graph.graph.neighborhood import Neighborhood, NeighborhoodSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.statistics import compare_counts, describe_graph
-from match_graph.graph.targets import Targets
-from match_graph.graph.tokens import TokenSpace
+from match_graph.graph.tokens import EgoBatch, TokenSpace
 
 __all__ = [
     "BuiltGraph",

@@ -1,4 +1,4 @@
-"""`Corpus` -> `HeteroData`, targets, and the tables that name its nodes."""
+"""`Corpus` -> `HeteroData`, targets, and the tables that name its nodes; fields left out again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
+from torch_geometric.transforms import BaseTransform
 
 from match_graph.corpus import Corpus
+from match_graph.errors import GraphError
 from match_graph.graph.csr import sorted_row_ptr
-from match_graph.graph.targets import Targets
+from match_graph.graph.labels import Targets
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, IS_A, LABEL, MASKS, TAGGED, WORD, has_edge
 
 #: `position` is int16: longer texts are cut here.
@@ -163,3 +165,46 @@ def _resolve_citations(corpus: Corpus, table: pd.DataFrame, edges: dict[str, Ten
 def _sort_within_rows(row: Tensor, index: Tensor) -> Tensor:
     """Packed values ascending within each row; the rows are sorted already."""
     return index[torch.from_numpy(np.lexsort((index.numpy(), row.numpy())))]
+
+
+class DropFields(BaseTransform):
+    """Takes metadata fields out of a graph: their nodes and every edge of theirs.
+
+    (document, cites, document) is made of references and goes with them. The built data stay as
+    they are; nothing is copied.
+
+    Args:
+        fields: Names of the metadata fields to remove.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.fields = tuple(fields)
+
+    def forward(self, data: HeteroData) -> HeteroData:
+        """The graph without the fields.
+
+        Raises:
+            GraphError: A field is not in the graph.
+        """
+        known = metadata_fields(data)
+        if missing := [name for name in self.fields if name not in known]:
+            raise GraphError(
+                f"Only metadata fields of the graph can be taken out, found {missing}; "
+                f"choose from {known}."
+            )
+        for edge_type in data.edge_types:
+            if edge_type[0] in self.fields or edge_type[2] in self.fields:
+                del data[edge_type]
+        if CITATION_FIELD in self.fields and CITES in data.edge_types:
+            del data[CITES]
+        for name in self.fields:
+            del data[name]
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self.fields)})"
+
+
+def metadata_fields(data: HeteroData) -> list[str]:
+    """The metadata fields of a built graph, in their order."""
+    return [edge_type[2] for edge_type in data.edge_types if edge_type[:2] == (DOCUMENT, "has")]

@@ -12,10 +12,9 @@ from torch_geometric.data import HeteroData
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError
 from match_graph.graph.csr import make_ptr, ragged_arange
-from match_graph.graph.loader import make_batch
 from match_graph.graph.neighborhood import NeighborhoodSampler
 from match_graph.graph.sampler import EgoSampler
-from match_graph.graph.tokens import TokenSpace
+from match_graph.graph.tokens import TokenSpace, make_batch
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType, reverse_edge
 
 

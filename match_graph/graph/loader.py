@@ -1,10 +1,9 @@
 """Batches of ego-networks: token sets for encoders, in PyG's loader."""
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,90 +13,10 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import HeteroSamplerOutput
 
 from match_graph.errors import GraphError
+from match_graph.graph.ego_graphs import EgoGraphs
+from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoDraw, EgoSampler
-from match_graph.graph.targets import Targets
-from match_graph.graph.tokens import TokenSpace
-from match_graph.typing import DOCUMENT
-
-if TYPE_CHECKING:
-    from match_graph.graph.ego_graphs import EgoGraphs
-
-
-@dataclass  # not frozen: Lightning Fabric rebuilds its inputs field by field
-class EgoBatch:
-    """Token sets of B documents, packed: per document first metadata, then words.
-
-    Args:
-        document: Document rows in the built graph, [B], int64, in training and evaluation; -1 for
-            a new document, which is in no graph (see `as_new`).
-        token_id: Ids in the token space, [N], int64.
-        field: Index of the token's type in the token space, [N], int64.
-        position: Place in the text for words, 0 for metadata (they are a set), [N], int64.
-        ptr: Offsets per document, [B + 1], int64.
-        label_ptr: Offsets of the gold labels, [B + 1], int64; None without targets.
-        label_index: Gold labels, packed, [sum of labels], int64; None without targets.
-        graph: The sampled subgraph, for encoders that need one; ``n_id`` of its documents counts
-            as ``document`` does.
-        text: The raw texts, for encoders that need them.
-        share: Share of these documents among those of all processes at this step; 0 if they are
-            another's, and only there because every process must have some.
-        num_together: Number of documents of all processes at this step; None if only these.
-    """
-
-    document: Tensor
-    token_id: Tensor
-    field: Tensor
-    position: Tensor
-    ptr: Tensor
-    label_ptr: Tensor | None = None
-    label_index: Tensor | None = None
-    graph: HeteroData | None = None
-    text: list[str] | None = None
-    share: float = 1.0
-    num_together: int | None = None
-
-    @property
-    def num_documents(self) -> int:
-        return self.document.numel()
-
-    @property
-    def gold(self) -> tuple[Tensor, Tensor]:
-        """Offsets [B + 1] and packed gold labels of a batch that has them."""
-        assert self.label_ptr is not None
-        assert self.label_index is not None
-        return self.label_ptr, self.label_index
-
-    def as_new(self) -> "EgoBatch":
-        """The batch as one of new documents, as prediction gives it: of no row in any graph.
-
-        The documents around them are known, and keep theirs.
-        """
-        graph = copy.copy(self.graph)
-        if graph is not None:
-            store = graph[DOCUMENT]
-            store.n_id = store.n_id.clone()
-            store.n_id[: self.num_documents] = -1
-        return replace(self, document=torch.full_like(self.document, -1), graph=graph)
-
-    def select_tokens(self, kept: Tensor) -> "EgoBatch":
-        """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""
-        ptr = torch.cat([self.ptr.new_zeros(1), kept.cumsum(0)])[self.ptr]
-        return replace(
-            self,
-            token_id=self.token_id[kept],
-            field=self.field[kept],
-            position=self.position[kept],
-            ptr=ptr,
-        )
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "EgoBatch":
-        """The batch with every tensor, and the graph, on a device."""
-        moved = {
-            item.name: copy.copy(getattr(self, item.name)).to(device, non_blocking=non_blocking)
-            for item in fields(self)  # a graph would be moved in place
-            if isinstance(getattr(self, item.name), Tensor | HeteroData)
-        }
-        return replace(self, **moved)
+from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
 
 
 class EgoLoader(NodeLoader):
@@ -127,7 +46,7 @@ class EgoLoader(NodeLoader):
         input_nodes: Tensor,
         targets: Targets | None = None,
         with_graph: bool = False,
-        graphs: "EgoGraphs | None" = None,
+        graphs: EgoGraphs | None = None,
         texts: Sequence[str] | None = None,
         transform: Callable[[HeteroData], HeteroData] | None = None,
         **kwargs: Any,
@@ -191,23 +110,6 @@ class EgoLoader(NodeLoader):
         if self.texts is None:
             return batch
         return replace(batch, text=[self.texts[document] for document in draw.seed.tolist()])
-
-
-def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None) -> EgoBatch:
-    """The token sets of a draw, with gold labels where targets are given."""
-    token_id = torch.zeros_like(draw.node)
-    field = torch.zeros_like(draw.node)
-    known = torch.zeros_like(draw.node, dtype=torch.bool)
-    for number, edge_type in enumerate(draw.edge_types):
-        if edge_type[2] not in space.types:
-            continue
-        mask = draw.edge_type == number
-        token_id[mask] = space.encode(edge_type[2], draw.node[mask])
-        field[mask] = space.field_index(edge_type[2])
-        known |= mask
-    label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
-    batch = EgoBatch(draw.seed, token_id, field, draw.position, draw.ptr, label_ptr, label_index)
-    return batch if bool(known.all()) else batch.select_tokens(known)
 
 
 class LengthBucketSampler(Sampler[list[int]]):

@@ -12,8 +12,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Adjacency
-from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.csr import Adjacency, make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
 from match_graph.typing import DOCUMENT, LABEL, EdgeType, reverse_edge
 

@@ -10,7 +10,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr, ragged_arange, row_index, sorted_row_ptr
+from match_graph.graph.csr import Adjacency, make_ptr, ragged_arange, row_index
 from match_graph.graph.draws import draw_uniform
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
 
@@ -25,7 +25,7 @@ class EgoDraw:
         node: Index of each neighbour within its type, [N], int64.
         edge_type: Index into ``edge_types``, [N], int64.
         position: Index among the seed's edges of a sequence type, 0 for metadata, [N], int64.
-        edge: Edge that leads to each neighbour, in CSR order, [N], int64.
+        edge: Index into ``edge_index`` of the edge that leads to each neighbour, [N], int64.
         ptr: Offsets per seed, [B + 1], int64.
     """
 
@@ -92,23 +92,10 @@ class EgoSampler(BaseSampler):
         sequences = tuple(edge_type for edge_type in edge_types if "position" in data[edge_type])
         self.edge_types = sets + sequences
         self.num_sets = len(sets)
-        self._ptr: list[Tensor] = []
-        self._col: list[Tensor] = []
-        self._permutation: dict[EdgeType, Tensor | None] = {}
-        for edge_type in self.edge_types:
-            row, col = data[edge_type].edge_index
-            permutation = None
-            if row.numel() and bool((row[1:] < row[:-1]).any()):
-                permutation = torch.argsort(row, stable=True)
-                row, col = row[permutation], col[permutation]
-            self._permutation[edge_type] = permutation
-            self._ptr.append(sorted_row_ptr(row, self.num_seeds))
-            self._col.append(col)
-
-    @property
-    def edge_permutation(self) -> dict[EdgeType, Tensor | None]:
-        """Per edge type, the place in ``edge_index`` of every CSR edge; None where the same."""
-        return self._permutation
+        self._lists = [
+            Adjacency.from_edges(edge_type, data[edge_type].edge_index, self.num_seeds)
+            for edge_type in self.edge_types
+        ]
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the random draws of the next iteration."""
@@ -126,7 +113,7 @@ class EgoSampler(BaseSampler):
         start = slot_ptr[:-1].view_as(take)
         total = int(slot_ptr[-1])
         node, edge_type, position, edge = (torch.empty(total, dtype=torch.int64) for _ in range(4))
-        for number, (ptr, col) in enumerate(zip(self._ptr, self._col, strict=True)):
+        for number, lists in enumerate(self._lists):
             count = take[:, number]
             place = ragged_arange(start[:, number], count)  # [draws of this type]
             rank = place - torch.repeat_interleave(start[:, number], count)
@@ -134,9 +121,8 @@ class EgoSampler(BaseSampler):
             if self.random and number < self.num_sets:
                 shift = draw_uniform(seed, self.seed, self.epoch, number)
                 offset = _systematic(rank, degree[:, number], count, shift)
-            chosen = torch.repeat_interleave(ptr[seed], count) + offset
-            node[place] = col[chosen].to(torch.int64)
-            edge_type[place], edge[place] = number, chosen
+            node[place], edge[place] = lists.find(seed, count, offset)
+            edge_type[place] = number
             position[place] = offset if number >= self.num_sets else 0
         ptr = slot_ptr[:: max(len(self.edge_types), 1)].contiguous()
         if not self.edge_types:
@@ -184,9 +170,9 @@ class EgoSampler(BaseSampler):
         raise GraphError("EgoSampler draws around nodes, found a call for edges; use NodeLoader.")
 
     def _degrees(self, seed: Tensor) -> Tensor:
-        if not self._ptr:
+        if not self._lists:
             return torch.zeros(seed.numel(), 0, dtype=torch.int64)
-        return torch.stack([ptr[seed + 1] - ptr[seed] for ptr in self._ptr], dim=1)
+        return torch.stack([lists.degree(seed) for lists in self._lists], dim=1)
 
     def _shares(self, degree: Tensor) -> Tensor:
         """How many edges of each type to draw, [B, num_edge_types], within the budgets."""

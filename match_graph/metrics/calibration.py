@@ -1,15 +1,14 @@
 """Expected calibration error, and the bins of reliability diagrams."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
+from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import find_hits, rank_labels
 
 
-class CalibrationMeter:
+class CalibrationMeter(Meter):
     r"""Expected calibration error over batches, of the ranked labels and of all.
 
     .. math:: \sum_m \frac{|B_m|}{n} |acc(B_m) - conf(B_m)|
@@ -29,6 +28,8 @@ class CalibrationMeter:
         k: Number of ranked labels per document.
         num_bins: Number of bins M; 15 in the source.
     """
+
+    summed = ("_ranked", "_all")
 
     def __init__(self, k: int = 5, num_bins: int = 15) -> None:
         self.k, self.num_bins = k, num_bins
@@ -74,10 +75,6 @@ class CalibrationMeter:
         sums[0, 0] += probability.numel() - sums[0].sum()
         sums[1, 0] += probability.sum(dtype=torch.float64) - sums[1].sum()
         return sums
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        self._ranked, self._all = total(self._ranked), total(self._all)
 
     def compute(self) -> dict[str, float]:
         """``ECE@k`` over the ranked labels and ``ECE`` over all, in 0..1.

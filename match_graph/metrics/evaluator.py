@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
-from match_graph.graph.hierarchy import Hierarchy
+from match_graph.graph.labels import Hierarchy
 from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
 from match_graph.metrics.propensity import PropensityMeter, inverse_propensity
 from match_graph.metrics.ranking import DEFAULT_KS, EmptyPolicy, RankingMeter

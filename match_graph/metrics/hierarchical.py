@@ -1,17 +1,17 @@
 """Hierarchy measures: violations of scores, precision and recall with ancestors."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from match_graph.graph.csr import check_not_nan, row_index, select_rows, sorted_row_ptr
-from match_graph.graph.hierarchy import Hierarchy
+from match_graph.graph.labels import Hierarchy
+from match_graph.metrics.meter import Meter
 from match_graph.metrics.sets import find_common
 
 
-class ViolationMeter:
+class ViolationMeter(Meter):
     """Hypernymy violations over batches: children scored above their parents.
 
     Source: the distributional inclusion hypothesis as in definition 1 of MATCH,
@@ -20,6 +20,8 @@ class ViolationMeter:
     Args:
         hierarchy: Label hierarchy, on the device of the logits.
     """
+
+    summed = ("num_pairs", "num_violations", "excess")
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
@@ -49,12 +51,6 @@ class ViolationMeter:
         self.num_violations += int((scores[child] > scores[parent]).sum())
         self.excess += size
 
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        counts = total(torch.tensor([self.num_pairs, self.num_violations]))
-        self.num_pairs, self.num_violations = counts.tolist()
-        self.excess = float(total(torch.tensor(self.excess, dtype=torch.float64)))
-
     def compute(self) -> dict[str, float]:
         """``violation_rate``: share of (document, child, parent) with the child above, in 0..1;
         ``violation_size``: mean excess of those, in probability units. Both 0 without edges.
@@ -65,7 +61,7 @@ class ViolationMeter:
         }
 
 
-class HierarchicalMeter:
+class HierarchicalMeter(Meter):
     r"""Precision, recall and F1 of label sets with all their ancestors, over batches.
 
     .. math:: hP = \frac{\sum_d |\hat P_d \cap \hat T_d|}{\sum_d |\hat P_d|}, \quad
@@ -83,6 +79,8 @@ class HierarchicalMeter:
     Args:
         hierarchy: Label hierarchy; only its sparse closure is used, never [L, L].
     """
+
+    summed = ("_counts",)
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.num_labels = hierarchy.num_labels
@@ -109,10 +107,6 @@ class HierarchicalMeter:
         )
         key = torch.unique(key)
         return sorted_row_ptr(key // self.num_labels, ptr.numel() - 1), key % self.num_labels
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        self._counts = total(self._counts)
 
     def compute(self) -> dict[str, float]:
         """``hierarchical_P``, ``hierarchical_R`` and ``hierarchical_F1`` in 0..1.

@@ -1,6 +1,5 @@
 """Per-label Platt scaling, fitted on validation documents."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, row_index
+from match_graph.metrics.meter import Meter, add_to_bins
 
 #: Bins of log-odds: an eighth wide from -8 to 16, where the last one has no upper end.
 _LOW, _HIGH, _PER_UNIT = -8, 16, 8
@@ -101,7 +101,7 @@ def _scale(logits: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return change.mul_(share).add_(logits).maximum(logits.clamp(max=_FLOOR))
 
 
-class PlattSearch:
+class PlattSearch(Meter):
     r"""The scaling of each label with the least penalised log-loss, from scores seen in batches.
 
     .. math:: \min_{a, b} \sum_d \log(1 + e^{(1 - 2 y_d) (e^a z_d + b)})
@@ -126,6 +126,8 @@ class PlattSearch:
         num_labels: Number of labels L.
         num_folds: Number of folds K.
     """
+
+    summed = ("_all", "_gold", "_num_documents")
 
     def __init__(self, num_labels: int, num_folds: int = 5) -> None:
         num_bins = (_HIGH - _LOW) * _PER_UNIT
@@ -162,13 +164,7 @@ class PlattSearch:
         num_bins = histogram.size(2)
         place = ((logit - _LOW) * _PER_UNIT).long().clamp(max=num_bins - 1)
         place += (fold * self.num_labels + label) * num_bins
-        one = torch.ones(1, dtype=histogram.dtype).expand(place.numel())
-        histogram.view(-1).index_add_(0, place, one)
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the histograms over all processes, as `RankingMeter.reduce`."""
-        self._all, self._gold = total(self._all), total(self._gold)
-        self._num_documents = total(self._num_documents)
+        add_to_bins(histogram, place)
 
     def compute(self) -> PlattScaling:
         """The scaling; none changes anything if no document was added.

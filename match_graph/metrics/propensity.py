@@ -1,13 +1,14 @@
 """PSP@k and PSNDCG@k: ranking measures that weigh rare labels up by Jain's propensities."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, row_index
+from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import DEFAULT_KS, find_hits
 
 #: (A, B) as the source fits them; "default" is for every other data set.
@@ -53,7 +54,7 @@ def inverse_propensity(
     return 1 + c * (train_count.double() + b) ** -a
 
 
-class PropensityMeter:
+class PropensityMeter(Meter):
     r"""PSP@k and PSNDCG@k over batches, relative to the best attainable ranking.
 
     .. math:: PSP@k = \frac{\sum_d \sum_{i \le k} y_{rank(i)} / p_{rank(i)}}
@@ -73,6 +74,8 @@ class PropensityMeter:
     Raises:
         GraphError: A weight is NaN.
     """
+
+    summed = ("_found", "_best")
 
     def __init__(self, weight: Tensor, ks: Sequence[int] = DEFAULT_KS) -> None:
         check_not_nan(weight, "Propensities")
@@ -115,10 +118,6 @@ class PropensityMeter:
             cut = gains[:, :k]
             sums[0, place] += cut.sum() / k
             sums[1, place] += ((cut @ discount[: cut.size(1)]) / ideal[num_gold.clamp(max=k)]).sum()
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        self._found, self._best = total(self._found), total(self._best)
 
     def compute(self) -> dict[str, float]:
         """PSP@k and PSNDCG@k in 0..1; empty where no document had a gold label (0/0)."""

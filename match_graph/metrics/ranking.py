@@ -1,6 +1,6 @@
 """P@k, NDCG@k and R@k of ranked labels against packed gold labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, row_index
+from match_graph.metrics.meter import Meter
 
 #: What a document without gold labels counts: 0 (the authors' release), or nothing (PyG).
 EmptyPolicy: TypeAlias = Literal["zero", "skip"]
@@ -117,7 +118,7 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
     return torch.topk((ordered << 32) - label_rank, k, dim=1).indices
 
 
-class RankingMeter:
+class RankingMeter(Meter):
     """P@k, NDCG@k and R@k over batches.
 
     Args:
@@ -126,13 +127,12 @@ class RankingMeter:
             them out.
     """
 
+    summed = ("_sums", "num_documents")
+
     def __init__(self, ks: Sequence[int] = DEFAULT_KS, empty: EmptyPolicy = "zero") -> None:
         self.ks, self.empty = tuple(ks), empty
-        self._sums = dict.fromkeys(self._names(), 0.0)
+        self._sums = torch.zeros(3, len(self.ks), dtype=torch.float64)  # P, NDCG, R
         self.num_documents = 0
-
-    def _names(self) -> list[str]:
-        return [f"{name}@{k}" for name in ("P", "NDCG", "R") for k in self.ks]
 
     def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
         """Adds a batch; arguments as for `find_hits`, K at least max(ks) or L."""
@@ -140,18 +140,11 @@ class RankingMeter:
         num_gold = label_ptr.diff()
         counted = num_gold > 0 if self.empty == "skip" else torch.ones_like(num_gold) > 0
         hits, num_gold = hits[counted], num_gold[counted]
-        for k in self.ks:
-            self._sums[f"P@{k}"] += float(precision_at_k(hits, k).sum())
-            self._sums[f"NDCG@{k}"] += float(ndcg_at_k(hits, num_gold, k).sum())
-            self._sums[f"R@{k}"] += float(recall_at_k(hits, num_gold, k).sum())
+        for place, k in enumerate(self.ks):
+            self._sums[0, place] += float(precision_at_k(hits, k).sum())
+            self._sums[1, place] += float(ndcg_at_k(hits, num_gold, k).sum())
+            self._sums[2, place] += float(recall_at_k(hits, num_gold, k).sum())
         self.num_documents += int(counted.sum())
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Counts the documents of all processes; ``total`` sums a tensor over them."""
-        sums = torch.tensor([*self._sums.values(), self.num_documents], dtype=torch.float64)
-        *values, number = total(sums).tolist()
-        self._sums = dict(zip(self._sums, values, strict=True))
-        self.num_documents = int(number)
 
     def compute(self) -> dict[str, float]:
         """Means over documents, fractions in 0..1.
@@ -164,4 +157,5 @@ class RankingMeter:
                 "Metrics need at least one document, found none; the split is empty, or all of its "
                 "documents lack gold labels under empty='skip'."
             )
-        return {name: total / self.num_documents for name, total in self._sums.items()}
+        names = [f"{name}@{k}" for name in ("P", "NDCG", "R") for k in self.ks]
+        return dict(zip(names, (self._sums / self.num_documents).flatten().tolist(), strict=True))

@@ -1,12 +1,11 @@
 """Micro and macro F1 of predicted label sets, packed."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
+from match_graph.metrics.meter import Meter
 
 
 def find_common(
@@ -40,7 +39,7 @@ def find_common(
     return torch.isin(key, other, assume_unique=True)
 
 
-class F1Meter:
+class F1Meter(Meter):
     r"""Micro and macro F1 of predicted label sets, over batches.
 
     Micro: :math:`2 TP / (predicted + gold)` over all pairs. Macro: the mean of the same per label,
@@ -51,6 +50,8 @@ class F1Meter:
     Args:
         num_labels: Number of labels L.
     """
+
+    summed = ("counts",)
 
     def __init__(self, num_labels: int) -> None:
         self.num_labels = num_labels
@@ -76,10 +77,6 @@ class F1Meter:
         )
         for place, labels in enumerate((predicted_index[common], predicted_index, label_index)):
             self.counts[place] += torch.bincount(labels, minlength=self.num_labels)
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        self.counts = total(self.counts)
 
     def compute(self, labels: Tensor | None = None) -> dict[str, float]:
         """``F1_micro`` and ``F1_macro`` in 0..1; empty where nothing is gold or predicted (0/0).

@@ -1,13 +1,14 @@
 """Measures by slices of the labels: training frequency, depth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.graph.hierarchy import Hierarchy
+from match_graph.graph.labels import Hierarchy
+from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import DEFAULT_KS, find_hits
 from match_graph.metrics.sets import F1Meter
 
@@ -59,7 +60,7 @@ def slice_by_depth(hierarchy: Hierarchy) -> LabelSlices:
     return LabelSlices(names, hierarchy.depth)
 
 
-class SliceMeter:
+class SliceMeter(Meter):
     r"""R@k of slices over batches, by pairs of a document and a gold label.
 
     .. math:: R_S@k = \frac{\sum_d |rank_{d, k} \cap gold_d \cap S|}{\sum_d |gold_d \cap S|}
@@ -71,6 +72,8 @@ class SliceMeter:
         slices: Partitions of the labels.
         ks: Cut-offs k.
     """
+
+    summed = ("_counts",)
 
     def __init__(self, slices: Sequence[LabelSlices], ks: Sequence[int] = DEFAULT_KS) -> None:
         self.slices, self.ks = tuple(slices), tuple(ks)
@@ -90,10 +93,6 @@ class SliceMeter:
         for place, k in enumerate(self.ks, start=1):
             found = ranked[:, :k][hits[:, :k]]
             self._counts[place] += torch.bincount(found, minlength=self.num_labels)
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the counts over all processes, as `RankingMeter.reduce`."""
-        self._counts = total(self._counts)
 
     def compute(self, f1: F1Meter | None = None) -> dict[str, float]:
         """``SLICE/num_labels``, ``SLICE/num_gold`` (pairs), ``SLICE/R@k`` in 0..1.

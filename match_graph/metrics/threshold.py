@@ -1,6 +1,5 @@
 """Per-label decision thresholds, chosen by F1 on validation documents."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, make_ptr, row_index
+from match_graph.metrics.meter import Meter, add_to_bins
 
 #: Candidate thresholds in log-odds: every 1/16 from -8 to 8, probabilities .00034 to .99966.
 _LOW, _HIGH, _PER_UNIT = -8, 8, 16
@@ -31,7 +31,7 @@ class Thresholds:
     shared: float
 
 
-class ThresholdSearch:
+class ThresholdSearch(Meter):
     r"""The threshold of each label with the best F1, from scores seen batch by batch.
 
     .. math:: F_1(t) = \frac{2 TP(t)}{predicted(t) + gold}
@@ -53,6 +53,8 @@ class ThresholdSearch:
         min_positives: Least number of gold documents for a label to have a threshold of its own.
     """
 
+    summed = ("_scores", "_gold")
+
     def __init__(self, num_labels: int, min_positives: int = 10) -> None:
         self.num_labels, self.min_positives = num_labels, min_positives
         steps = torch.arange(_LOW * _PER_UNIT, _HIGH * _PER_UNIT + 1) / _PER_UNIT
@@ -72,12 +74,7 @@ class ThresholdSearch:
 
     def _add(self, histogram: Tensor, label: Tensor, probability: Tensor) -> None:
         place = label * histogram.size(1) + torch.bucketize(probability, self.grid, right=True)
-        one = torch.ones(1, dtype=histogram.dtype).expand(place.numel())
-        histogram.view(-1).index_add_(0, place, one)
-
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the histograms over all processes, as `RankingMeter.reduce`."""
-        self._scores, self._gold = total(self._scores), total(self._gold)
+        add_to_bins(histogram, place)
 
     def compute(self) -> Thresholds:
         """The thresholds; 0.5 for all if no document has a gold label."""

@@ -1,5 +1,7 @@
 """Self-attention over packed documents of different lengths, without padding to the longest."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,10 +216,8 @@ class RaggedAttention(nn.Module):
         self.out = nn.Linear(channels, channels)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew: Xavier uniform, biases zero."""
-        for linear in (self.project, self.out):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        """Draws the weights anew."""
+        draw_weights(self.project, self.out)
 
     def forward(
         self, tokens: Tensor, layout: RaggedLayout, queries: Tensor | None = None
@@ -304,6 +304,15 @@ class RaggedAttention(nn.Module):
         return states.transpose(1, 2).reshape(-1, self.channels)
 
 
+def draw_weights(*layers: nn.Module) -> None:
+    """Draws linear layers and convolutions anew: weights Xavier uniform, biases zero."""
+    for layer in layers:
+        assert isinstance(layer, nn.Linear | nn.Conv1d)
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
 def unreached(*tensors: Tensor) -> Tensor:
     """Zero, with a gradient of zero for tensors that the tokens of a batch do not reach.
 
@@ -311,3 +320,50 @@ def unreached(*tensors: Tensor) -> Tensor:
     process, also from one whose documents have no token.
     """
     return 0 * torch.stack([tensor.sum() for tensor in tensors]).sum()
+
+
+@dataclass(frozen=True)
+class ReceivedAttention:
+    """Attention received by the tokens of packed documents in one layer.
+
+    Args:
+        share: Share of the attention of the document's first tokens, averaged over these and over
+            heads, [N]; sums to 1 per document.
+        num_queries: Number of first tokens of each document that attend.
+    """
+
+    share: Tensor
+    num_queries: int
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[list[ReceivedAttention]]:
+    """Records in every forward pass of the block what documents' states attend to, per layer.
+
+    A document's states are the first tokens that an attention is asked for alone: the [CLS] tokens
+    of MATCH and BertXML in their last layer, the relay of Star-Transformer in every cycle. Models
+    without such a layer add nothing. The weights are computed a second time, since the fused
+    kernels keep none.
+    """
+    found: list[ReceivedAttention] = []
+
+    @torch.no_grad()
+    def observe(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        tokens, layout, queries = (*arguments, None)[:3]
+        if queries is not None:
+            assert isinstance(module, RaggedAttention)
+            num_queries = len(queries) // len(layout.order)
+            found.append(
+                ReceivedAttention(module.received(tokens, layout, num_queries), num_queries)
+            )
+
+    hooks = [
+        module.register_forward_pre_hook(observe)
+        for module in model.modules()
+        if isinstance(module, RaggedAttention)
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()

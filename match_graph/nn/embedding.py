@@ -9,7 +9,7 @@ from match_graph.errors import GraphError
 from match_graph.graph import TokenSpace
 from match_graph.graph.csr import check_not_nan
 from match_graph.graph.tokens import PAD_ID
-from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.layers import ByteDropout
 from match_graph.nn.neighbors import mean_rows
 
 

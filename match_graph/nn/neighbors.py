@@ -1,5 +1,6 @@
 """Neighbour lists of nodes, and means over them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from match_graph.graph.csr import make_ptr, row_index
+from match_graph.typing import EdgeType
 
 
 def mean_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
@@ -97,3 +99,18 @@ class Neighbors:
     def mean(self, states: Tensor) -> Tensor:
         """The mean of the neighbours of each target, zero without any, [num_targets, C]."""
         return mean_rows(states, self.source, self.ptr)
+
+
+def join_means(
+    states: dict[str, Tensor], lists: dict[EdgeType, Neighbors], edge_types: Sequence[EdgeType]
+) -> Iterator[tuple[str, list[EdgeType], Tensor]]:
+    """The states of the targets beside the means of their neighbours, by node type.
+
+    Yields:
+        Node type, the edge types that lead to it, and [num_targets, (1 + edge types) * C].
+    """
+    for name in dict.fromkeys(edge_type[2] for edge_type in edge_types):
+        into = [edge_type for edge_type in edge_types if edge_type[2] == name]
+        own = states[name][: lists[into[0]].num_targets]
+        means = [lists[edge_type].mean(states[edge_type[0]]) for edge_type in into]
+        yield name, into, torch.cat([own, *means], dim=1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
-from match_graph.nn.attribution import record_attention
+from match_graph.nn.attention import record_attention
 from match_graph.predict.case_study import Evidence, WordEvidence
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import Record

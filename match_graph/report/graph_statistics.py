@@ -10,7 +10,7 @@ import pandas as pd
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import MatchGraphError
 from match_graph.graph import describe_graph
-from match_graph.graph.profile import (
+from match_graph.graph.statistics import (
     count_degrees,
     count_duplicates,
     describe_coverage,

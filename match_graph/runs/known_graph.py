@@ -11,9 +11,8 @@ from torch_geometric.data import HeteroData
 
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
-from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
-from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import Adjacency, make_ptr, ragged_arange, row_index
 from match_graph.io.files import (
     DamagedError,
     read_tensors,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import Hierarchy, Targets, TokenSpace
-from match_graph.graph.label_tree import cluster_labels, find_parents, label_features
+from match_graph.graph.label_clusters import cluster_labels, find_parents, label_features
 from match_graph.io.files import read_weights
 from match_graph.io.run_folder import LEVELS, MODEL
 from match_graph.nn import MatchModel

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
-from match_graph.graph.loader import make_batch
+from match_graph.graph.tokens import make_batch
 from match_graph.io.progress import Reporter
 from match_graph.runs.run import Run
 from match_graph.speed.measure import Bench

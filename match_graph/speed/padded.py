@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
 from match_graph.nn import LinearHead, MatchEncoder, MatchModel
-from match_graph.nn.transformer import sinusoids
+from match_graph.nn.layers import sinusoids
 
 #: Tokens that the authors' release pads to, metadata and words together.
 RELEASE_LENGTH = 500

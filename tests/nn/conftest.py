@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import Encoder, TokenEmbedding
-from match_graph.nn.transformer import TransformerLayer
+from match_graph.nn.layers import TransformerLayer
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from match_graph import EgoBatch, Run, load
-from match_graph.nn.attribution import record_attention
+from match_graph.nn.attention import record_attention
 from match_graph.predict import Classifier
 from match_graph.predict.case_study import Evidence
 from match_graph.predict.classifier import read_record

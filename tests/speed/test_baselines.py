@@ -8,7 +8,7 @@ import torch
 from match_graph.datasets.match_folder import MatchFolder, read_match_folder
 from match_graph.graph import EgoSampler, Hierarchy, TokenSpace, build_graph
 from match_graph.graph.build import BuiltGraph
-from match_graph.graph.loader import make_batch
+from match_graph.graph.tokens import make_batch
 from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.speed import Bench
 from match_graph.speed.build import build_by_rows, write_sample

@@ -1,7 +1,7 @@
 """Encoders by name; a new one is one file with one class and its `Config`."""
 
 from match_graph.nn.encoders.attention_xml import AttentionXmlEncoder
-from match_graph.nn.encoders.base import Encoder, EncoderOutput
+from match_graph.nn.encoders.base import Encoder, EncoderOutput, TextEncoder
 from match_graph.nn.encoders.bert_xml import BertXmlEncoder
 from match_graph.nn.encoders.graph import GraphEncoder
 from match_graph.nn.encoders.hetero_sage import HeteroSageEncoder
@@ -12,7 +12,6 @@ from match_graph.nn.encoders.match_hetero import MatchHeteroEncoder
 from match_graph.nn.encoders.mesh_probe_net import MeshProbeNetEncoder
 from match_graph.nn.encoders.rgcn import RgcnEncoder
 from match_graph.nn.encoders.star_transformer import StarTransformerEncoder
-from match_graph.nn.encoders.text import TextEncoder
 from match_graph.nn.encoders.transformer import TransformerEncoder
 from match_graph.nn.encoders.xml_cnn import XmlCnnEncoder
 

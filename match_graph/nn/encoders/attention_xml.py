@@ -6,11 +6,10 @@ from pydantic import Field
 from torch import nn
 
 from match_graph.graph import EgoBatch
-from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, NumLayers, Rate, Width
+from match_graph.nn.encoders.base import EncoderOutput, NumLayers, Rate, TextEncoder, Width
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
+from match_graph.nn.layers import ByteDropout
 from match_graph.nn.recurrent import run_recurrent
 
 

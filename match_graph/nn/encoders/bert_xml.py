@@ -7,12 +7,19 @@ from pydantic import Field
 from torch import nn
 
 from match_graph.graph import EgoBatch
-from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.attention import draw_weights
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, NumTokens, Rate, Width
+from match_graph.nn.encoders.base import (
+    EncoderOutput,
+    NumHeads,
+    NumLayers,
+    NumTokens,
+    Rate,
+    TextEncoder,
+    Width,
+)
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
-from match_graph.nn.transformer import TransformerStack, check_heads, prepend
+from match_graph.nn.layers import ByteDropout, TransformerStack, check_heads, prepend
 
 
 class BertXmlEncoder(TextEncoder):
@@ -69,8 +76,7 @@ class BertXmlEncoder(TextEncoder):
         nn.init.normal_(self.cls, std=self.embedding.scale / self.embedding.channels**0.5)
         nn.init.normal_(self.position, std=0.1)
         self.layers.reset_parameters()
-        nn.init.xavier_uniform_(self.pooler.weight)
-        nn.init.zeros_(self.pooler.bias)
+        draw_weights(self.pooler)
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, num_cls * delta]."""

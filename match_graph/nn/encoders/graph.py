@@ -10,9 +10,10 @@ from torch_geometric.data import HeteroData
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD
-from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.attention import draw_weights
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, Rate, Width
+from match_graph.nn.layers import ByteDropout
 from match_graph.nn.neighbors import Neighbors, take_rows
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, WORD, EdgeType, has_edge, reverse_edge
 
@@ -80,8 +81,7 @@ class GraphEncoder(Encoder):
 
     def reset_parameters(self) -> None:
         """Draws the parameters anew."""
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        draw_weights(self.project)
         nn.init.normal_(self.node_type, std=0.1)
         for module in (*self.layers, *self.norms):
             module.reset_parameters()

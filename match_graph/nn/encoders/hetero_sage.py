@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 from match_graph.nn.encoders.graph import GraphEncoder, key_of_edge
-from match_graph.nn.neighbors import Neighbors
+from match_graph.nn.neighbors import Neighbors, join_means
 from match_graph.typing import EdgeType
 
 
@@ -52,16 +52,10 @@ class MeanLayer(nn.Module):
     ) -> dict[str, Tensor]:
         """New states [n, channels] of the targets of ``lists``, by type."""
         found = {}
-        for name in dict.fromkeys(edge_type[2] for edge_type in self.edge_types):
-            into = [edge_type for edge_type in self.edge_types if edge_type[2] == name]
+        for name, into, joined in join_means(states, lists, self.edge_types):
             convs = [self.conv.convs[key_of_edge(edge_type)] for edge_type in into]
-            size = lists[into[0]].num_targets
-            joined = [
-                states[name][:size],
-                *(lists[edge_type].mean(states[edge_type[0]]) for edge_type in into),
-            ]
             own = torch.stack([conv.lin_r.weight for conv in convs]).sum(0)
             matrix = torch.cat([own, *(conv.lin_l.weight for conv in convs)], dim=1)
             bias = torch.stack([conv.lin_l.bias for conv in convs]).mean(0)
-            found[name] = F.linear(torch.cat(joined, dim=1), matrix / len(into), bias)
+            found[name] = F.linear(joined, matrix / len(into), bias)
         return found

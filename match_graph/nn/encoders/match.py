@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from match_graph.config import MAX_CHANNELS, StrictModel
 from match_graph.graph import EgoBatch
-from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, NumTokens, Rate
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.transformer import TransformerStack, check_heads, prepend, sinusoids
+from match_graph.nn.layers import ByteDropout, TransformerStack, check_heads, prepend, sinusoids
 from match_graph.typing import WORD
 
 

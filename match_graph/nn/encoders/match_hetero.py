@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from match_graph.config import StrictModel
 from match_graph.graph import EgoBatch, NeighborhoodConfig
 from match_graph.graph.csr import make_ptr, ragged_arange
+from match_graph.nn.attention import draw_weights
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import NumLayers, Width
 from match_graph.nn.encoders.hetero_sage import HeteroSageEncoder
@@ -65,8 +66,7 @@ class MatchHeteroEncoder(MatchEncoder):
         if not hasattr(self, "role"):  # called by the constructor of MATCH
             return
         self.graph_encoder.reset_parameters()
-        nn.init.xavier_uniform_(self.adapt.weight)
-        nn.init.zeros_(self.adapt.bias)
+        draw_weights(self.adapt)
         nn.init.normal_(self.role, std=0.1)
 
     def join(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:

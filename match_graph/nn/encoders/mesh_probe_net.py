@@ -9,11 +9,17 @@ from torch import Tensor, nn
 
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import RaggedLayout, unreached
-from match_graph.nn.dropout import ByteDropout
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, NumLayers, NumTokens, Rate, Width
+from match_graph.nn.encoders.base import (
+    EncoderOutput,
+    NumLayers,
+    NumTokens,
+    Rate,
+    TextEncoder,
+    Width,
+)
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
+from match_graph.nn.layers import ByteDropout
 from match_graph.nn.recurrent import run_recurrent
 
 _NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}

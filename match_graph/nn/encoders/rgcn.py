@@ -9,7 +9,7 @@ from torch_geometric.nn import RGCNConv
 
 from match_graph.nn.encoders.base import NumTokens
 from match_graph.nn.encoders.graph import GraphEncoder
-from match_graph.nn.neighbors import Neighbors
+from match_graph.nn.neighbors import Neighbors, join_means
 from match_graph.typing import EdgeType
 
 
@@ -61,13 +61,7 @@ class RelationalLayer(nn.Module):
         weight = conv.comp @ conv.weight.flatten(1)  # [num_edge_types, C * C]
         of_type = dict(zip(self.edge_types, weight.view(-1, *conv.root.shape), strict=True))
         found = {}
-        for name in dict.fromkeys(edge_type[2] for edge_type in self.edge_types):
-            into = [edge_type for edge_type in self.edge_types if edge_type[2] == name]
-            size = lists[into[0]].num_targets
-            joined = [
-                states[name][:size],
-                *(lists[edge_type].mean(states[edge_type[0]]) for edge_type in into),
-            ]
+        for name, into, joined in join_means(states, lists, self.edge_types):
             matrix = torch.cat([conv.root, *(of_type[edge_type] for edge_type in into)])
-            found[name] = torch.cat(joined, dim=1) @ matrix + conv.bias
+            found[name] = joined @ matrix + conv.bias
         return found

@@ -9,13 +9,11 @@ from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
-from match_graph.nn.attention import RaggedAttention, RaggedLayout
-from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.attention import RaggedAttention, RaggedLayout, draw_weights
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, Rate
+from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, Rate, TextEncoder
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
-from match_graph.nn.transformer import add_positions, check_heads, prepend
+from match_graph.nn.layers import ByteDropout, add_positions, check_heads, prepend
 
 
 class StarTransformerEncoder(TextEncoder):
@@ -109,10 +107,8 @@ class StarCycle(nn.Module):
         self.dropout = ByteDropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Draws the weights anew: Xavier uniform, biases zero."""
-        for linear in (self.query, self.key_value, self.out):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        """Draws the weights anew."""
+        draw_weights(self.query, self.key_value, self.out)
         self.relay_attention.reset_parameters()
         self.node_norm.reset_parameters()
         self.relay_norm.reset_parameters()

@@ -8,10 +8,16 @@ from torch_geometric.utils import segment
 from match_graph.graph import EgoBatch
 from match_graph.nn.attention import unreached
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, NumHeads, NumLayers, Rate, Width
+from match_graph.nn.encoders.base import (
+    EncoderOutput,
+    NumHeads,
+    NumLayers,
+    Rate,
+    TextEncoder,
+    Width,
+)
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
-from match_graph.nn.transformer import TransformerStack, add_positions, check_heads
+from match_graph.nn.layers import TransformerStack, add_positions, check_heads
 
 
 class TransformerEncoder(TextEncoder):

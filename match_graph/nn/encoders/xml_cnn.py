@@ -9,11 +9,11 @@ from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
-from match_graph.nn.dropout import ByteDropout
+from match_graph.nn.attention import draw_weights
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders.base import EncoderOutput, Rate, Width
+from match_graph.nn.encoders.base import EncoderOutput, Rate, TextEncoder, Width
 from match_graph.nn.encoders.presets import read_presets
-from match_graph.nn.encoders.text import TextEncoder
+from match_graph.nn.layers import ByteDropout
 
 
 class XmlCnnEncoder(TextEncoder):
@@ -64,12 +64,8 @@ class XmlCnnEncoder(TextEncoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the parameters anew: Xavier uniform, biases zero."""
-        for layer in (*self.filters, self.bottleneck):
-            assert isinstance(layer, nn.Conv1d | nn.Linear)
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+        """Draws the parameters anew."""
+        draw_weights(*self.filters, self.bottleneck)
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, bottleneck]."""

@@ -40,12 +40,16 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
-        """Starts from the labels' training frequencies; without effect where a head cannot.
+        """Starts ``bias`` [L], if a head has it, at the log-odds of the labels in training.
 
         Args:
             count: Number of training documents of each label, [L].
             num_documents: Number of training documents; one number, or one for each label, [L].
         """
+        bias = getattr(self, "bias", None)
+        if isinstance(bias, nn.Parameter) and bias.shape == (self.num_labels,):
+            with torch.no_grad():
+                bias.copy_(prior_log_odds(count, num_documents))
 
     def start_from(self, other: "Head") -> None:
         """Takes over what does not belong to single labels from a head of other labels."""

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.config import MAX_CHANNELS, StrictModel
-from match_graph.graph.label_tree import tree_sizes
-from match_graph.nn.attention import RaggedLayout, unreached
+from match_graph.graph.label_clusters import tree_sizes
+from match_graph.nn.attention import RaggedLayout, draw_weights, unreached
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.heads.base import Head, prior_log_odds
+from match_graph.nn.heads.base import Head
 
 
 class LabelAttentionHead(Head):
@@ -96,16 +96,7 @@ class LabelAttentionHead(Head):
         """Draws the weights anew: Xavier uniform, label vectors normal, biases zero."""
         nn.init.normal_(self.attention, std=4 / self.in_channels**0.5)
         nn.init.zeros_(self.bias)
-        for linear in (self.project, *self.hidden, self.out):
-            assert isinstance(linear, nn.Linear)
-            nn.init.xavier_uniform_(linear.weight)
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
-
-    def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
-        """Starts the biases at the log-odds of the labels' training frequencies."""
-        with torch.no_grad():
-            self.bias.copy_(prior_log_odds(count, num_documents))
+        draw_weights(self.project, *self.hidden, self.out)
 
     def start_from(self, other: Head) -> None:
         """Takes over the layers that the labels share."""

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from match_graph.config import StrictModel
 from match_graph.nn.encoders.base import EncoderOutput
-from match_graph.nn.heads.base import Head, prior_log_odds
+from match_graph.nn.heads.base import Head
 
 
 class LinearHead(Head):
@@ -36,11 +36,6 @@ class LinearHead(Head):
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
-
-    def set_prior(self, count: Tensor, num_documents: int | Tensor) -> None:
-        """Starts the biases at the log-odds of the labels' training frequencies."""
-        with torch.no_grad():
-            self.bias.copy_(prior_log_odds(count, num_documents))
 
     def forward(self, output: EncoderOutput) -> Tensor:
         state = output.document

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import MatchEncoder, TokenEmbedding
-from match_graph.nn.transformer import TransformerLayer
+from match_graph.nn.layers import TransformerLayer
 
 CHANNELS, CODE = 6, 4
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from match_graph.graph import BuiltGraph, EgoGraphs, EgoLoader, EgoSampler, TokenSpace
-from match_graph.graph.loader import EgoBatch
+from match_graph.graph.tokens import EgoBatch
 from match_graph.nn import TokenEmbedding
 from match_graph.nn.encoders import MatchEncoder, MatchHeteroEncoder
 from match_graph.typing import DOCUMENT

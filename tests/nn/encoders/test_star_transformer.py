@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from match_graph.graph import EgoBatch
 from match_graph.nn import StarTransformerEncoder
 from match_graph.nn.encoders.star_transformer import Ring, StarCycle
-from match_graph.nn.transformer import sinusoids
+from match_graph.nn.layers import sinusoids
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.nn import TransformerEncoder
-from match_graph.nn.transformer import sinusoids
+from match_graph.nn.layers import sinusoids
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph
-from match_graph.graph.label_tree import (
+from match_graph.graph.label_clusters import (
     cluster_labels,
     find_parents,
     label_features,

@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import row_index
-from match_graph.graph.targets import Targets
+from match_graph.graph.labels import Targets
 from match_graph.typing import CONTAINS, DOCUMENT, WORD
 
 #: Rounds of 2-means at most, and the gain in mean cosine below which a round is the last.

@@ -1,4 +1,4 @@
-"""The label hierarchy against networkx and naive loops."""
+"""Gold labels, and the label hierarchy against networkx and naive loops."""
 
 import math
 
@@ -12,7 +12,7 @@ from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph, Hierarchy, Targets
-from match_graph.graph.hierarchy import check_label_edges
+from match_graph.graph.labels import check_label_edges
 
 NUM_LABELS = 8
 
@@ -234,10 +234,56 @@ def test_Hierarchy_closure_of_a_chain_grows_with_its_entries() -> None:
 
 def test_Hierarchy_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no memory holds is a sentence."""
-    monkeypatch.setattr("match_graph.graph.hierarchy._MAX_PAIRS", 5)
+    monkeypatch.setattr("match_graph.graph.labels._MAX_PAIRS", 5)
     with pytest.raises(GraphError) as caught:
         Hierarchy(torch.tensor([[1, 2, 3], [0, 1, 2]]), 5).ancestors()
     assert str(caught.value) == (
         "A label hierarchy must have at most 5 pairs of a label and an ancestor, found more after "
         "5 of 5 labels; use a shallower hierarchy, or set data.hierarchy=ignore."
     )
+
+
+label_sets = st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6)
+
+
+def make_targets(sets: list[set[int]]) -> Targets:
+    ptr, index = [0], []
+    for labels in sets:
+        index += sorted(labels)
+        ptr.append(len(index))
+    return Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
+
+
+@given(st.data(), label_sets)
+def test_Targets_select_and_count_equal_loops(data: st.DataObject, sets: list[set[int]]) -> None:
+    """Labels of chosen documents, and how many of these carry each label; documents may repeat."""
+    chosen = data.draw(st.lists(st.integers(0, len(sets) - 1), max_size=7))
+    documents = torch.tensor(chosen, dtype=torch.int64)
+    targets = make_targets(sets)
+    ptr, index = targets.select(documents)
+    assert (ptr.dtype, index.dtype) == (torch.int64, torch.int64)
+    assert [part.tolist() for part in index.split(ptr.diff().tolist())] == [
+        sorted(sets[document]) for document in chosen
+    ]
+    assert targets.count(documents).tolist() == [
+        sum(label in sets[document] for document in chosen) for label in range(NUM_LABELS)
+    ]
+
+
+def test_Targets_to_dict_gives_what_the_class_takes() -> None:
+    """Saving and loading by a dictionary keeps everything."""
+    targets = make_targets([{1, 3}, set(), {0}])
+    again = Targets(**targets.to_dict())
+    assert torch.equal(again.ptr, targets.ptr)
+    assert torch.equal(again.index, targets.index)
+    assert again.num_labels == NUM_LABELS
+
+
+def test_Targets_merged_labels_count_once_per_document() -> None:
+    """Groups ascending, empty documents empty; all counts as a loop has them."""
+    targets = Targets(torch.tensor([0, 3, 3, 5]), torch.tensor([0, 2, 4, 1, 2]).int(), 5)
+    merged = targets.merge(torch.tensor([1, 0, 1, 0, 2]), 4)
+    assert merged.ptr.tolist() == [0, 2, 2, 4]
+    assert merged.index.tolist() == [1, 2, 0, 1]
+    assert (merged.num_labels, merged.index.dtype) == (4, torch.int32)
+    assert merged.count(torch.arange(3)).tolist() == [1, 2, 1, 0]

@@ -1,6 +1,7 @@
-"""The label hierarchy: edge index, weights, depth, ancestors, and matrices for the losses."""
+"""Gold labels of all splits; the label hierarchy with its weights, depth and matrices."""
 
 import copy
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,9 +14,48 @@ from torch_geometric.data import HeteroData
 
 from match_graph.cycles import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
-from match_graph.graph.csr import SparseRows, row_index
-from match_graph.graph.targets import Targets
+from match_graph.graph.csr import SparseRows, row_index, select_rows, sorted_row_ptr
 from match_graph.typing import IS_A, LABEL
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Gold labels per document, packed.
+
+    Args:
+        ptr: Offsets per document, [D + 1], int64.
+        index: Labels of each document, ascending, [sum of labels], int32.
+        num_labels: Number of labels L.
+    """
+
+    ptr: Tensor
+    index: Tensor
+    num_labels: int
+
+    def select(self, documents: Tensor) -> tuple[Tensor, Tensor]:
+        """Offsets [B + 1] and labels, both int64, of some documents [B]."""
+        ptr, index = select_rows(self.ptr, self.index, documents)
+        return ptr, index.to(torch.int64)
+
+    def count(self, documents: Tensor) -> Tensor:
+        """Number of these documents that carry each label, [L], int64."""
+        return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
+
+    def merge(self, group: Tensor, num_groups: int) -> "Targets":
+        """The groups of each document's labels.
+
+        Args:
+            group: Group of each label, [L], int64.
+            num_groups: Number of groups.
+        """
+        key = torch.unique(row_index(self.ptr) * num_groups + group[self.index.long()])
+        ptr = sorted_row_ptr(key // num_groups, self.ptr.numel() - 1)
+        return Targets(ptr, (key % num_groups).to(self.index.dtype), num_groups)
+
+    def to_dict(self) -> dict[str, Tensor | int]:
+        """Tensors that `Targets(**...)` takes."""
+        return {"ptr": self.ptr, "index": self.index, "num_labels": self.num_labels}
+
 
 _MAX_PAIRS = 2**28  # of a label and an ancestor; 1.3 GB
 _MATRICES = ("laplacian", "child_minus_parent", "edges_of_label")
