@@ -13,12 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.config import Config
-from match_graph.errors import (
-    CheckpointError,
-    ConfigError,
-    CorpusError,
-    list_faults,
-)
+from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,

@@ -25,10 +25,7 @@ from match_graph.graph import (
 from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel
 from match_graph.runs.folder import describe_work
-from match_graph.training.models import (
-    Model,
-    find_model,
-)
+from match_graph.training.models import Model, find_model
 from match_graph.typing import DOCUMENT, MASKS, Split
 
 #: Documents per batch where nothing is learned.

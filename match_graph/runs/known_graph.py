@@ -13,13 +13,7 @@ from match_graph.datasets import CorpusDataset
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import Adjacency, make_ptr, ragged_arange, row_index
-from match_graph.io.files import (
-    DamagedError,
-    read_tensors,
-    reading,
-    write_beside,
-    write_tensors,
-)
+from match_graph.io.files import DamagedError, read_tensors, reading, write_beside, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.runs.vocabulary import Record, Vocabulary, read_names
 from match_graph.typing import (

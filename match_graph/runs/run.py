@@ -9,9 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from match_graph.graph import (
-    Hierarchy,
-)
+from match_graph.graph import Hierarchy
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import has_state, remove_files, write_json
 from match_graph.io.run_folder import (
@@ -42,12 +40,8 @@ from match_graph.runs.record import RunRecord
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
-from match_graph.training.models import (
-    FitInputs,
-    NeuralModel,
-    count_parameters,
-    find_model,
-)
+from match_graph.training.loop import FitInputs
+from match_graph.training.models import NeuralModel, count_parameters, find_model
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 

@@ -16,13 +16,7 @@ from match_graph.datasets import CorpusDataset
 from match_graph.graph import Hierarchy, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
-from match_graph.io.files import (
-    DamagedError,
-    read_json,
-    reading,
-    write_beside,
-    write_json,
-)
+from match_graph.io.files import DamagedError, read_json, reading, write_beside, write_json
 from match_graph.io.run_folder import TEXT, TOKENS
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, WORD, has_edge
 

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from match_graph.training.checkpoint import (
     check_same,
     read_checkpoint,
 )
-from match_graph.training.device import count_threads, keep_apart, make_fabric
+from match_graph.training.device import count_threads, keep_apart
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_up
@@ -39,18 +40,30 @@ from match_graph.training.shards import find_shard
 MONITOR = "NDCG@5"
 
 
-def train_model(
-    model: MatchModel,
-    train_loader: EgoLoader,
-    valid_loader: EgoLoader,
-    hierarchy: Hierarchy,
-    config: TrainConfig,
-    folder: Path,
-    seed: int,
-    reporter: Reporter,
-    fabric: Fabric | None = None,
-    origin: str = "",
-) -> TrainState:
+@dataclass(frozen=True)
+class FitInputs:
+    """What a model is fitted on, and where to.
+
+    Args:
+        train_loader: Batches of the training documents, with gold labels.
+        valid_loader: Batches of validation documents, with gold labels.
+        hierarchy: Label hierarchy of the losses.
+        folder: Folder of weights, history and checkpoint.
+        reporter: Reporter of progress.
+        fabric: Devices and processes.
+        origin: Name of data and settings; a checkpoint of others is refused.
+    """
+
+    train_loader: EgoLoader
+    valid_loader: EgoLoader
+    hierarchy: Hierarchy
+    folder: Path
+    reporter: Reporter
+    fabric: Fabric
+    origin: str
+
+
+def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed: int) -> TrainState:
     """Trains, keeps the best weights on validation NDCG@5, and resumes where a checkpoint is.
 
     Checkpoints are written after epochs, the last one among them, but for those that are so short
@@ -64,42 +77,39 @@ def train_model(
 
     Args:
         model: Model on the CPU; trained in place.
-        train_loader: Batches of training documents; its samplers have ``set_epoch``.
-        valid_loader: Batches with gold labels, in any order.
-        hierarchy: Label hierarchy.
+        inputs: Batches, hierarchy, folder and processes; the samplers of the training documents
+            have ``set_epoch``.
         config: Resolved settings.
-        folder: The run folder.
         seed: Random seed of dropout and order.
-        reporter: Reporter of progress.
-        fabric: Devices and processes; None makes them by ``config``.
-        origin: Name of data and settings; a checkpoint of others is refused.
 
     Raises:
         CheckpointError: The checkpoint is broken, or of another origin or model, or not all
             processes see the same one.
         ConfigError: The loss did not stay finite.
     """
-    fabric = fabric or make_fabric(config)
-    content = read_checkpoint(folder, origin, reporter)
+    fabric, folder, reporter = inputs.fabric, inputs.folder, inputs.reporter
+    loader = inputs.train_loader
+    content = read_checkpoint(folder, inputs.origin, reporter)
     path = folder / STATE
     before = None if content is None else TrainState.from_checkpoint(content, path)
     check_same(fabric, content, path)
     if before is not None and before.is_over(config):
         return before
-    learner = make_learner(fabric, model, config, origin)
+    learner = make_learner(fabric, model, config, inputs.origin)
     random = None
     if content is not None:
         learner.load(content, path)
-        if learner.state.step > len(train_loader.batch_sampler):
+        num_steps = len(loader.batch_sampler)
+        if learner.state.step > num_steps:
             raise CheckpointError(
-                f"The checkpoint '{path}' must be of at most {len(train_loader.batch_sampler):,} "
-                f"steps within an epoch, but it is of {learner.state.step:,}; delete the folder "
-                f"'{path.parent}' to train again."
+                f"The checkpoint '{path}' must be of at most {num_steps:,} steps within an epoch, "
+                f"but it is of {learner.state.step:,}; delete the folder '{path.parent}' to train "
+                f"again."
             )
         random = content.get("random") if learner.state.step else None
         content = None  # as large as weights, average and moments together
         reporter.line(f"train: resumed after {learner.state}")
-    edges, state, timer = hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
+    edges, state, timer = inputs.hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
 
     def save(step: int) -> None:
         if timer.is_due(step):
@@ -110,10 +120,10 @@ def train_model(
     with _open_logger(folder, state.epoch + 1) as logger:
         while not state.is_over(config):
             torch.manual_seed(draw_seed(seed, state.epoch, fabric.global_rank))
-            losses = _train_epoch(learner, train_loader, edges, config, random, save, reporter)
+            losses = _train_epoch(learner, loader, edges, config, random, save, reporter)
             random = None
             with learner.averaged():
-                measures = _validate(fabric, model, valid_loader, hierarchy)
+                measures = _validate(fabric, model, inputs.valid_loader, inputs.hierarchy)
                 state.epoch, state.step = state.epoch + 1, 0
                 if measures[MONITOR] > state.best:
                     state.best, state.best_epoch = measures[MONITOR], state.epoch

@@ -16,39 +16,15 @@ from torch import nn
 from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import EgoLoader, Hierarchy, NeighborhoodConfig, TokenSpace
+from match_graph.graph import Hierarchy, NeighborhoodConfig, TokenSpace
 from match_graph.io.files import has_folder, load_weights, write_folder
-from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import ENCODER_FILES, FITTED
 from match_graph.nn import ENCODERS, HEADS, Encoder, Head, MatchModel, TokenEmbedding
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.nn.model import choose_head, find_class, find_head, head_settings
-from match_graph.training.loop import train_model
+from match_graph.training.loop import FitInputs, train_model
 from match_graph.training.processes import lead
-
-
-@dataclass(frozen=True)
-class FitInputs:
-    """What a model is fitted on, and where to.
-
-    Args:
-        train_loader: Batches of the training documents, with gold labels.
-        valid_loader: Batches of validation documents, with gold labels.
-        hierarchy: Label hierarchy of the losses.
-        folder: Folder of weights, history and checkpoint.
-        reporter: Reporter of progress.
-        fabric: Devices and processes.
-        origin: Name of data and settings; a checkpoint of others is refused.
-    """
-
-    train_loader: EgoLoader
-    valid_loader: EgoLoader
-    hierarchy: Hierarchy
-    folder: Path
-    reporter: Reporter
-    fabric: Fabric
-    origin: str
 
 
 class Model(ABC):
@@ -228,8 +204,7 @@ class NeuralModel(Model):
 
     def fit(self, module: nn.Module, inputs: FitInputs) -> None:
         assert isinstance(module, MatchModel)
-        config = self.config
-        train_model(module, config=config.train, seed=config.seed, **vars(inputs))
+        train_model(module, inputs, self.config.train, self.config.seed)
 
     def load(
         self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None

@@ -313,7 +313,7 @@ def test_start_run_biases_start_at_log_odds_if_asked(start, monkeypatch, label_p
     """As training is handed the model; the paper's settings start them at 0."""
     handed: list[torch.Tensor] = []
 
-    def stop(model, **_):
+    def stop(model, *_):
         handed.append(model.head.bias.detach().clone())
         raise KeyboardInterrupt
 

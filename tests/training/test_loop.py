@@ -24,6 +24,7 @@ from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
 from match_graph.training.device import make_fabric
 from match_graph.training.loop import (
+    FitInputs,
     draw_seed,
     make_learner,
     train_model,
@@ -267,10 +268,11 @@ def test_train_model_places_labels_withheld_from_training(make_run, tmp_path: Pa
     def area_under_curve(weight: torch.Tensor, folder: Path) -> float:
         model, loader = run.make_model(), run.loader("train", training=True, targets=seen)
         with torch.enable_grad():
-            train_model(
-                model, loader, run.loader("valid"), hierarchy.weighted(weight), run.config.train,
-                folder, 0, Reporter(quiet=True),
+            inputs = FitInputs(
+                loader, run.loader("valid"), hierarchy.weighted(weight), folder,
+                Reporter(quiet=True), run.fabric, "",
             )  # fmt: skip
+            train_model(model, inputs, run.config.train, 0)
         won = pairs = 0
         logits, gold = [], []
         for batch in run.loader("valid"):
