@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, ClassVar
 
 from match_graph.report.figures import PALETTE, clean, draw_svg, tooltip
@@ -12,8 +13,15 @@ from match_graph.report.tables import Table
 WIDTH, _HEIGHT = 340, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 10, 38
 #: Colours and dashes of series; further ones begin again.
-_DASHES = ((), (7, 3), (2, 2), (7, 3, 2, 3), (4, 2), (1, 3))
-NUM_STYLES = len(_DASHES)
+_STYLES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("c0", ()),
+    ("c1", (7, 3)),
+    ("c2", (2, 2)),
+    ("c3", (7, 3, 2, 3)),
+    ("c4", (4, 2)),
+    ("c5", (1, 3)),
+)
+NUM_STYLES = len(_STYLES)
 #: Height of a bar's row, where bars begin, letters of a name that fit before, width of a letter.
 _ROW, _BARS, _LETTERS, _LETTER = 24, 132, 18, 6.9
 #: Sizes of letters.
@@ -117,13 +125,8 @@ class LineChart(Chart):
         """Names of the series, each with the CSS style of its line."""
         return [
             (one.name, f"stroke: var(--{colour}); stroke-dasharray: {' '.join(map(str, dash))}")
-            for one, (colour, dash) in zip(self.series, self._styles, strict=True)
+            for one, (colour, dash) in zip(self.series, cycle(_STYLES), strict=False)
         ]
-
-    @property
-    def _styles(self) -> list[tuple[str, tuple[int, ...]]]:
-        places = [number % NUM_STYLES for number in range(len(self.series))]
-        return [(f"c{place}", _DASHES[place]) for place in places]
 
     @property
     def data(self) -> Table:
@@ -160,7 +163,7 @@ class LineChart(Chart):
         axis.spines["bottom"].set(color=PALETTE["ink"], linewidth=1)
         if self.is_square:
             axis.plot([0, 1], [0, 1], color=PALETTE["muted"], lw=1, dashes=(3, 3))
-        for one, (colour, dash) in zip(self.series, self._styles, strict=True):
+        for one, (colour, dash) in zip(self.series, cycle(_STYLES), strict=False):
             self._draw_series(axis, one, PALETTE[colour], dash)
 
     def _draw_series(self, axis: Any, one: Series, colour: str, dash: tuple[int, ...]) -> None:
@@ -169,7 +172,9 @@ class LineChart(Chart):
         axis.plot(one.x, one.y, color=colour, linewidth=2, linestyle=(0, dash) if dash else "-")
         for x, y in zip(one.x, one.y, strict=True):
             text = tooltip(f"{one.name}, {self.x_label} {x:.4g}: {y:.4g}")
-            axis.plot([x], [y], "o", color=colour, markersize=5, mew=0, clip_on=False, gid=text)
+            axis.plot(
+                [x, x], [y, y], color=colour, linewidth=5, solid_capstyle="round", gid=text
+            )  # a dot: the shortest path that there is
 
     def _measure(self) -> tuple[tuple[float, float], list[float]]:
         """Range of the horizontal axis, and ticks of the vertical one, which cover all values."""

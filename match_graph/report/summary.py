@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from match_graph.benchmark.results import Cell, Results
+from match_graph.benchmark.results import Cell, DatasetRecord, Results
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, compare_documents, compare_runs
 from match_graph.runs.measures import SCORE_NAMES
@@ -99,125 +99,125 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
             f"among {names}."
         )
     record = results.datasets[names.index(dataset)]
-    return [_Summarizer(results, dataset, row.name, folder).summarize() for row in record.rows]
+    summarizer = _Summarizer(results, record, folder)
+    return [summarizer.summarize(row.name) for row in record.rows]
 
 
 class _Summarizer:
-    """Builder of row summaries."""
+    """Builder of the row summaries of a data set."""
 
-    def __init__(self, results: Results, dataset: str, row: str, folder: Path | None) -> None:
-        self.results, self.dataset, self.row, self.folder = results, dataset, row, folder
-        self.reference = self._find_reference()
-        self.cells = results.find_cells(dataset, row)
-        self.done = [cell for cell in self.cells if cell.status == "done"]
+    def __init__(self, results: Results, record: DatasetRecord, folder: Path | None) -> None:
+        self.experiment, self.dataset, self.folder = results.experiment, record.name, folder
+        self.cells = {row.name: results.find_cells(record.name, row.name) for row in record.rows}
+        self.done = {
+            row: [cell for cell in cells if cell.status == "done"]
+            for row, cells in self.cells.items()
+        }
+        #: Row and measure -> value by seed.
+        self.values = {
+            (row, measure): results.find_values(record.name, row, measure)
+            for row, done in self.done.items()
+            for measure in (self.experiment.measures if done else [])
+        }
+        self.means = {key: fmean(values.values()) for key, values in self.values.items()}
 
-    def summarize(self) -> RowSummary:
-        measures = self.results.experiment.measures if self.done else []
-        values = {measure: self._make_value(measure) for measure in measures}
-        whole = [cell for cell in self.done if not cell.resumed]
+    def summarize(self, row: str) -> RowSummary:
+        done = self.done[row]
+        measures = self.experiment.measures if done else []
+        values = {measure: self._make_value(row, measure) for measure in measures}
+        whole = [cell for cell in done if not cell.resumed]
         epochs = [cell.seconds_per_epoch for cell in whole if cell.seconds_per_epoch is not None]
-        parameters = [cell.parameters for cell in self.done if cell.parameters is not None]
+        parameters = [cell.parameters for cell in done if cell.parameters is not None]
         return RowSummary(
-            name=self.row,
+            name=row,
             measured=values,
-            runs=len(self.done),
+            runs=len(done),
             parameters=max(parameters, default=None),
             train_seconds=_mean([cell.seconds["train"] for cell in whole]),
             seconds_per_epoch=_mean(epochs),
-            peak_mib=max((_peak(cell) for cell in self.done), default=None),
-            notes=tuple(dict.fromkeys(self._make_notes(values))),
+            peak_mib=max((_peak(cell) for cell in done), default=None),
+            notes=tuple(dict.fromkeys(_make_notes(self.cells[row], values))),
         )
 
-    def _find_reference(self) -> str | None:
-        name = self.results.experiment.reference
-        return None if name == self.row else name
-
-    def _make_value(self, measure: str) -> Value:
-        mine = self.results.find_values(self.dataset, self.row, measure)
-        expected = self.results.experiment.expected.get(self.dataset, {}).get(self.row, {})
-        mean = fmean(mine.values())
-        test = self._test(measure, mine)
+    def _make_value(self, row: str, measure: str) -> Value:
+        mine, mean = self.values[row, measure], self.means[row, measure]
+        lower_is_better = measure in LOWER_IS_BETTER
+        means = [self.means[key] for key in self.means if key[1] == measure]
+        expected = self.experiment.expected.get(self.dataset, {}).get(row, {})
+        test = self._test(row, measure)
         single = test is not None and test.p_value is None and test.num_pairs == 1
         return Value(
             mean=mean,
             std=stdev(mine.values()) if len(mine) > 1 else None,
-            is_best=mean == self._find_best(measure),
+            is_best=mean == (min(means) if lower_is_better else max(means)),
             test=test,
-            documents=self._test_documents(measure) if single else None,
+            documents=self._test_documents(row, measure) if single else None,
             expected=tuple(expected.get(measure, ())),
-            lower_is_better=measure in LOWER_IS_BETTER,
+            lower_is_better=lower_is_better,
         )
 
-    def _find_best(self, measure: str) -> float:
-        rows = {cell.row for cell in self.results.cells if cell.dataset == self.dataset}
-        found = [self.results.find_values(self.dataset, row, measure) for row in rows]
-        means = [fmean(values.values()) for values in found if values]
-        return min(means) if measure in LOWER_IS_BETTER else max(means)
-
-    def _test(self, measure: str, mine: dict[int, float]) -> Comparison | None:
-        if self.reference is None:
+    def _test(self, row: str, measure: str) -> Comparison | None:
+        """Test of the reference against a row; None for the reference itself."""
+        reference = self.experiment.reference
+        if reference in (None, row):
             return None
-        other = self.results.find_values(self.dataset, self.reference, measure)
+        mine, other = self.values[row, measure], self.values.get((str(reference), measure), {})
         seeds = mine.keys() & other.keys()
         if not seeds:
-            reason = f"it has no run with a seed of '{self.reference}'"
+            reason = f"it has no run with a seed of '{reference}'"
             return Comparison(float("nan"), 0, None, reason)
         return compare_runs(
             {seed: other[seed] for seed in seeds}, {seed: mine[seed] for seed in seeds}
         )
 
-    def _test_documents(self, measure: str) -> Comparison | None:
-        """Tests over the documents of the one seed that both rows have."""
-        if self.folder is None or self.reference is None or measure not in SCORE_NAMES:
+    def _test_documents(self, row: str, measure: str) -> Comparison | None:
+        """Test over the documents of the one seed that a row and the reference have."""
+        if self.folder is None or measure not in SCORE_NAMES:
             return None
-        theirs = {
-            cell.seed: cell
-            for cell in self.results.find_cells(self.dataset, self.reference)
-            if cell.status == "done"
-        }
-        mine = next(cell for cell in self.done if cell.seed in theirs)
-        split = self.results.experiment.split
+        theirs = {cell.seed: cell for cell in self.done[str(self.experiment.reference)]}
+        mine = next(cell for cell in self.done[row] if cell.seed in theirs)
         try:
-            pair = [
-                read_scores(self.folder / cell.folder, split, measure)
+            first, second = (
+                read_scores(self.folder / cell.folder, self.experiment.split, measure)
                 for cell in (theirs[mine.seed], mine)
-            ]
+            )
         except CheckpointError:  # the results were moved without their cells
             return None
-        if pair[0].shape != pair[1].shape:  # the row's own options have other documents
+        if first.shape != second.shape:  # the row's own options have other documents
             return None
-        return compare_documents(pair[0], pair[1], num_resamples=_RESAMPLES)
+        return compare_documents(first, second, num_resamples=_RESAMPLES)
 
-    def _make_notes(self, values: Mapping[str, Value]) -> Iterator[str]:
-        seeds: dict[tuple[str, str], list[int]] = {}
-        for cell in self.cells:
-            seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
-        for (status, reason), found in seeds.items():
-            of_seeds = f"seed{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
-            if status == "refused":
-                yield f"left out. {reason}"
-            elif status == "failed":
-                yield f"{of_seeds} failed. {reason}"
-            elif status == "waiting":
-                yield f"{of_seeds}: not finished."
-        without: dict[str, list[str]] = {}
-        for measure, value in values.items():
-            if value.test is not None and value.test.reason:
-                without.setdefault(value.test.reason, []).append(measure)
-        for reason, names in without.items():
-            of_measures = f" of {', '.join(names)}" if len(names) < len(values) else ""
-            yield f"no test over runs{of_measures}, as {reason}."
-        over_documents = [
-            (measure, value.documents)
-            for measure, value in values.items()
-            if value.documents is not None and value.documents.p_value is not None
-        ]
-        if over_documents:
-            shown = ", ".join(f"{measure} {test.p_value:.3f}" for measure, test in over_documents)
-            yield (
-                f"p-values of one run over its {over_documents[0][1].num_pairs:,} documents: "
-                f"{shown} (paired bootstrap; other seeds may differ)."
-            )
+
+def _make_notes(cells: Sequence[Cell], values: Mapping[str, Value]) -> Iterator[str]:
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for cell in cells:
+        seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
+    for (status, reason), found in seeds.items():
+        of_seeds = f"seed{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
+        if status == "refused":
+            yield f"left out. {reason}"
+        elif status == "failed":
+            yield f"{of_seeds} failed. {reason}"
+        elif status == "waiting":
+            yield f"{of_seeds}: not finished."
+    without: dict[str, list[str]] = {}
+    for measure, value in values.items():
+        if value.test is not None and value.test.reason:
+            without.setdefault(value.test.reason, []).append(measure)
+    for reason, names in without.items():
+        of_measures = f" of {', '.join(names)}" if len(names) < len(values) else ""
+        yield f"no test over runs{of_measures}, as {reason}."
+    over_documents = [
+        (measure, value.documents)
+        for measure, value in values.items()
+        if value.documents is not None and value.documents.p_value is not None
+    ]
+    if over_documents:
+        shown = ", ".join(f"{measure} {test.p_value:.3f}" for measure, test in over_documents)
+        yield (
+            f"p-values of one run over its {over_documents[0][1].num_pairs:,} documents: "
+            f"{shown} (paired bootstrap; other seeds may differ)."
+        )
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:
