@@ -162,7 +162,6 @@ def _follow(parent: Any) -> None:
 def run_cell(work: Work) -> None:
     """Runs all stages of a cell in its run folder; finished ones are kept."""
     cell = work.cell
-    assert cell.config is not None
     run = start_run(
         cell.source, cell.config, work.out / cell.folder, work.root, reporter=Reporter()
     )
@@ -192,7 +191,6 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     epochs = _count_epochs(folder)
     seconds = record["seconds"]
     known = not resumed and epochs > 0
-    assert planned.config is not None
     source = record.get("vectors_from")
     content = {
         "status": "done",
@@ -211,7 +209,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     }
     summary = f"The files of the cell '{planned.folder}' must be as a run writes them"
     try:
-        cell = Cell(**{**make_cell(planned).model_dump(), **content})
+        cell = make_cell(planned, **content)
     except ValidationError as error:
         raise CheckpointError(list_faults(summary, describe_faults(Cell, error))) from error
     if faults := cell.find_missing():
@@ -221,18 +219,16 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     return cell
 
 
-def make_cell(planned: PlannedCell) -> Cell:
-    """Cell that has not been run."""
-    refused = planned.config is None
-    return Cell(
-        dataset=planned.dataset,
-        row=planned.row.name,
-        seed=planned.seed,
-        status="refused" if refused else "waiting",
-        reason=planned.reason,
-        folder=planned.folder,
-        config={} if planned.config is None else planned.config.model_dump(mode="json"),
-    )
+def make_cell(planned: PlannedCell, **changes: Any) -> Cell:
+    """Cell of the results, waiting unless changed."""
+    content: dict[str, Any] = {
+        "dataset": planned.dataset,
+        "row": planned.row.name,
+        "seed": planned.seed,
+        "folder": planned.folder,
+        "config": planned.config.model_dump(mode="json"),
+    }
+    return Cell(**content | changes)
 
 
 def _read_history(folder: Path) -> list[dict[str, float]]:

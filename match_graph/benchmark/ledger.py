@@ -43,9 +43,8 @@ class Ledger:
 
     def __init__(self, plan: Plan, out: Path, reporter: Reporter) -> None:
         self.plan, self.out, self.reporter = plan, out, reporter
-        self.cells: dict[tuple[str, str, int], Cell] = {
-            planned.key: make_cell(planned) for planned in plan.cells
-        }
+        cells = [*map(make_cell, plan.cells), *plan.refused]
+        self.cells: dict[tuple[str, str, int], Cell] = {cell.key: cell for cell in cells}
         self._resumed: set[tuple[str, str, int]] = set()
         self._started, self._datasets = _now(), plan.datasets
         self._machine = describe_machine()
@@ -59,7 +58,7 @@ class Ledger:
         """Reads finished cells of an earlier call, of this plan or of others."""
         for planned in self.plan.cells:
             folder = self.out / planned.folder
-            if planned.config is None or not (folder / CONFIG).is_file():
+            if not (folder / CONFIG).is_file():
                 continue
             self._check_folder(planned, folder)
             if not (folder / METRICS).is_file():
@@ -68,13 +67,12 @@ class Ledger:
             self._read_earlier()
         for planned in self.plan.cells:
             folder = self.out / planned.folder
-            if planned.config is not None and (folder / METRICS).is_file():
+            if (folder / METRICS).is_file():
                 self.read(planned)
             elif planned.key in self._resumed:  # results say so, should this call be killed too
-                self.cells[planned.key] = self._make_cell(planned)
+                self.cells[planned.key] = make_cell(planned, resumed=True)
 
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
-        assert planned.config is not None
         difference = find_difference(open_run_folder(folder), planned.config)
         if not difference and (folder / RECORD).is_file():
             there = read_record(folder)["data_checksum"]
@@ -93,9 +91,7 @@ class Ledger:
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
-        for cell in earlier.cells:
-            if cell.resumed:
-                self._resumed.add((cell.dataset, cell.row, cell.seed))
+        self._resumed |= {cell.key for cell in earlier.cells if cell.resumed}
         here = {record.name: record for record in self.plan.datasets}
         there = {record.name: record for record in earlier.datasets}
         same = all(
@@ -104,16 +100,15 @@ class Ledger:
         )
         left_out = 0
         for cell in earlier.cells:
-            key = cell.dataset, cell.row, cell.seed
             record = here.get(cell.dataset, there[cell.dataset])
             is_of_it = (
                 same
                 and record.checksum == there[cell.dataset].checksum
                 and cell.row in [row.name for row in record.rows]
             )
-            if is_of_it and key not in self.cells:
-                self.cells[key] = cell
-            left_out += not is_of_it and key not in self.cells
+            if is_of_it:
+                self.cells.setdefault(cell.key, cell)
+            left_out += cell.key not in self.cells
         if left_out:
             self.reporter.warn(
                 f"{left_out} cells of earlier calls are of other rows, settings or data; their "
@@ -135,12 +130,13 @@ class Ledger:
 
     def fail(self, planned: PlannedCell, reason: str) -> None:
         """Notes the reason why a cell has failed."""
-        changes = {"status": "failed", "reason": reason, "finished": _now()}
-        self.cells[planned.key] = self._make_cell(planned).model_copy(update=changes)
-
-    def _make_cell(self, planned: PlannedCell) -> Cell:
-        resumed = planned.key in self._resumed
-        return make_cell(planned).model_copy(update={"resumed": resumed})
+        self.cells[planned.key] = make_cell(
+            planned,
+            status="failed",
+            reason=reason,
+            finished=_now(),
+            resumed=planned.key in self._resumed,
+        )
 
     def write(self) -> Results:
         """Writes ``results.json``."""

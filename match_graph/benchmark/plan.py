@@ -1,12 +1,13 @@
 """Plan of a benchmark: every cell with its resolved configuration, before anything starts."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from match_graph.benchmark.experiment import Experiment, PlannedRow, find_name_faults
-from match_graph.benchmark.results import DatasetRecord
+from match_graph.benchmark.results import Cell, DatasetRecord
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import ConfigError, list_faults
@@ -32,9 +33,8 @@ class PlannedCell:
         row: Row of the table.
         seed: Seed of all randomness.
         folder: Run folder, relative to that of the benchmark.
-        config: Resolved configuration; None if the cell is refused.
-        reason: Reason why the cell is refused, a sentence.
-        checksum: Checksum of the data with the row's own options; empty if the cell is refused.
+        config: Resolved configuration.
+        checksum: Checksum of the data with the row's own options.
     """
 
     dataset: str
@@ -42,9 +42,8 @@ class PlannedCell:
     row: PlannedRow
     seed: int
     folder: str
-    config: Config | None
-    reason: str = ""
-    checksum: str = ""
+    config: Config
+    checksum: str
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -59,10 +58,9 @@ class PlannedCell:
     @property
     def vectors_key(self) -> str | None:
         """Key shared by all cells that start from the same pre-trained vectors; None for none."""
-        config = self.config
-        if config is None or not find_model(config).is_pretrained:
+        if not find_model(self.config).is_pretrained:
             return None
-        return json.dumps(describe_pretraining(config), sort_keys=True)
+        return json.dumps(describe_pretraining(self.config), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,13 @@ class Plan:
         experiment: Experiment, with the command line's changes.
         datasets: Data sets as they were found.
         cells: Cells in the order of work: all rows with the first seed, then all with the next one.
+        refused: Cells of rows that make no sense for their data set, with the reason.
     """
 
     experiment: Experiment
     datasets: list[DatasetRecord]
     cells: list[PlannedCell]
+    refused: list[Cell]
 
 
 def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporter) -> Plan:
@@ -95,45 +95,48 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
         CorpusError: A data set is broken.
         ConfigError: Two data sets have one name, or two rows of a data set have.
     """
-    records: list[DatasetRecord] = []
-    cells: list[PlannedCell] = []
+    plan = Plan(experiment, [], [], [])
     for source in experiment.datasets:
-        record, planned = _Planner(experiment, source, root, reporter).plan()
-        if record.name in [other.name for other in records]:
-            raise ConfigError(
-                f"The data sets of a benchmark must have different names, found '{record.name}' "
-                f"twice; rename one of the folders."
-            )
-        records.append(record)
-        cells += planned
-    return Plan(experiment, records, cells)
+        _Planner(plan, source, root, reporter).plan_dataset()
+    names = Counter(record.name for record in plan.datasets)
+    if doubled := [name for name, number in names.items() if number > 1]:
+        raise ConfigError(
+            f"The data sets of a benchmark must have different names, found '{doubled[0]}' "
+            f"twice; rename one of the folders."
+        )
+    return plan
 
 
 class _Planner:
     """Planner of the cells of one data set."""
 
     def __init__(
-        self, experiment: Experiment, source: str, root: str | Path | None, reporter: Reporter
+        self, plan: Plan, source: str, root: str | Path | None, reporter: Reporter
     ) -> None:
-        self.experiment, self.source, self.root = experiment, source, root
-        self.reporter = reporter
+        self.plan, self.source, self.root, self.reporter = plan, source, root, reporter
+        self.experiment = plan.experiment
         self._opened: dict[str, CorpusDataset] = {}
 
-    def plan(self) -> tuple[DatasetRecord, list[PlannedCell]]:
+    def plan_dataset(self) -> None:
+        """Adds the data set and its cells to the plan."""
         experiment = self.experiment
         shared = experiment.configure(PlannedRow(name="any"), experiment.seed)
         dataset = self._open(locate_config(self.source, shared))
         dataset.transform = None
         _check_name(dataset.name)
-        data = dataset[0]
-        fields = metadata_fields(data)
+        fields = metadata_fields(dataset[0])
         rows = experiment.expand(fields)
         if faults := find_name_faults(rows):
             raise ConfigError(
                 list_faults(f"The experiment must be valid for '{dataset.name}'", faults)
             )
-        settled = {row.name: self._settle(row) for row in rows}
-        budget, settled = self._share_budget(rows, settled)
+        settled: dict[str, Config] = {}
+        reasons: dict[str, str] = {}
+        for row in rows:
+            try:
+                settled[row.name] = self._settle(row)
+            except ConfigError as error:
+                reasons[row.name] = str(error)
         sizes = {split: len(dataset.documents(mask)) for split, mask in MASKS.items()}
         record = DatasetRecord(
             name=dataset.name,
@@ -142,10 +145,11 @@ class _Planner:
             documents={split: number for split, number in sizes.items() if number},
             num_labels=dataset.num_labels,
             fields=fields,
-            epochs=budget,
+            epochs=self._share_budget(rows, settled),
             rows=rows,
         )
-        return record, list(self._make_cells(record, settled))
+        self.plan.datasets.append(record)
+        self._add_cells(record, settled, reasons)
 
     def _open(self, config: Config) -> CorpusDataset:
         """Data set with a row's options, which mostly are the same for all."""
@@ -157,51 +161,59 @@ class _Planner:
             )
         return self._opened[key]
 
-    def _settle(self, row: PlannedRow) -> Config | str:
-        """Resolved configuration with the first seed, or the reason why there is none."""
-        try:
-            config = self.experiment.configure(row, self.experiment.seed)
-            if self.experiment.budget == "equal" and not self.experiment.sets(row, EPOCHS):
-                config = config.change("train", epochs=None)
-            _check_processes(config)
-            config = locate_config(self.source, config)
-            return settle_config(config, self._open(config))
-        except ConfigError as error:
-            return str(error)
+    def _settle(self, row: PlannedRow) -> Config:
+        """Resolved configuration with the first seed.
 
-    def _share_budget(
-        self, rows: list[PlannedRow], settled: dict[str, Config | str]
-    ) -> tuple[int | None, dict[str, Config | str]]:
-        """Equal budget of epochs, and the configurations with it where a row sets none."""
-        if self.experiment.budget == "own":
-            return None, settled
-        networks = {
-            row.name: config
+        Raises:
+            ConfigError: The row makes no sense for the data set.
+        """
+        config = self.experiment.configure(row, self.experiment.seed)
+        if self.experiment.budget == "equal" and not self.experiment.sets(row, EPOCHS):
+            config = config.change("train", epochs=None)
+        _check_processes(config)
+        config = locate_config(self.source, config)
+        return settle_config(config, self._open(config))
+
+    def _share_budget(self, rows: list[PlannedRow], settled: dict[str, Config]) -> int | None:
+        """Equal budget of epochs, which the configurations of rows that set none are given."""
+        experiment = self.experiment
+        if experiment.budget == "own":
+            return None
+        names = [
+            row.name
             for row in rows
-            if isinstance(config := settled[row.name], Config) and find_model(config).is_neural
-        }
-        given = {**self.experiment.settings, **self.experiment.overrides}.get(EPOCHS)
-        left = [row.name for row in rows if not self.experiment.sets(row, EPOCHS)]
-        open_ones = {name: config for name, config in networks.items() if name in left}
-        budget = given or max((one.train.epochs or 1 for one in open_ones.values()), default=None)
-        changed = {
-            name: config.change("train", epochs=budget) for name, config in open_ones.items()
-        }
-        return budget, {**settled, **changed}
+            if row.name in settled
+            and find_model(settled[row.name]).is_neural
+            and not experiment.sets(row, EPOCHS)
+        ]
+        epochs = [settled[name].train.epochs or 1 for name in names]
+        given = {**experiment.settings, **experiment.overrides}.get(EPOCHS)
+        budget: int | None = given or max(epochs, default=None)
+        for name in names:
+            settled[name] = settled[name].change("train", epochs=budget)
+        return budget
 
-    def _make_cells(
-        self, record: DatasetRecord, settled: dict[str, Config | str]
-    ) -> Iterator[PlannedCell]:
-        for seed in self.experiment.seeds:
-            for row in record.rows:
+    def _add_cells(
+        self, record: DatasetRecord, settled: dict[str, Config], reasons: dict[str, str]
+    ) -> None:
+        for seed, row in product(self.experiment.seeds, record.rows):
+            folder = f"{CELLS}/{record.name}/{row.folder_name}/seed{seed}"
+            if row.name in reasons:
+                self.plan.refused.append(
+                    Cell(
+                        dataset=record.name, row=row.name, seed=seed, folder=folder,
+                        status="refused", reason=reasons[row.name],
+                    )
+                )  # fmt: skip
+            else:
                 found = settled[row.name]
-                folder = f"{CELLS}/{record.name}/{row.folder_name}/seed{seed}"
-                common = (record.name, self.source, row, seed, folder)
-                if isinstance(found, str):
-                    yield PlannedCell(*common, None, found)
-                else:
-                    config = found.model_copy(update={"seed": seed})
-                    yield PlannedCell(*common, config, checksum=self._open(found).checksum)
+                config, checksum = (
+                    found.model_copy(update={"seed": seed}),
+                    self._open(found).checksum,
+                )
+                self.plan.cells.append(
+                    PlannedCell(record.name, self.source, row, seed, folder, config, checksum)
+                )
 
 
 def _check_name(dataset: str) -> None:

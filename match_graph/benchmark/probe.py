@@ -48,7 +48,11 @@ def probe_cells(
     chosen: dict[Kind, PlannedCell] = {}
     for planned in pending:
         kind = planned.key[:2]
-        if kind not in chosen and estimate.seconds_of(kind) is None and _has_steps(planned):
+        if (
+            kind not in chosen
+            and estimate.seconds_of(kind) is None
+            and find_model(planned.config).is_neural
+        ):
             chosen[kind] = planned
     found: dict[Kind, float] = {}
     for name in dict.fromkeys(dataset for dataset, _ in chosen):
@@ -61,11 +65,6 @@ def probe_cells(
         except EOFError:  # the process has ended
             process.join()
     return found
-
-
-def _has_steps(planned: PlannedCell) -> bool:
-    config = planned.config
-    return config is not None and find_model(config).is_neural
 
 
 def _probe(works: Sequence[Work], answer: Connection) -> None:
@@ -85,7 +84,6 @@ def _probe(works: Sequence[Work], answer: Connection) -> None:
 
 def _measure(work: Work, pretrained: dict[str, float]) -> float:
     config = work.cell.config
-    assert config is not None
     dataset = open_dataset(config.dataset, root=work.root, **config.data.dataset_options())
     dataset.transform = DropFields(config.data.drop_fields)
     seconds = _time_steps(dataset, config)

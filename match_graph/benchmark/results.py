@@ -67,6 +67,11 @@ class Cell(StrictModel):
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Key of the cell."""
+        return self.dataset, self.row, self.seed
+
     def find_missing(self) -> list[str]:
         """Sentences about what a finished cell lacks."""
         if self.status != "done":
@@ -125,7 +130,7 @@ class Results(StrictModel):
             for number, cell in enumerate(self.cells)
             if (cell.dataset, cell.row) not in rows
         ]
-        if doubled := _find_doubled((cell.dataset, cell.row, cell.seed) for cell in self.cells):
+        if doubled := _find_doubled(cell.key for cell in self.cells):
             faults.append(f"'cells': {doubled} must be of one cell only.")
         for number, cell in enumerate(self.cells):
             faults += [f"'cells.{number}': {one}" for one in cell.find_missing()]

@@ -77,7 +77,7 @@ def run_benchmark(
 
 
 def _choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
-    there = list(dict.fromkeys(planned.row.name for planned in plan.cells))
+    there = list(dict.fromkeys(row.name for record in plan.datasets for row in record.rows))
     if unknown := [name for name in rows or [] if name not in there]:
         raise ConfigError(
             f"The rows to run must be rows of the experiment, which are {there}, found {unknown}."
@@ -139,11 +139,7 @@ class _Benchmark:
 
     def _announce(self, pending: list[PlannedCell]) -> None:
         report = self.reporter.line
-        refused = {
-            (cell.dataset, cell.row): cell.reason
-            for cell in self.ledger.cells.values()
-            if cell.status == "refused"
-        }
+        refused = {(cell.dataset, cell.row): cell.reason for cell in self.plan.refused}
         done = [cell for cell in self.ledger.cells.values() if cell.status == "done"]
         for record in self.plan.datasets:
             budget = "" if record.epochs is None else f", epochs of every network: {record.epochs}"
@@ -262,7 +258,6 @@ def _hear(answer: Connection) -> str:
 
 
 def _choose_gpu(planned: PlannedCell, slot: int) -> str | None:
-    assert planned.config is not None
     if planned.config.train.accelerator == "cpu" or not torch.cuda.is_available():
         return None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

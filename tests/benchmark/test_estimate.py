@@ -5,10 +5,11 @@ import pytest
 from match_graph.benchmark import Cell, PlannedRow
 from match_graph.benchmark.estimate import Estimate, format_seconds
 from match_graph.benchmark.plan import PlannedCell
+from match_graph.config import Config
 
 
 def planned(row: str, dataset: str = "toy") -> PlannedCell:
-    return PlannedCell(dataset, dataset, PlannedRow(name=row), 0, "cells", None)
+    return PlannedCell(dataset, dataset, PlannedRow(name=row), 0, "cells", Config(), "")
 
 
 def done(row: str, seconds: float, resumed: bool = False) -> Cell:

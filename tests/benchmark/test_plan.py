@@ -94,7 +94,8 @@ def test_make_plan_cells_share_vectors_seed_data_pre_training(plan) -> None:
 
 def test_make_plan_several_processes_for_a_cell_are_refused(plan) -> None:
     found = plan(overrides={"train.devices": 2})
-    assert {cell.reason for cell in found.cells} == {
+    assert not found.cells
+    assert {cell.reason for cell in found.refused} == {
         "A cell of a benchmark must be one process, found train.devices=2 and "
         "train.num_nodes=1; leave them out and use --parallel."
     }
