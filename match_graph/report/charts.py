@@ -24,6 +24,8 @@ _STYLES: tuple[tuple[str, tuple[int, ...]], ...] = (
 NUM_STYLES = len(_STYLES)
 #: Height of a bar's row, where bars begin, letters of a name that fit before, width of a letter.
 _ROW, _BARS, _LETTERS, _LETTER = 24, 132, 18, 6.9
+#: Points of a series up to which each is a dot; more would cover the line.
+_DOTS = 200
 #: Sizes of letters.
 NAME_SIZE, TICK_SIZE = 11, 10.5
 #: What is drawn at most: ranges of larger numbers are beyond floating point.
@@ -170,6 +172,8 @@ class LineChart(Chart):
         if one.spread:
             axis.fill_between(one.x, *one.band, color=colour, alpha=0.18, linewidth=0)
         axis.plot(one.x, one.y, color=colour, linewidth=2, linestyle=(0, dash) if dash else "-")
+        if len(one.x) > _DOTS:
+            return
         for x, y in zip(one.x, one.y, strict=True):
             text = tooltip(f"{one.name}, {self.x_label} {x:.4g}: {y:.4g}")
             axis.plot(

@@ -1,6 +1,7 @@
 """Statistics of a built graph as Markdown and figures: ``build --report``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,17 @@ _DOCUMENT_ENDS = ("document", "training document", "citing document")
 _SHARES = {"without", "with a value", "values unseen in training", "only unseen values", "share"}
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Part of the report: a table, and perhaps its picture."""
+
+    title: str
+    about: str
+    describe: Callable[[CorpusDataset], pd.DataFrame]
+    picture: str = ""
+    draw: Callable[[Any, CorpusDataset, pd.DataFrame], None] | None = None
+
+
 def write_graph_report(
     dataset: CorpusDataset, folder: str | Path, reporter: Reporter | None = None
 ) -> list[Path]:
@@ -42,75 +54,41 @@ def write_graph_report(
     Returns:
         What was written, the Markdown first.
     """
-    folder = Path(folder)
-    data, targets = dataset[0], dataset.targets
-    tables = {
-        "Degrees": describe_degrees(data),
-        "Labels by depth": describe_depths(data, targets),
-        "Metadata and words by split": describe_coverage(data),
-        "P(parent | child) in training": describe_parents(data, targets),
-        "Equal texts": count_duplicates(data),
-    }
-    pictures, fault = [], ""
-    try:
-        pictures = _draw_all(dataset, tables, folder)
-    except MatchGraphError as error:
-        fault = str(error)
-        if reporter is not None:
-            reporter.warn(fault)
-    text = _make_markdown(dataset, tables, [path.name for path in pictures], fault)
-    write_text(folder / REPORT, text)
-    return [folder / REPORT, *pictures]
-
-
-#: What a table says, below its heading; and the picture that goes with it.
-_ABOUT = {
-    "Degrees": (
-        "Edges per node. A document `contains` a word once per occurrence; `tagged` edges are gold "
-        "labels of training.",
-        "degrees.png",
-    ),
-    "Labels by depth": (
-        "Depth counts edges on the longest path to a root; labels outside the hierarchy have 0.",
-        "labels.png",
-    ),
-    "Metadata and words by split": (
-        "How many documents have a value, and how much of it training never saw.",
-        "coverage.png",
-    ),
-    "P(parent | child) in training": (
-        "Of the training documents with the child, the share with the parent: near 1 where labels "
-        "are closed upwards, near 0 where documents carry the most specific label alone. It "
-        "decides whether hypernymy regularization can help.",
-        "parents.png",
-    ),
-    "Equal texts": (
-        "Documents whose word sequence another document has. Those of test or valid that stand in "
-        "train make measures too good.",
-        "",
-    ),
-}
-
-
-def _make_markdown(
-    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], pictures: list[str], fault: str
-) -> str:
+    path = Path(folder) / REPORT
     rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
-    named = {name.replace("_", " "): value for name, value in rows.items()}
-    values = pd.Series(named, dtype=object)
-    parts = [
+    values = pd.Series(
+        {name.replace("_", " "): value for name, value in rows.items()}, dtype=object
+    )
+    text = [
         f"# {dataset.name}",
         f"SHA-256 of inputs and options: `{dataset.checksum[:16]}...`",
         _tabulate(values.to_frame("")).to_markdown(),
     ]
-    parts += [fault] if fault else []
-    for name, table in tables.items():
-        about, picture = _ABOUT[name]
-        parts += [f"## {name}", about]
-        if picture in pictures:
-            parts.append(f"![{name}]({picture})")
-        parts.append(_tabulate(table).to_markdown())
-    return "\n\n".join(parts) + "\n"
+    fault, pictures = _find_fault(), []
+    if fault and reporter is not None:
+        reporter.warn(fault)
+    text += [fault] if fault else []
+    for part in _PARTS:
+        table = part.describe(dataset)
+        text += [f"## {part.title}", part.about]
+        if part.draw is not None and not fault:
+            figure = make_figure(8, 4.5, layout="constrained")
+            part.draw(figure, dataset, table)
+            pictures.append(path.with_name(part.picture))
+            save_figure(figure, pictures[-1], dpi=120)
+            text.append(f"![{part.title}]({part.picture})")
+        text.append(_tabulate(table).to_markdown())
+    write_text(path, "\n\n".join(text) + "\n")
+    return [path, *pictures]
+
+
+def _find_fault() -> str:
+    """Sentence on why there are no pictures; empty if there are."""
+    try:
+        make_figure(1, 1)
+    except MatchGraphError as error:
+        return str(error)
+    return ""
 
 
 def _tabulate(frame: pd.DataFrame) -> Table:
@@ -134,32 +112,7 @@ def _format(value: Any, is_share: bool) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _draw_all(
-    dataset: CorpusDataset, tables: Mapping[str, pd.DataFrame], folder: Path
-) -> list[Path]:
-    """Writes the figures of the report.
-
-    Raises:
-        MatchGraphError: matplotlib is not installed.
-    """
-    drawers: dict[str, Callable[[Any], None]] = {
-        "degrees.png": lambda figure: _draw_degrees(figure, dataset),
-        "labels.png": lambda figure: _draw_labels(figure, dataset),
-        "coverage.png": lambda figure: _draw_coverage(
-            figure, tables["Metadata and words by split"]
-        ),
-        "parents.png": lambda figure: _draw_parents(
-            figure, tables["P(parent | child) in training"]
-        ),
-    }
-    for name, draw in drawers.items():
-        figure = make_figure(8, 4.5, layout="constrained")
-        draw(figure)
-        save_figure(figure, folder / name, dpi=120)
-    return [folder / name for name in drawers]
-
-
-def _draw_degrees(figure: Any, dataset: CorpusDataset) -> None:
+def _draw_degrees(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
     """Share of nodes with at least so many edges, both axes logarithmic; a colour per edge type."""
     axes = figure.subplots(1, 2, sharey=True)
     edge_types = [" ".join(edge_type) for edge_type in dataset[0].edge_types]
@@ -168,7 +121,7 @@ def _draw_degrees(figure: Any, dataset: CorpusDataset) -> None:
         if not len(values):
             continue
         unique, first = np.unique(values, return_index=True)
-        edge_type, _, end = name.partition(", per ")
+        edge_type, end = name.split(", per ")
         axes[0 if end in _DOCUMENT_ENDS else 1].step(
             unique,
             1 - first / len(values),
@@ -184,7 +137,7 @@ def _draw_degrees(figure: Any, dataset: CorpusDataset) -> None:
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=3, fontsize="x-small")
 
 
-def _draw_labels(figure: Any, dataset: CorpusDataset) -> None:
+def _draw_labels(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
     """Training documents per label by rank, and labels by depth."""
     train = dataset[0][DOCUMENT].train_mask.nonzero().view(-1)
     count = np.sort(dataset.targets.count(train).numpy())[::-1]
@@ -198,7 +151,7 @@ def _draw_labels(figure: Any, dataset: CorpusDataset) -> None:
     depths.set(xlabel="depth", ylabel="labels", xticks=np.arange(len(depth)))
 
 
-def _draw_coverage(figure: Any, table: pd.DataFrame) -> None:
+def _draw_coverage(figure: Any, _: CorpusDataset, table: pd.DataFrame) -> None:
     """Shares with a value and of values that training never saw, by field and split."""
     axes = figure.subplots(1, 2, sharey=True)
     for axis, column in zip(axes, ("with a value", "values unseen in training"), strict=True):
@@ -213,9 +166,50 @@ def _draw_coverage(figure: Any, table: pd.DataFrame) -> None:
     axes[0].legend(fontsize="small")
 
 
-def _draw_parents(figure: Any, table: pd.DataFrame) -> None:
+def _draw_parents(figure: Any, _: CorpusDataset, table: pd.DataFrame) -> None:
     """Hierarchy edges by tenths of P(parent | child)."""
     axis = figure.subplots()
     counts = table["edges"].iloc[1:]
     axis.bar(np.arange(10) / 10 + 0.05, counts, 0.09)
     axis.set(xlabel="P(parent | child) in training", ylabel="hierarchy edges", xlim=(0, 1))
+
+
+_PARTS = (
+    _Part(
+        "Degrees",
+        "Edges per node. A document `contains` a word once per occurrence; `tagged` edges are gold "
+        "labels of training.",
+        lambda dataset: describe_degrees(dataset[0]),
+        "degrees.png",
+        _draw_degrees,
+    ),
+    _Part(
+        "Labels by depth",
+        "Depth counts edges on the longest path to a root; labels outside the hierarchy have 0.",
+        lambda dataset: describe_depths(dataset[0], dataset.targets),
+        "labels.png",
+        _draw_labels,
+    ),
+    _Part(
+        "Metadata and words by split",
+        "How many documents have a value, and how much of it training never saw.",
+        lambda dataset: describe_coverage(dataset[0]),
+        "coverage.png",
+        _draw_coverage,
+    ),
+    _Part(
+        "P(parent | child) in training",
+        "Of the training documents with the child, the share with the parent: near 1 where labels "
+        "are closed upwards, near 0 where documents carry the most specific label alone. It "
+        "decides whether hypernymy regularization can help.",
+        lambda dataset: describe_parents(dataset[0], dataset.targets),
+        "parents.png",
+        _draw_parents,
+    ),
+    _Part(
+        "Equal texts",
+        "Documents whose word sequence another document has. Those of test or valid that stand in "
+        "train make measures too good.",
+        lambda dataset: count_duplicates(dataset[0]),
+    ),
+)

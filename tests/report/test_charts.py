@@ -49,6 +49,8 @@ def test_LineChart_draw() -> None:
         "tooltip: a, epoch 1: 0", "tooltip: a, epoch 2: 5", "tooltip: a, epoch 3: 10",
     ]  # fmt: skip
     assert not axis.collections
+    long = Series("a", range(1000), [0.5] * 1000)
+    assert len(draw(LineChart("", "epoch", "", [long])).lines) == 1
     assert chart.legend == [("a", "stroke: var(--c0); stroke-dasharray: ")]
 
 
