@@ -75,3 +75,9 @@ def test_issue_forms_are_valid() -> None:
         assert ids
         assert len(set(ids)) == len(ids)
         assert all(part["attributes"] for part in form["body"])
+
+
+def test_names_of_tests_are_short() -> None:
+    """Sentences are docstrings."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py"))
+    assert [name for name in re.findall(r"def (test_\w+)", source) if len(name) > 60] == []
