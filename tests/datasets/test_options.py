@@ -18,7 +18,7 @@ def refusal(**options: object) -> str:
     return str(caught.value)
 
 
-def test_SplitConfig_random_split_is_about_8_1_1_and_follows_seed() -> None:
+def test_SplitConfig_random_split_is_8_1_1_and_follows_seed() -> None:
     """Same seed, same splits; another seed, others."""
     rule, other = SplitConfig(seed=1), SplitConfig(seed=2)
     splits = [rule.choose_split("d", f"text {number}", None) for number in range(5000)]
