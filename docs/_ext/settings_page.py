@@ -73,12 +73,12 @@ def describe_default(field: FieldInfo) -> str:
 
 def write_table(rows: list[tuple[str, FieldInfo]]) -> str:
     """A table of keys in Markdown."""
-    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines = ["````{container} settings", "| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in rows:
         kind = ", ".join(filter(None, (describe_type(field.annotation), describe_bounds(field))))
         meaning = (field.description or "").replace("|", "\\|")
         lines.append(f"| `{name}` | {kind} | `{describe_default(field)}` | {meaning} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "````"]) + "\n"
 
 
 def write_registered(registry: dict[str, Any], key: str) -> str:
