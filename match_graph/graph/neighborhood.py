@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
-from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
+from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import Adjacency, make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
+from match_graph.graph.sampler import EpochSampler
 from match_graph.typing import DOCUMENT, LABEL, EdgeType, reverse_edge
 
 
@@ -38,7 +39,7 @@ class Neighborhood:
     edge: dict[EdgeType, Tensor]
 
 
-class NeighborhoodSampler(BaseSampler):
+class NeighborhoodSampler(EpochSampler):
     """Draws neighbourhoods of several hops; vectorised, O(fan-out) per draw.
 
     A node is followed once, by the fan-outs of the hop after the one that found it. Of each edge
@@ -85,7 +86,7 @@ class NeighborhoodSampler(BaseSampler):
         num_seeds = int(data[seed_type].num_nodes)
         _check_fanouts(data, fanouts)
         _check_mask(reachable, num_seeds, seed_type)
-        self.random, self.seed, self.seed_type, self.epoch = random, seed, seed_type, 0
+        self.random, self.seed, self.seed_type = random, seed, seed_type
         self.fanouts = {edge_type: tuple(hops) for edge_type, hops in fanouts.items() if any(hops)}
         self.num_hops = max(map(len, self.fanouts.values()), default=0)
         self.edge_types = tuple(
@@ -101,10 +102,6 @@ class NeighborhoodSampler(BaseSampler):
         self._lists = self._make_lists(data)
         self._seed_lists = self._lists
         self._first_seed = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes random draws depend on (seed, epoch) alone."""
-        self.epoch = epoch
 
     def with_random(self, random: bool) -> "NeighborhoodSampler":
         """Copy with random draws or without; both share the graph."""
@@ -169,16 +166,6 @@ class NeighborhoodSampler(BaseSampler):
             edge=draw.edge,
             batch=draw.root,
             metadata=(index.input_id, index.time, draw),
-        )
-
-    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
-        """Not offered: neighbourhoods belong to nodes.
-
-        Raises:
-            GraphError: Always.
-        """
-        raise GraphError(
-            "NeighborhoodSampler draws around nodes, found a call for edges; use NodeLoader."
         )
 
     def _follow(self, seed: Tensor, visited: dict[str, "_Visited"], hop: int) -> list["_Step"]:

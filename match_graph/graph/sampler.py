@@ -38,7 +38,27 @@ class EgoDraw:
     ptr: Tensor
 
 
-class EgoSampler(BaseSampler):
+class EpochSampler(BaseSampler):
+    """Base of samplers around nodes, whose random draws are functions of seed and epoch."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the random draws of the next iteration, which depend on (seed, epoch) alone."""
+        self.epoch = epoch
+
+    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
+        """Not offered: ego-networks and neighbourhoods belong to nodes.
+
+        Raises:
+            GraphError: Always.
+        """
+        raise GraphError(
+            f"{type(self).__name__} draws around nodes, found a call for edges; use NodeLoader."
+        )
+
+
+class EgoSampler(EpochSampler):
     """Draws the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
 
     Edges whose type holds ``position`` are sequences: their first ``max_words`` are taken. All
@@ -84,7 +104,7 @@ class EgoSampler(BaseSampler):
             )
         self.max_metadata, self.max_words = max_metadata, max_words
         self.random, self.seed, self.seed_type = random, seed, seed_type
-        self.epoch, self.num_seeds = 0, int(data[seed_type].num_nodes)
+        self.num_seeds = int(data[seed_type].num_nodes)
         if edge_types is None:
             edge_types = _drawable(data, seed_type)
         _check_edge_types(data, edge_types, seed_type)
@@ -96,10 +116,6 @@ class EgoSampler(BaseSampler):
             Adjacency.from_edges(edge_type, data[edge_type].edge_index, self.num_seeds)
             for edge_type in self.edge_types
         ]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the random draws of the next iteration."""
-        self.epoch = epoch
 
     def lengths(self, seed: Tensor) -> Tensor:
         """How many neighbours a draw of each seed holds, [B], int64."""
@@ -160,14 +176,6 @@ class EgoSampler(BaseSampler):
             columns = zip(parts, inverse.split(sizes), strict=True)
             output.col.update({edge_type: col for (edge_type, _), col in columns})
         return output
-
-    def sample_from_edges(self, *_: Any, **__: Any) -> Any:
-        """Not offered: ego-networks belong to nodes.
-
-        Raises:
-            GraphError: Always.
-        """
-        raise GraphError("EgoSampler draws around nodes, found a call for edges; use NodeLoader.")
 
     def _degrees(self, seed: Tensor) -> Tensor:
         if not self._lists:

@@ -7,9 +7,8 @@ from match_graph.pretrain.evaluation import (
     hold_out,
     rank_pairs,
 )
-from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents, margin_violations
-from match_graph.pretrain.pairs import Relation, find_relations
+from match_graph.pretrain.pairs import Chunk, PairFeed, Relation, find_relations
 from match_graph.pretrain.sphere import (
     random_unit_rows,
     retract_rows_,

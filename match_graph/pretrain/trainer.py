@@ -13,9 +13,8 @@ from torch_geometric.data import HeteroData
 from match_graph.config import PretrainConfig
 from match_graph.errors import CheckpointError, GraphError
 from match_graph.openmp import limit_threads
-from match_graph.pretrain.feed import Chunk, PairFeed
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
-from match_graph.pretrain.pairs import Relation, find_relations
+from match_graph.pretrain.pairs import Chunk, PairFeed, Relation, find_relations
 from match_graph.pretrain.sphere import random_unit_rows, riemannian_gradient, riemannian_step_
 from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 

@@ -1,8 +1,7 @@
 """Heads by name; a new one is one file with one class and its `Config`."""
 
-from match_graph.nn.heads.base import Head
+from match_graph.nn.heads.base import Head, LinearHead
 from match_graph.nn.heads.label_attention import LabelAttentionHead
-from match_graph.nn.heads.linear import LinearHead
 
 #: Registered heads; ``package.module:Class`` names one of your own.
 HEADS: dict[str, type[Head]] = {"linear": LinearHead, "label_attention": LabelAttentionHead}
