@@ -135,16 +135,16 @@ def draw_reliability(bins: pd.DataFrame) -> LineChart:
     return LineChart("Reliability", "probability", "share of gold labels", series, True, table)
 
 
-def average_histories(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> list[Series]:
-    """Mean of a column over runs by epoch, with a band where there are several runs."""
+def average_histories(histories: pd.DataFrame, name: str) -> list[Series]:
+    """Mean of a column of `collect_histories` by row and epoch, with a band over several runs."""
+    if name not in histories:
+        return []
     series = []
-    for row, tables in histories.items():
-        if not all(name in table for table in tables):
-            continue
-        groups = pd.concat(tables).dropna(subset=[name]).groupby("epoch")[name]
-        mean, spread = groups.mean(), groups.std().fillna(0.0)
-        band = spread.tolist() if len(tables) > 1 else ()
-        series += [Series(row, mean.index.tolist(), mean.tolist(), band)] if len(mean) else []
+    for row, runs in histories.dropna(subset=[name]).groupby("row", sort=False):
+        groups = runs.groupby("epoch")[name]
+        several, mean = len(set(runs["seed"])) > 1, groups.mean()
+        band = groups.std().fillna(0.0).tolist() if several else ()
+        series.append(Series(str(row), mean.index.tolist(), mean.tolist(), band))
     return series
 
 

@@ -1,6 +1,6 @@
 """Figure of an experiment as PNG with its data: bars, curves over epochs, or a grid."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -40,10 +40,10 @@ def write_figure(
         table = collect_bars(rows)
         draw = partial(draw_bars, table=table)
     elif kind == "curves":
-        histories = collect_histories(results, record)
-        columns = [name for name in measures if _has_column(histories, name)]
-        table = _join_histories(histories, columns)
-        draw = partial(draw_training_curves, histories=histories, measures=columns)
+        table = collect_histories(results, record)
+        shown = [name for name in measures if name in table]
+        table = table.reindex(columns=["row", "seed", "epoch", "loss_recent", *shown])
+        draw = partial(draw_training_curves, table=table, measures=shown)
     elif kind == "grid":
         table = collect_grid(record.rows, rows)
         draw = partial(draw_grid, table=table, keys=[*results.experiment.grid])
@@ -72,17 +72,15 @@ def collect_bars(rows: Sequence[RowSummary]) -> pd.DataFrame:
     return pd.DataFrame(lines).astype({"std": "float64"}) if lines else pd.DataFrame()
 
 
-def collect_histories(results: Results, record: DatasetRecord) -> dict[str, list[pd.DataFrame]]:
-    """Histories per row, a table per finished run, a line per epoch; rows without are left out."""
-    found: dict[str, list[pd.DataFrame]] = {}
-    for row in record.rows:
-        cells = results.find_cells(record.name, row.name)
-        tables = [
-            pd.DataFrame(cell.history).assign(seed=cell.seed) for cell in cells if cell.history
-        ]
-        if tables:
-            found[row.name] = tables
-    return found
+def collect_histories(results: Results, record: DatasetRecord) -> pd.DataFrame:
+    """Histories of finished runs, a line per ``row``, ``seed`` and ``epoch``; empty without any."""
+    tables = [
+        pd.DataFrame(cell.history).assign(row=row.name, seed=cell.seed)
+        for row in record.rows
+        for cell in results.find_cells(record.name, row.name)
+        if cell.history
+    ]
+    return pd.concat(tables) if tables else pd.DataFrame()
 
 
 def collect_grid(planned: Sequence[PlannedRow], rows: Sequence[RowSummary]) -> pd.DataFrame:
@@ -95,44 +93,29 @@ def collect_grid(planned: Sequence[PlannedRow], rows: Sequence[RowSummary]) -> p
     return pd.DataFrame(lines)
 
 
-def _has_column(histories: Mapping[str, Sequence[pd.DataFrame]], name: str) -> bool:
-    return all(name in table for tables in histories.values() for table in tables)
-
-
-def _join_histories(
-    histories: Mapping[str, Sequence[pd.DataFrame]], measures: Sequence[str]
-) -> pd.DataFrame:
-    """Joined histories, a line per row, seed and epoch."""
-    tables = [table.assign(row=name) for name, runs in histories.items() for table in runs]
-    columns = ["row", "seed", "epoch", "loss_recent", *measures]
-    return pd.concat(tables)[columns] if tables else pd.DataFrame()
-
-
-def draw_training_curves(
-    path: Path, histories: Mapping[str, Sequence[pd.DataFrame]], measures: Sequence[str]
-) -> None:
+def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str]) -> None:
     """Training loss and validation measures over epochs, a line style per variant.
 
     Source: the figure of MATCH with and without pre-training, https://arxiv.org/abs/2102.07349: on
-    the left the mean loss of the
-    last 100 batches of each epoch, on the right the measures; the mean over seeds as a line, one
-    standard deviation as a band.
+    the left the mean loss of the last 100 batches of each epoch, on the right the measures; the
+    mean over seeds as a line, one standard deviation as a band.
 
     Args:
         path: Path of the PNG file.
-        histories: Histories by variant, one table per seed with ``epoch``, ``loss_recent`` and
-            ``measures``.
+        table: Table with ``row``, the variant, ``epoch``, ``loss_recent`` and ``measures``, a line
+            per variant, seed and epoch.
         measures: Columns of validation measures, for the right side.
 
     Raises:
         MatchGraphError: matplotlib is not installed.
     """
     figure, (left, right) = make_panels(2, width=11.5)
-    for style, (variant, runs) in zip(cycle(LINE_STYLES), histories.items(), strict=False):
-        table = pd.concat(runs).groupby("epoch")
-        _draw_band(left, table["loss_recent"], style, COLOURS[0], variant)
+    variants = table.groupby("row", sort=False)
+    for style, (variant, runs) in zip(cycle(LINE_STYLES), variants, strict=False):
+        epochs = runs.groupby("epoch")
+        _draw_band(left, epochs["loss_recent"], style, COLOURS[0], str(variant))
         for colour, measure in zip(cycle(COLOURS), measures, strict=False):
-            _draw_band(right, table[measure], style, colour, f"{measure}, {variant}")
+            _draw_band(right, epochs[measure], style, colour, f"{measure}, {variant}")
     left.set(xlabel="epoch", ylabel="training loss, last 100 batches")
     right.set(xlabel="epoch", ylabel="on validation")
     for axis in (left, right):

@@ -57,13 +57,19 @@ def test_list_record_records_become_rows() -> None:
 
 def test_average_histories_are_averaged_by_epoch() -> None:
     """Over the runs that reached it; without a band where there is one run."""
-    first = pd.DataFrame({"epoch": [1, 2], "loss": [1.0, 0.5]})
-    second = pd.DataFrame({"epoch": [1], "loss": [2.0]})
-    [several, single] = average_histories({"a": [first, second], "b": [first]}, "loss")
+    lines = [
+        ("a", 0, 1, 1.0),
+        ("a", 0, 2, 0.5),
+        ("a", 1, 1, 2.0),
+        ("b", 0, 1, 1.0),
+        ("c", 0, 1, None),
+    ]
+    histories = pd.DataFrame(lines, columns=["row", "seed", "epoch", "loss"])
+    [several, single] = average_histories(histories, "loss")
     assert (several.x, several.y) == ([1, 2], [1.5, 0.5])
     assert several.spread == pytest.approx([0.5**0.5, 0.0])
-    assert single.spread == []
-    assert average_histories({"a": [first]}, "other") == []
+    assert (single.name, single.spread) == ("b", [])
+    assert average_histories(histories, "other") == []
 
 
 def test_cut_figure_has_no_more_lines_than_styles() -> None:

@@ -30,12 +30,13 @@ def drawn(monkeypatch):
 
 def test_draw_training_curves(tmp_path: Path, drawn) -> None:
     """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own."""
-    runs = [
-        pd.DataFrame({"epoch": [1, 2], "loss_recent": loss, "NDCG@5": [0.1, 0.3]})
-        for loss in ([4.0, 2.0], [2.0, 0.0])
-    ]
+    lines = [
+        ("with", 1, 4.0, 0.1), ("with", 2, 2.0, 0.3), ("with", 1, 2.0, 0.1), ("with", 2, 0.0, 0.3),
+        ("without", 1, 4.0, 0.1), ("without", 2, 2.0, 0.3),
+    ]  # fmt: skip
+    table = pd.DataFrame(lines, columns=["row", "epoch", "loss_recent", "NDCG@5"])
     path = tmp_path / "new" / "curves.png"
-    plots.draw_training_curves(path, {"with": runs, "without": runs[:1]}, ["NDCG@5"])
+    plots.draw_training_curves(path, table, ["NDCG@5"])
     assert path.read_bytes().startswith(PNG)
     assert [file.name for file in path.parent.iterdir()] == ["curves.png"]
     left, right = drawn[0].axes
@@ -108,7 +109,7 @@ def test_draw_grid(tmp_path: Path, drawn) -> None:
 def test_make_figure_without_matplotlib(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MatchGraphError) as caught:
-        plots.draw_training_curves(tmp_path / "x.png", {}, [])
+        plots.draw_training_curves(tmp_path / "x.png", pd.DataFrame(), [])
     assert str(caught.value) == (
         "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
     )
