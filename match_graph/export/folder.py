@@ -1,4 +1,4 @@
-"""Export folder: written, read back, compared, described, and renamed when whole."""
+"""Targets by name; export folder: written, read back, compared, described, renamed when whole."""
 
 import fnmatch
 import os
@@ -17,13 +17,38 @@ from match_graph.errors import ConfigError, ExportError, list_faults
 from match_graph.export.description import DESCRIPTION, describe_export, sum_up
 from match_graph.export.features import number_nodes, read_vectors, spread_vectors, train_vectors
 from match_graph.export.inventory import Inventory, find_differences
-from match_graph.export.options import ExportOptions
-from match_graph.export.registry import find_target
-from match_graph.export.source import Source, open_source
+from match_graph.export.match import MatchTarget
+from match_graph.export.networkx import NetworkxTarget
+from match_graph.export.ogb import OgbTarget
+from match_graph.export.parquet import ParquetTarget
+from match_graph.export.pyg import PygTarget
+from match_graph.export.relbench import RelbenchTarget
+from match_graph.export.source import ExportOptions, Source, open_source
 from match_graph.export.target import Reading, Target
 from match_graph.io.beside import beside, finish, remove_dead
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
+
+#: Registered targets.
+EXPORTS: dict[str, type[Target]] = {
+    "pyg": PygTarget,
+    "ogb": OgbTarget,
+    "relbench": RelbenchTarget,
+    "networkx": NetworkxTarget,
+    "parquet": ParquetTarget,
+    "match": MatchTarget,
+}
+
+
+def find_target(name: str) -> Target:
+    """Export target of a name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if name not in EXPORTS:
+        raise ConfigError(f"An export target must be one of {sorted(EXPORTS)}, found '{name}'.")
+    return EXPORTS[name]()
 
 
 def export_dataset(

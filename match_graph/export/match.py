@@ -18,14 +18,14 @@ from match_graph.datasets.match_folder import (
     TAXONOMY,
     MatchFolder,
     read_match_folder,
+    write_lines,
 )
-from match_graph.export.escape import NOT_IN_TAXONOMY, escape_all, unescape
 from match_graph.export.inventory import Array, Inventory
-from match_graph.export.source import GOLD, Source
-from match_graph.export.target import Reading, Target
+from match_graph.export.source import Source, add_graph_edges
+from match_graph.export.target import NOT_IN_TAXONOMY, Reading, Target, escape_all, unescape
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import contract_hierarchy
-from match_graph.graph.csr import row_index, sorted_row_ptr
+from match_graph.graph.csr import sorted_row_ptr
 from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
 
 
@@ -51,14 +51,14 @@ class MatchTarget(Target):
             for split, record in _make_records(source, written):
                 files[split].write(json.dumps(record, ensure_ascii=False) + "\n")
         lines = [" ".join(line) for line in _taxonomy(source, written)]
-        _write_lines(folder / TAXONOMY, lines)
+        write_lines(folder / TAXONOMY, lines)
         for node_type in (LABEL, *source.fields):
             table = source.dataset.table(node_type)
             if "name" in table or (node_type == LABEL and written is not ids):
                 keys = written if node_type == LABEL else table["id"].tolist()
                 pairs = zip(keys, table.get("name", table["id"]), strict=True)
                 lines = [f"{key}\t{_one_line(name)}" for key, name in pairs if _is_key(key)]
-                _write_lines(folder / f"id2{node_type}.txt", lines)
+                write_lines(folder / f"id2{node_type}.txt", lines)
         fields = json.dumps({"metadata": source.fields}, ensure_ascii=False)
         (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
 
@@ -175,17 +175,8 @@ def _take_inventory(built: BuiltGraph) -> Inventory:
         if "train_count" in built.data[node_type]:
             columns["train_count"] = built.data[node_type].train_count.numpy()
         inventory.add_nodes(node_type, columns.pop("id"), columns)
-    for edge_type in built.data.edge_types:
-        store = built.data[edge_type]
-        more = {"position": store.position.numpy()} if "position" in store else {}
-        inventory.add_edges(edge_type, store.edge_index.numpy(), more)
-    targets = built.targets
-    inventory.add_edges(GOLD, (row_index(targets.ptr).numpy(), targets.index.numpy()))
+    add_graph_edges(inventory, built.data, built.targets.to_dict())
     return inventory
-
-
-def _write_lines(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
 
 
 def _is_key(key: str) -> bool:

@@ -9,10 +9,9 @@ import networkx as nx
 import numpy as np
 
 from match_graph.errors import ExportError
-from match_graph.export.escape import NOT_IN_XML, escape_all, unescape
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import NONE, Source
-from match_graph.export.target import Reading, Target
+from match_graph.export.target import NOT_IN_XML, Reading, Target, escape_all, unescape
 from match_graph.typing import EdgeType
 
 Graph: TypeAlias = "nx.Graph[str]"

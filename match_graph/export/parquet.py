@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from match_graph.export.inventory import Inventory
-from match_graph.export.source import GOLD, NODE_BATCH, Source, read_column, split_columns
+from match_graph.export.source import GOLD, NODE_BATCH, Source, split_columns, split_ends
 from match_graph.export.target import Reading, Target
 from match_graph.typing import TAGGED
 
@@ -47,9 +47,7 @@ class ParquetTarget(Target):
         for name, table in schema["edges"].items():
             head, relation, tail = name.split("__")
             for batch in _read_batches(folder / table["file"]):
-                columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
-                ends = columns.pop("source"), columns.pop("target")
-                inventory.add_edges((head, relation, tail), ends, columns)
+                inventory.add_edges((head, relation, tail), *split_ends(batch))
         return [Reading("all tables, by pyarrow", inventory)]
 
     def describe(self, source: Source) -> str:

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
 from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import add_node_table, write_batches
-from match_graph.export.source import GOLD, Source
+from match_graph.export.source import Source, add_graph_edges, list_splits
 from match_graph.export.target import Reading, Target
-from match_graph.graph.csr import row_index
-from match_graph.typing import DOCUMENT, MASKS
+from match_graph.typing import DOCUMENT
 
 DATA, TARGETS = "data.pt", "targets.pt"
 
@@ -44,16 +42,11 @@ class PygTarget(Target):
             store = data[node_type]
             more = {name: store[name].numpy() for name in ("x", "train_count") if name in store}
             if node_type == DOCUMENT:
-                more["split"] = _read_split(store)
+                more["split"] = list_splits(data)
             add_node_table(inventory, node_type, folder / "names" / f"{node_type}.parquet", **more)
-        for edge_type in data.edge_types:
-            store = data[edge_type]
-            more = {"position": store.position.numpy()} if "position" in store else {}
-            inventory.add_edges(edge_type, store.edge_index.numpy(), more)
-        if (folder / TARGETS).is_file():
-            gold = torch.load(folder / TARGETS, weights_only=True)
-            ends = row_index(gold["ptr"]).numpy(), gold["index"].numpy()
-            inventory.add_edges(GOLD, ends)
+        has_gold = (folder / TARGETS).is_file()
+        gold = torch.load(folder / TARGETS, weights_only=True) if has_gold else None
+        add_graph_edges(inventory, data, gold)
         return [Reading("all files, by PyTorch Geometric and pyarrow", inventory)]
 
     def describe(self, source: Source) -> str:
@@ -89,10 +82,3 @@ def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Writes with `torch.save` through a Python file, so that a full disk is an OSError."""
     with path.open("wb") as file:
         torch.save(dict(content), file)
-
-
-def _read_split(store: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    split = np.full(int(store.num_nodes), "", dtype=object)
-    for name, mask in MASKS.items():
-        split[store[mask].numpy()] = name
-    return split

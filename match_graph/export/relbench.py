@@ -13,7 +13,7 @@ import yaml
 
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.parquet import write_batches
-from match_graph.export.source import GOLD, NONE, Source, read_column
+from match_graph.export.source import GOLD, NONE, Source, split_ends
 from match_graph.export.target import Reading, Target, missing_extra
 from match_graph.typing import CITES, DOCUMENT, IS_A, LABEL, SPLITS, TAGGED, EdgeType, Split
 
@@ -196,8 +196,7 @@ def _link_rows(source: Source, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
     columns = _link_columns(edge_type)
     for split in SPLITS if edge_type[0] == DOCUMENT else (None,):
         for batch in source.edges(edge_type):
-            ends = {name: read_column(batch.column(name)) for name in batch.schema.names}
-            head, tail = ends.pop("source"), ends.pop("target")
+            (head, tail), ends = split_ends(batch)
             if split is not None:
                 kept = source.split[head] == split
                 head, tail = numbers[head[kept]], tail[kept]

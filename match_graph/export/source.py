@@ -1,10 +1,10 @@
-"""Source of an export: a built data set, less what the options leave out."""
+"""Source of an export: options, and a built data set, less what the options leave out."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
-from match_graph.export.options import ExportOptions
 from match_graph.graph import Targets
 from match_graph.graph.csr import make_ptr, row_index, sorted_row_ptr
 from match_graph.typing import (
@@ -30,12 +30,41 @@ from match_graph.typing import (
     EdgeType,
 )
 
+Features: TypeAlias = Literal["none", "ids", "pretrained"]
+IncludeLabels: TypeAlias = Literal["none", "train", "all"]
+Text: TypeAlias = Literal["none", "raw", "words"]
+
 #: Nodes and edges per batch.
 NODE_BATCH, EDGE_BATCH = 50_000, 1_000_000
 #: What stands for a missing number where arrays are compared: labels without a depth.
 NONE = -1
 #: Gold labels as if they were edges; a graph holds those of training only, as TAGGED.
 GOLD: EdgeType = (DOCUMENT, "gold", LABEL)
+
+
+class ExportOptions(StrictModel):
+    """Options of an export.
+
+    Args:
+        features: Node features ``x``: none, the node's index, or pre-trained vectors.
+        include_labels: Documents whose gold labels are exported: none, train, or all. No gold label
+            of another split is an edge, whatever is chosen.
+        text: Document texts: none, raw, or the word sequence with spaces; None is the target's own
+            default.
+    """
+
+    features: Features = "none"
+    include_labels: IncludeLabels = "train"
+    text: Text | None = None
+
+
+def parse_options(**given: Any) -> ExportOptions:
+    """Export options from a user's words.
+
+    Raises:
+        ConfigError: With every one that is no choice.
+    """
+    return parse_settings(ExportOptions, given, "The options of an export must be valid")
 
 
 @dataclass(frozen=True)
@@ -85,10 +114,7 @@ class Source:
     @cached_property
     def split(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Split of every document, strings, [D]."""
-        names = np.full(int(self.data[DOCUMENT].num_nodes), "", dtype=object)
-        for name, mask in MASKS.items():
-            names[self.data[DOCUMENT][mask].numpy()] = name
-        return names
+        return list_splits(self.data)
 
     def nodes(self, node_type: str) -> Iterator[pa.RecordBatch]:
         """Nodes of a type in batches, in the order of the graph.
@@ -162,8 +188,7 @@ class Source:
             if labels is not None and edge_type == IS_A:
                 continue
             for batch in self.edges(edge_type):
-                columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
-                head, tail = columns.pop("source"), columns.pop("target")
+                (head, tail), columns = split_ends(batch)
                 if labels is not None and edge_type[2] == LABEL:
                     tail = (labels.cumsum(0) - 1).numpy()[tail]
                 inventory.add_edges(edge_type, (head, tail), columns)
@@ -234,6 +259,30 @@ def split_columns(batch: pa.RecordBatch) -> tuple[Any, dict[str, Any]]:
     """Ids and attributes of a batch of nodes, as `Inventory.add_nodes` takes them."""
     columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
     return columns.pop("id"), columns
+
+
+def split_ends(batch: pa.RecordBatch) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """Ends and attributes of a batch of edges, as `Inventory.add_edges` takes them."""
+    columns = {name: read_column(batch.column(name)) for name in batch.schema.names}
+    return (columns.pop("source"), columns.pop("target")), columns
+
+
+def list_splits(data: HeteroData) -> np.ndarray[Any, np.dtype[Any]]:
+    """Split of every document of a graph, strings, [D]."""
+    names = np.full(int(data[DOCUMENT].num_nodes), "", dtype=object)
+    for name, mask in MASKS.items():
+        names[data[DOCUMENT][mask].numpy()] = name
+    return names
+
+
+def add_graph_edges(inventory: Inventory, data: HeteroData, gold: Mapping[str, Any] | None) -> None:
+    """Adds the edges of a graph, and gold labels as `Targets.to_dict` gives them."""
+    for edge_type in data.edge_types:
+        store = data[edge_type]
+        more = {"position": store.position.numpy()} if "position" in store else {}
+        inventory.add_edges(edge_type, store.edge_index.numpy(), more)
+    if gold is not None:
+        inventory.add_edges(GOLD, (row_index(gold["ptr"]).numpy(), gold["index"].numpy()))
 
 
 def read_column(column: Any) -> Any:

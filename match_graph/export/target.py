@@ -1,15 +1,21 @@
-"""Protocol of export targets: write a folder, read it back."""
+"""Protocol of export targets: write a folder, read it back; escapes for their strings."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import quote, unquote
 
 from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
-from match_graph.export.options import Features, IncludeLabels, Text
-from match_graph.export.source import Source
+from match_graph.export.source import Features, IncludeLabels, Source, Text
+
+#: What XML 1.0 cannot hold, and the carriage return, which every reader takes for a line feed.
+NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
+#: What separates the labels of a taxonomy file, and the mark that is dropped at a file's start.
+NOT_IN_TAXONOMY = re.compile(r"[\s\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -76,3 +82,20 @@ def missing_extra(target: str, library: str) -> ExportError:
         f"The target '{target}' needs {library}, which is not installed; "
         f"run `pip install 'match-graph[export]'`."
     )
+
+
+def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | None:
+    """Escapes unsafe characters and "%" in all values; None if no value needs it.
+
+    Either all values are escaped or none, so that `urllib.parse.unquote` gives each of them back.
+    """
+    listed = list(values)
+    if not any(unsafe.search(value) for value in listed):
+        return None
+    pattern = re.compile(f"{unsafe.pattern}|%")
+    return [pattern.sub(lambda found: quote(found.group(), safe=""), value) for value in listed]
+
+
+def unescape(value: str) -> str:
+    """Inverse of `escape_all` for one value."""
+    return unquote(value, errors="strict")

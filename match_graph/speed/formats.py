@@ -13,7 +13,7 @@ import torch
 from match_graph.datasets import CorpusDataset
 from match_graph.datasets.match_folder import TAXONOMY, write_lines
 from match_graph.datasets.release import write_release
-from match_graph.export.escape import NOT_IN_XML
+from match_graph.export.target import NOT_IN_XML
 from match_graph.typing import DOCUMENT, LABEL, MASKS, SPLITS, Split
 
 #: The fields that every format has a place for.

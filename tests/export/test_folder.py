@@ -491,7 +491,7 @@ def test_export_dataset_pubmed_records_make_a_round_trip(
     if not (data_folder / "pubmed").is_dir():
         pytest.skip(f"no pubmed in {data_folder}")
     root = tmp_path_factory.getbasetemp() / "pubmed-root"
-    dataset = PubMedXml(str(data_folder / "pubmed"), root=root)
+    dataset = PubMedXml(path=str(data_folder / "pubmed"), root=root)
     assert_nothing_is_lost(dataset, target, tmp_path / "out")
 
 

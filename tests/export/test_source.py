@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from match_graph.datasets import MatchFolder
-from match_graph.errors import ExportError
-from match_graph.export import ExportOptions, export_dataset
+from match_graph.errors import ConfigError, ExportError
+from match_graph.export import ExportOptions, export_dataset, parse_options
 from match_graph.export.source import GOLD, Source, open_source
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED
 
@@ -95,3 +95,21 @@ def test_Source_raw_texts_that_are_not_kept(
     )
     out = export_dataset(toy_dataset, "parquet", tmp_path / "out")
     assert "(`--text words`)" in (out / "EXPORT.md").read_text(encoding="utf-8")
+
+
+def test_ExportOptions_defaults_cannot_leak() -> None:
+    """Gold labels of training documents, nothing else."""
+    options = ExportOptions()
+    assert (options.features, options.include_labels, options.text) == ("none", "train", None)
+    assert parse_options(features="ids", include_labels="all", text=None).features == "ids"
+
+
+def test_parse_options_all_wrong_words_at_once() -> None:
+    """With the choices."""
+    with pytest.raises(ConfigError) as caught:
+        parse_options(features="x", include_labels="test", text=None)
+    assert str(caught.value).splitlines() == [
+        "The options of an export must be valid, but 2 faults were found:",
+        "  'features': Input should be 'none', 'ids' or 'pretrained', found 'x'.",
+        "  'include_labels': Input should be 'none', 'train' or 'all', found 'test'.",
+    ]

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.export.escape import NOT_IN_TAXONOMY, NOT_IN_XML, escape_all, unescape
+from match_graph.export.target import NOT_IN_TAXONOMY, NOT_IN_XML, escape_all, unescape
 
 TEXTS = st.lists(st.text(max_size=8), max_size=6)
 
