@@ -18,7 +18,8 @@ from match_graph.datasets.match_folder import (
     write_match_folder,
 )
 from match_graph.graph import build_graph
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.alone import CPU
+from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, MASKS, WORD
 
 _DOCUMENTS = 2000
@@ -78,14 +79,10 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
             build_by_rows(folder, fields, dataset.tokenizer)
             return number
 
-        with MemoryPeak(bench.device).watch() as memory:
-            ours()
-        names = ("ours", "a row for each token")
-        work = dict(zip(names, (ours, rows), strict=True))
-        rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
-    yield make_speed(
-        bench, "build", f"{number:,} documents", "documents/s", rates, names, memory.mib
-    )
+        yield from compare(
+            bench, "build", f"{number:,} documents", "documents/s",
+            {"ours": ours, "a row for each token": rows}, watch_memory(bench, ours), device=CPU,
+        )  # fmt: skip
 
 
 def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Label edges per second of both hypernymy terms with gradients, against a loop over the edges."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from match_graph.speed.batches import (
     open_bench,
     repeat,
 )
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.step import Trainer
 
 #: Edges of the loop: its time grows with their number, so a part tells the rate of all.
@@ -82,16 +82,15 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
         backward(parameter + output, weight, logits)
         return len(some)
 
-    with MemoryPeak(bench.device).watch() as memory:
-        ours()
-    work = {"ours": ours, "a loop over the edges": loop, "step": repeat(trainer.step, batches)}
-    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
-    seconds = num_edges / rates.per_second["ours"]
-    step = batches[0].num_documents / rates.per_second["step"]
-    yield make_speed(
+    def relate(rates: Mapping[str, float]) -> dict[str, float]:
+        seconds, step = num_edges / rates["ours"], batches[0].num_documents / rates["step"]
+        return {"share_of_step": seconds / step, "milliseconds": 1000 * seconds}
+
+    yield from compare(
         bench, "hypernymy",
         f"batches of {shape[1]}, {num_labels:,} labels, {num_edges:,} edges, "
         f"{weight.size(1):,} channels",
-        "edges/s", rates, ("ours", "a loop over the edges"), memory.mib,
-        share_of_step=seconds / step, milliseconds=1000 * seconds,
+        "edges/s",
+        {"ours": ours, "a loop over the edges": loop, "step": repeat(trainer.step, batches)},
+        watch_memory(bench, ours), more=relate,
     )  # fmt: skip

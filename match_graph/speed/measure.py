@@ -293,3 +293,42 @@ def make_speed(
             "cpu_share": round(rates.cpu_share, 3),
         },
     )
+
+
+def watch_memory(bench: Bench, work: Callable[[], object]) -> float | None:
+    """Peak memory of a piece of work in MiB; see `MemoryPeak`."""
+    with MemoryPeak(bench.device).watch() as memory:
+        work()
+    return memory.mib
+
+
+def compare(
+    bench: Bench,
+    stage: str,
+    size: str,
+    unit: str,
+    work: Mapping[str, Callable[[], float]],
+    peak_mib: float | None,
+    baselines: int = 1,
+    device: torch.device | None = None,
+    more: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda _: {},
+) -> Iterator[Speed]:
+    """Measures ours against each baseline, in turns on the same data.
+
+    Args:
+        bench: Bench, which gives data set, device, and seconds.
+        stage: Name of the stage.
+        size: Size of the data, beside the name of the data set.
+        unit: Unit that is counted.
+        work: Work items by name, as for `take_turns`: ours, the baselines, and what else is timed.
+        peak_mib: Peak memory of ours in MiB.
+        baselines: Number of baselines.
+        device: Device that is waited for; None takes the bench's.
+        more: Further measures by name, from the units per second of the work items.
+    """
+    rates = take_turns(work, bench.seconds, device or bench.device, bench.busy)
+    ours, *others = work
+    for name in others[:baselines]:
+        yield make_speed(
+            bench, stage, size, unit, rates, (ours, name), peak_mib, **more(rates.per_second)
+        )

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from match_graph.nn import MatchEncoder
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.training.device import make_fabric
 from match_graph.training.models import find_model
@@ -52,15 +53,12 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     def predict(name: str, number: int) -> int:
         return sum(1 for _ in classifiers[name].predict(records[:number]))
 
-    with MemoryPeak(bench.device).watch() as memory:
-        predict(names[0], _DOCUMENTS)
-    work = {
-        names[0]: lambda: predict(names[0], _DOCUMENTS),
-        names[1]: lambda: predict(names[1], _FEWER),
-    }
-    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
-    yield make_speed(
+    ours, baseline = (
+        partial(predict, name, number)
+        for name, number in zip(names, (_DOCUMENTS, _FEWER), strict=True)
+    )
+    yield from compare(
         bench, "predict",
         f"{len(records):,} documents, {bench.dataset.num_labels:,} labels, {settings.precision}",
-        "documents/s", rates, names, memory.mib,
+        "documents/s", {names[0]: ours, names[1]: baseline}, watch_memory(bench, ours),
     )  # fmt: skip

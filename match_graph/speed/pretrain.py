@@ -3,14 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from match_graph.pretrain import SphericalTrainer
-from match_graph.speed.measure import (
-    Bench,
-    MemoryPeak,
-    Speed,
-    make_speed,
-    synchronize,
-    take_turns,
-)
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
 
 _CHUNKS = {True: 20, False: 1}  # per piece of work; independent negatives are much slower
 
@@ -27,23 +20,16 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
         synchronize(bench.device)
     tables = sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
     _, alone = _make_work(bench, shared_negatives=False)
-    names = ("shared", "independent negatives")
-    rates = take_turns(
-        dict(zip(names, (ours, alone), strict=True)), bench.seconds, bench.device, bench.busy
-    )
     data = bench.dataset[0]
     edges = sum(data[edge_type].edge_index.size(1) for edge_type in data.edge_types)
-    yield make_speed(
-        bench,
-        "pretrain",
+    yield from compare(
+        bench, "pretrain",
         f"{data['document'].num_nodes:,} documents, {edges:,} edges, {shared.negatives} negatives, "
         f"chunks of {shared.chunk_size}, {shared.channels} channels",
-        "positives/s",
-        rates,
-        names,
+        "positives/s", {"shared": ours, "independent negatives": alone},
         None if memory.mib is None else max(0.0, memory.mib - tables),
-        comparisons_per_s=rates.per_second["shared"] * shared.negatives,
-    )
+        more=lambda rates: {"comparisons_per_s": rates["shared"] * shared.negatives},
+    )  # fmt: skip
 
 
 def _make_work(

@@ -9,8 +9,9 @@ from torch_geometric.data import HeteroData
 
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.csr import sorted_row_ptr
+from match_graph.speed.alone import CPU
 from match_graph.speed.batches import count_tokens, open_bench, repeat
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, WORD
 
 
@@ -79,16 +80,14 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
     def loop(batch: EgoBatch) -> int:
         return naive.draw(batch.document).num_documents
 
-    with MemoryPeak(bench.device).watch() as memory:
-        next(iter(loader))
-    work = {
-        "ours": repeat(lambda batch: batch.num_documents, loader),
-        "a loop over documents": repeat(loop, batches),
-    }
-    rates = take_turns(work, bench.seconds, torch.device("cpu"), bench.busy)
-    yield make_speed(
+    tokens = count_tokens(batches)
+    yield from compare(
         bench, "sample",
-        f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document",
-        "documents/s", rates, ("ours", "a loop over documents"), memory.mib,
-        tokens_per_s=rates.per_second["ours"] * count_tokens(batches),
+        f"batches of {batches[0].num_documents}, {tokens:.1f} tokens per document", "documents/s",
+        {
+            "ours": repeat(lambda batch: batch.num_documents, loader),
+            "a loop over documents": repeat(loop, batches),
+        },
+        watch_memory(bench, lambda: next(iter(loader))), device=CPU,
+        more=lambda rates: {"tokens_per_s": rates["ours"] * tokens},
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Documents per second of a step: MATCH against padded documents, other encoders against MATCH."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,7 +17,7 @@ from match_graph.speed.batches import (
     repeat,
     shuffle_batches,
 )
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, make_speed, take_turns
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
 from match_graph.training.device import make_fabric
 from match_graph.training.loop import make_learner, train_step
@@ -94,34 +94,19 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
     if find_model(bench.config).cls is not MatchEncoder:
         yield from _measure_beside_match(bench)
         return
-    loader = _open_loader(bench)
-    batches = draw_batches(loader, NUM_BATCHES)
-    with MemoryPeak(bench.device).watch() as memory:
-        trainer = Trainer(bench)
-        for batch in batches[-3:]:  # the longest
-            trainer.step(batch)
-    shuffled, model = shuffle_batches(bench, batches), trainer.model
+    loader, batches, trainer, peak_mib = _open_trainer(bench)
+    shuffled = shuffle_batches(bench, batches)
     padded = {
-        f"padded to {RELEASE_LENGTH}": PaddedTrainer(model, bench, RELEASE_LENGTH),
-        "padded to the batch": PaddedTrainer(model, bench, None),
+        f"padded to {RELEASE_LENGTH}": PaddedTrainer(trainer.model, bench, RELEASE_LENGTH),
+        "padded to the batch": PaddedTrainer(trainer.model, bench, None),
     }
     work = {"ours": repeat(trainer.step, batches)}
     work |= {name: repeat(other.step, shuffled) for name, other in padded.items()}
     work["load"] = repeat(lambda batch: batch.num_documents, loader)
-    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
-    load, step = (1 / rates.per_second[name] for name in ("load", "ours"))
-    for name in padded:
-        yield make_speed(
-            bench,
-            "step",
-            _describe(bench, batches),
-            "documents/s",
-            rates,
-            ("ours", name),
-            memory.mib,
-            share_loading=load / (load + step),
-            epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
-        )
+    yield from compare(
+        bench, "step", _describe(bench, batches), "documents/s", work, peak_mib,
+        baselines=len(padded), more=lambda rates: _share_epoch(rates, loader),
+    )  # fmt: skip
 
 
 def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
@@ -129,34 +114,42 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
         update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
     )
     match = replace(bench, config=bench.config.model_copy(update={"model": model}))
-    loader, other_loader = _open_loader(bench), _open_loader(match)
-    batches = draw_batches(loader, NUM_BATCHES)
-    with MemoryPeak(bench.device).watch() as memory:
-        trainer = Trainer(bench)
-        for batch in batches[-3:]:  # the longest
-            trainer.step(batch)
+    other_loader = _open_loader(match)
+    loader, batches, trainer, peak_mib = _open_trainer(bench)
     work = {
         "ours": repeat(trainer.step, batches),
         "MATCH": repeat(Trainer(match).step, batches),
         "load": repeat(lambda batch: batch.num_documents, loader),
         "load of MATCH": repeat(lambda batch: batch.num_documents, other_loader),
     }
-    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
-    load, step, other_load, other_step = (
-        1 / rates.per_second[name] for name in ("load", "ours", "load of MATCH", "MATCH")
+
+    def relate(rates: Mapping[str, float]) -> dict[str, float]:
+        ours = 1 / rates["load"] + 1 / rates["ours"]
+        theirs = 1 / rates["load of MATCH"] + 1 / rates["MATCH"]
+        return _share_epoch(rates, loader) | {"epochs_of_match": ours / theirs}
+
+    yield from compare(
+        bench, "step", _describe(bench, batches), "documents/s", work, peak_mib, more=relate
     )
-    yield make_speed(
-        bench,
-        "step",
-        _describe(bench, batches),
-        "documents/s",
-        rates,
-        ("ours", "MATCH"),
-        memory.mib,
-        share_loading=load / (load + step),
-        epoch_seconds=len(loader.batch_sampler.lengths) * (load + step),
-        epochs_of_match=(load + step) / (other_load + other_step),
-    )
+
+
+def _open_trainer(bench: Bench) -> tuple[EgoLoader, list[EgoBatch], Trainer, float | None]:
+    """Loader, some of its batches, trainer, and the peak memory of its longest steps in MiB."""
+    loader = _open_loader(bench)
+    batches = draw_batches(loader, NUM_BATCHES)
+    with MemoryPeak(bench.device).watch() as memory:
+        trainer = Trainer(bench)
+        for batch in batches[-3:]:  # the longest
+            trainer.step(batch)
+    return loader, batches, trainer, memory.mib
+
+
+def _share_epoch(rates: Mapping[str, float], loader: EgoLoader) -> dict[str, float]:
+    load, step = 1 / rates["load"], 1 / rates["ours"]
+    return {
+        "share_loading": load / (load + step),
+        "epoch_seconds": len(loader.batch_sampler.lengths) * (load + step),
+    }
 
 
 def _open_loader(bench: Bench) -> EgoLoader:
