@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from match_graph.datasets.text import WORD_PATTERN
 
 from match_graph import Run, load, rank_labels, start_run
+from match_graph.corpus import WORD_PATTERN
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import read_tensors, remove_files, write_tensors
