@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
-from match_graph.io.files import has_state, read_state, write_state
+from match_graph.io.files import has_state, read_state, write_state, write_tensors
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import STATE
+from match_graph.io.run_folder import MODEL, STATE
 from match_graph.nn import MatchModel
 from match_graph.nn.loss import Losses, whole
 from match_graph.training.average import WeightAverage
 from match_graph.training.processes import gather, lead, sum_up
-from match_graph.training.shards import is_sharded, spread
+from match_graph.training.shards import is_sharded, spread, spread_moments, spread_weights
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
@@ -165,6 +165,7 @@ class Learner:
         state: Progress of the training.
         history: Losses and measures, a row per epoch.
         losses: Mean losses of the current epoch.
+        best: Copies of the best weights so far, while they are not written.
     """
 
     fabric: Fabric
@@ -177,6 +178,7 @@ class Learner:
     state: TrainState = field(default_factory=TrainState)
     history: pd.DataFrame = field(default_factory=pd.DataFrame)
     losses: LossMeter = field(init=False)
+    best: dict[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
         self.losses = LossMeter(self.fabric.device)
@@ -191,8 +193,28 @@ class Learner:
         """Adds an epoch to the history."""
         self.history = pd.concat([self.history, pd.DataFrame([row])], ignore_index=True)
 
+    def keep_weights(self, folder: Path, write: bool) -> None:
+        """Keeps the model's weights as the best ones.
+
+        Args:
+            folder: Run folder.
+            write: Whether to write them now; otherwise they are copied, until `save` writes them.
+        """
+        weights = self.collect(self.model.state_dict())
+        if write:
+            self.best = None
+            lead(self.fabric, lambda: write_tensors(folder / MODEL, weights))
+        else:  # None is what other processes have of shards
+            self.best = {
+                name: value.clone() for name, value in weights.items() if value is not None
+            }
+
     def save(self, folder: Path) -> None:
         """Writes the checkpoint; every process calls this, the first one writes."""
+        best = self.best
+        if best is not None:
+            lead(self.fabric, lambda: write_tensors(folder / MODEL, best))
+        self.best = None
         content = {
             "origin": self.origin,
             "train": asdict(self.state),
@@ -223,12 +245,12 @@ class Learner:
             CheckpointError: It is of another model.
         """
         try:
-            _spread_weights(self.model, content["model"])
+            spread_weights(self.model, content["model"])
             if self.average is not None:
                 values = zip(content["average"], self.average.values, strict=True)
                 self.average.load([spread(value, like) for value, like in values])
             for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
-                _spread_moments(optimizer, moments)
+                spread_moments(optimizer, moments)
             self.losses.load_state_dict(content["losses"], self.fabric)
             for name, states in content["random"].items():
                 for each in states if name in (self.fabric.device.type, "cpu") else ():
@@ -362,39 +384,3 @@ class SaveTimer:
         self.last = time.monotonic()
         self.cost = self.last - start
         self.seconds = max(SAVE_SECONDS, SAVE_FACTOR * self.cost)
-
-
-def _spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    here = model.state_dict()
-    for name, value in weights.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise ValueError(f"the weights '{name}' are not finite")
-    placed = {
-        name: spread(value, here[name]) if name in here else value
-        for name, value in weights.items()
-    }
-    model.load_state_dict(placed)
-
-
-def _spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]) -> None:
-    parameters = [value for group in optimizer.param_groups for value in group["params"]]
-    groups = [
-        [{name: type(value) for name, value in group.items()} for group in state["param_groups"]]
-        for state in (optimizer.state_dict(), content)
-    ]
-    if groups[0] != groups[1]:
-        raise ValueError("the optimizer has other settings")
-    for number, moments in content["state"].items():
-        if not 0 <= number < len(parameters):
-            raise ValueError(f"there is no parameter {number}")
-        for value in moments.values():
-            if value.dim() and value.shape != parameters[number].shape:
-                raise ValueError(f"the moments of parameter {number} have another shape")
-    state = {
-        number: {
-            name: spread(value, parameters[number]) if value.dim() else value  # or a count
-            for name, value in moments.items()
-        }
-        for number, moments in content["state"].items()
-    }
-    optimizer.load_state_dict({**content, "state": state})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,9 @@ from torch import Tensor
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, EgoLoader, Hierarchy
-from match_graph.io.files import write_beside, write_tensors
+from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import HISTORY, MODEL, STATE
+from match_graph.io.run_folder import HISTORY, STATE
 from match_graph.nn import MatchModel, match_loss
 from match_graph.openmp import limit_threads
 from match_graph.training.average import WeightAverage
@@ -96,17 +97,8 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
     if before is not None and before.is_over(config):
         return before
     learner = make_learner(fabric, model, config, inputs.origin)
-    random = None
+    random = None if content is None else _resume(learner, content, path, loader)
     if content is not None:
-        learner.load(content, path)
-        num_steps = len(loader.batch_sampler)
-        if learner.state.step > num_steps:
-            raise CheckpointError(
-                f"The checkpoint '{path}' must be of at most {num_steps:,} steps within an epoch, "
-                f"but it is of {learner.state.step:,}; delete the folder '{path.parent}' to train "
-                f"again."
-            )
-        random = content.get("random") if learner.state.step else None
         content = None  # as large as weights, average and moments together
         reporter.line(f"train: resumed after {learner.state}")
     edges, state, timer = inputs.hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
@@ -125,12 +117,15 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
             with learner.averaged():
                 measures = _validate(fabric, model, inputs.valid_loader, inputs.hierarchy)
                 state.epoch, state.step = state.epoch + 1, 0
-                if measures[MONITOR] > state.best:
+                is_best = measures[MONITOR] > state.best
+                if is_best:
                     state.best, state.best_epoch = measures[MONITOR], state.epoch
-                    _write_weights(learner, folder)
+                is_due = state.is_over(config) or timer.is_due_after_epoch()
+                if is_best:
+                    learner.keep_weights(folder, write=is_due)
             learner.add_row({"epoch": state.epoch, **losses, **measures})
             _write_history(learner, folder, logger)
-            if state.is_over(config) or timer.is_due_after_epoch():
+            if is_due:
                 with timer.writing():
                     learner.save(folder)
             reporter.line(
@@ -171,6 +166,21 @@ def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin:
         average = WeightAverage(model, config.average, config.average_after)
     steppers = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     return Learner(fabric, model, wrapped, optimizers, steppers, average, origin)
+
+
+def _resume(
+    learner: Learner, content: Mapping[str, Any], path: Path, loader: EgoLoader
+) -> Mapping[str, Tensor] | None:
+    """Loads a checkpoint; states of the random generators, None between epochs."""
+    learner.load(content, path)
+    num_steps = len(loader.batch_sampler)
+    if learner.state.step > num_steps:
+        raise CheckpointError(
+            f"The checkpoint '{path}' must be of at most {num_steps:,} steps within an epoch, "
+            f"but it is of {learner.state.step:,}; delete the folder '{path.parent}' to train "
+            f"again."
+        )
+    return content.get("random") if learner.state.step else None
 
 
 def _train_epoch(
@@ -301,11 +311,6 @@ def _validate(
             model, loader, hierarchy, fabric.device, total=lambda values: sum_up(fabric, values),
             label_rank=None if model.coherent is None else hierarchy.rank,
         )  # fmt: skip
-
-
-def _write_weights(learner: Learner, folder: Path) -> None:
-    weights = learner.collect(learner.model.state_dict())
-    lead(learner.fabric, lambda: write_tensors(folder / MODEL, weights))
 
 
 def _write_history(learner: Learner, folder: Path, logger: Logger) -> None:

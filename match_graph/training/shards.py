@@ -1,8 +1,10 @@
 """Tensors sharded over the processes of a run."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 
 def is_sharded(value: Any) -> bool:
@@ -24,3 +26,50 @@ def spread(value: Tensor, like: Tensor) -> Tensor:
 
     placed: Any = like
     return distribute_tensor(value.to(like.device), placed.device_mesh, placed.placements)
+
+
+def spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Loads whole weights into a model, whose parameters may be shards.
+
+    Raises:
+        ValueError: They are not finite.
+        RuntimeError: They are of another model.
+    """
+    here = model.state_dict()
+    for name, value in weights.items():
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(f"the weights '{name}' are not finite")
+    placed = {
+        name: spread(value, here[name]) if name in here else value
+        for name, value in weights.items()
+    }
+    model.load_state_dict(placed)
+
+
+def spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]) -> None:
+    """Loads whole moments into an optimizer, whose parameters may be shards.
+
+    Raises:
+        ValueError: They are of another optimizer.
+    """
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    groups = [
+        [{name: type(value) for name, value in group.items()} for group in state["param_groups"]]
+        for state in (optimizer.state_dict(), content)
+    ]
+    if groups[0] != groups[1]:
+        raise ValueError("the optimizer has other settings")
+    for number, moments in content["state"].items():
+        if not 0 <= number < len(parameters):
+            raise ValueError(f"there is no parameter {number}")
+        for value in moments.values():
+            if value.dim() and value.shape != parameters[number].shape:
+                raise ValueError(f"the moments of parameter {number} have another shape")
+    state = {
+        number: {
+            name: spread(value, parameters[number]) if value.dim() else value  # or a count
+            for name, value in moments.items()
+        }
+        for number, moments in content["state"].items()
+    }
+    optimizer.load_state_dict({**content, "state": state})

@@ -114,6 +114,29 @@ def test_train_step_killed_training_equals_an_uninterrupted_one(
     assert (whole.folder / HISTORY).read_text() == (again.folder / HISTORY).read_text()
 
 
+def test_train_model_writes_the_best_weights_with_a_checkpoint(
+    make_run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After short epochs there is neither; the best ones are kept until the last is written."""
+    validate, runs, found = loop_module._validate, list[Run](), list[bool]()
+
+    def fall(*args):
+        """Validation that falls: the first epoch is the best."""
+        fall.calls += 1
+        found.append((runs[-1].folder / MODEL).exists())
+        return {**validate(*args), "NDCG@5": 1 / fall.calls}
+
+    monkeypatch.setattr(loop_module, "_validate", fall)
+    for name, is_due in (("each", True), ("last", False)):
+        monkeypatch.setattr(SaveTimer, "is_due_after_epoch", lambda _, due=is_due: due)
+        fall.calls = 0
+        runs.append(make_run(name))
+        runs[-1].train()
+    each, last = (read_tensors(run.folder / MODEL) for run in runs)
+    assert found == [False, True, True, False, False, False]
+    assert all(torch.equal(each[name], last[name]) for name in each)
+
+
 def test_Run_weights_validated_themselves_until_average_starts(make_run) -> None:
     """One that never starts equals none; from its first epoch on it changes what is validated."""
     rows = []
