@@ -92,10 +92,11 @@ def test_example_runs(
 
 
 def list_files(*folders: Path) -> list[str]:
-    """The files below folders, but for compiled modules and those that PyG makes of its layers."""
+    """The files below folders, but for compiled modules, PyG's layers and measured coverage."""
+    others = ("torch_geometric.", ".coverage")
     return [
         os.path.relpath(file, folder)
         for folder in folders
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.suffix != ".pyc" and not file.name.startswith("torch_geometric.")
+        if file.is_file() and file.suffix != ".pyc" and not file.name.startswith(others)
     ]
