@@ -62,7 +62,7 @@ setup(
         "pandas>=2.2",
         "pyarrow>=16",
         "networkx>=3.4",
-        "lightning>=2.4",
+        "lightning-fabric>=2.4",
         "pydantic>=2.7",
         "typer>=0.15",
         "rich>=13.7",

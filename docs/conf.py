@@ -32,7 +32,9 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 # A reference that leads nowhere fails the build (`-W`). Names of other libraries are not looked up:
 # that takes their inventories from the network. Names of match-graph are, see `api_pages`.
 nitpicky = True
-OTHERS = "torch|torch_geometric|numpy|np|pandas|scipy|pyarrow|networkx|pydantic|lightning|rich|yaml"
+OTHERS = (
+    r"torch|torch_geometric|numpy|np|pandas|scipy|pyarrow|networkx|pydantic|lightning\w*|rich|yaml"
+)
 STANDARD = "collections|pathlib|typing|types|threading|contextlib|datetime|abc|argparse|enum"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS}|{STANDARD})\..*"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.config import Config

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from torch import nn
 
 from match_graph.config import Config

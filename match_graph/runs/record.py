@@ -17,7 +17,7 @@ from match_graph.io.run_folder import RECORD
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 
-_PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning", "numpy", "pandas")
+_PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
 #: What only some runs have to say.
 _NOTES = ("parameters", "vectors_from")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 
 from match_graph.config import SHARING, Config, TrainConfig, parse_settings
 from match_graph.datasets import CorpusDataset, open_dataset

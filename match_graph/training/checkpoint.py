@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from torch import Tensor, nn

@@ -7,8 +7,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
 
 from match_graph.config import TrainConfig
@@ -106,8 +106,7 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         ConfigError: There is no such device, or there are not as many.
         ProcessError: The processes do not find each other.
     """
-    for name in ("lightning.fabric", "lightning.pytorch"):  # they announce the precision every time
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # not its choices, every time
     config = count_processes(config)
     device = choose_device(config.accelerator)
     check_number(config, device)

@@ -13,9 +13,9 @@ from pathlib import Path
 from subprocess import Popen
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.plugins.environments import LightningEnvironment
-from lightning.fabric.strategies import ParallelStrategy
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.strategies import ParallelStrategy
 from torch import distributed
 
 from match_graph.config import TrainConfig

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.loggers import Logger, TensorBoardLogger
+from lightning_fabric import Fabric
+from lightning_fabric.loggers import Logger, TensorBoardLogger
 from torch import Tensor
 
 from match_graph.config import TrainConfig

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TypeVar
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from torch import Tensor, distributed
 
 from match_graph.training.heartbeat import alone
