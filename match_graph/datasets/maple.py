@@ -6,7 +6,7 @@ https://zenodo.org/records/7611544 and https://zenodo.org/records/7797563 (files
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from filelock import FileLock
 from pydantic import Field, model_validator
@@ -77,13 +77,12 @@ class Maple(CorpusDataset):
             "2015", description="last year of train, the paper's; none: split at random"
         )
 
-        @model_validator(mode="before")
-        @classmethod
-        def _drop_dates(cls, given: Any) -> Any:
+        @model_validator(mode="after")
+        def _drop_dates(self) -> Self:
             """The graph release has no dates."""
-            if isinstance(given, dict) and given.get("release") == "graph":
-                return given | {"train_until": None, "valid_until": None}
-            return given
+            if self.release == "graph":
+                vars(self).update(train_until=None, valid_until=None)  # the class is frozen
+            return self
 
     config: Config
     card = Card(

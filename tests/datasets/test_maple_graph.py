@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from match_graph.datasets import Maple, open_dataset, read_maple
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 
 FILES = {
     "papers.txt": "PAPER_1\ton small toys\nPAPER_2\ton\tbig toys\nPAPER_3\t\n",
@@ -100,3 +100,11 @@ def test_read_maple_faults_name_their_lines(folder: Path) -> None:
         "papers.txt:4: the document '2' was given before (papers.txt:2); "
         "every document needs an id of its own."
     )
+
+
+def test_Maple_checks_the_dates_that_the_graph_release_has_not(tmp_path: Path) -> None:
+    """A date that is none is refused all the same; a good one counts for nothing."""
+    given = Maple.Config(release="graph", train_until="2014", valid_until="2015")
+    assert given == Maple.Config(release="graph")
+    with pytest.raises(ConfigError, match="a date must be a year, a month or a day"):
+        open_dataset("maple", root=tmp_path, release="graph", train_until="soon")
