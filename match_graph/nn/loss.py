@@ -33,12 +33,12 @@ def match_loss(
     lambda_parameter: float = 0.0,
     lambda_output: float = 0.0,
     document_weight: float = 1.0,
+    check: bool = True,
 ) -> Losses:
     """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
 
     Its terms are those of `sparse_bce`, `hypernymy_parameter_penalty` and
-    `hypernymy_output_penalty`. Unlike these it does not check that they are finite, for which a
-    GPU would have to be waited for at every step.
+    `hypernymy_output_penalty`.
 
     Args:
         logits: Label scores before the sigmoid, [B, L], floating point.
@@ -51,17 +51,19 @@ def match_loss(
         document_weight: Factor, in ``total``, of the terms that are means over documents. With the
             number of processes times this one's share of their documents, the mean of the
             processes' gradients is the gradient over all documents.
+        check: Whether a term that is not finite is an error. On a GPU the check waits for the
+            value, so that the training loop leaves it out and looks at sums of losses now and then.
 
     Raises:
-        GraphError: The hierarchy is of another number of labels.
+        GraphError: The hierarchy is of another number of labels, or a term is not finite.
     """
     hierarchy.check_labels(logits.size(1))
-    bce = _cross_entropy(logits, *targets)
+    bce = sparse_bce(logits, *targets, check)
     parameter = output = bce.new_zeros(())
     if lambda_parameter and hierarchy.num_edges:
-        parameter = _LaplacianForm.apply(whole(head.label_weight), hierarchy.laplacian)
+        parameter = hypernymy_parameter_penalty(whole(head.label_weight), hierarchy, check)
     if lambda_output and hierarchy.num_edges:
-        output = _Excess.apply(logits, hierarchy)
+        output = hypernymy_output_penalty(logits, hierarchy, check)
     total = document_weight * bce + lambda_parameter * parameter
     total = total + document_weight * lambda_output * output
     return Losses(total, bce.detach(), parameter.detach(), output.detach())
@@ -73,7 +75,9 @@ def whole(values: Tensor) -> Tensor:
     return full
 
 
-def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
+def sparse_bce(
+    logits: Tensor, label_ptr: Tensor, label_index: Tensor, check: bool = True
+) -> Tensor:
     r"""Binary cross-entropy, summed over labels, averaged over documents.
 
     .. math:: \frac{1}{B} \sum_b \Bigl(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Bigr)
@@ -86,6 +90,7 @@ def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor
         logits: Label scores before the sigmoid, [B, L], floating point.
         label_ptr: Offsets of gold labels, [B + 1], int64.
         label_index: Gold labels, packed, int64.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar, float32 or wider.
@@ -93,10 +98,16 @@ def sparse_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor
     Raises:
         GraphError: It is not finite.
     """
-    return _check_finite(_cross_entropy(logits, label_ptr, label_index), "The cross-entropy")
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    everything = F.softplus(logits).sum(dtype=dtype)
+    gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)
+    loss = (everything - gold) / max(logits.size(0), 1)
+    return _check_finite(loss, "The cross-entropy") if check else loss
 
 
-def hypernymy_parameter_penalty(label_weight: Tensor, hierarchy: Hierarchy) -> Tensor:
+def hypernymy_parameter_penalty(
+    label_weight: Tensor, hierarchy: Hierarchy, check: bool = True
+) -> Tensor:
     r"""How far the parameters of children are from those of their parents.
 
     .. math:: \frac{1}{2} \sum_{(c, p)} a_{cp} \|w_c - w_p\|^2 = \frac{1}{2} tr(W^T \Delta W)
@@ -109,6 +120,7 @@ def hypernymy_parameter_penalty(label_weight: Tensor, hierarchy: Hierarchy) -> T
     Args:
         label_weight: Parameters of each label, [L, C], floating point.
         hierarchy: Label hierarchy; its edge weights are :math:`a`.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar, at least 0.
@@ -118,10 +130,10 @@ def hypernymy_parameter_penalty(label_weight: Tensor, hierarchy: Hierarchy) -> T
     """
     hierarchy.check_labels(label_weight.size(0))
     penalty: Tensor = _LaplacianForm.apply(label_weight, hierarchy.laplacian)
-    return _check_finite(penalty, "The hypernymy term of the parameters")
+    return _check_finite(penalty, "The hypernymy term of the parameters") if check else penalty
 
 
-def hypernymy_output_penalty(logits: Tensor, hierarchy: Hierarchy) -> Tensor:
+def hypernymy_output_penalty(logits: Tensor, hierarchy: Hierarchy, check: bool = True) -> Tensor:
     r"""How far children are scored above their parents, averaged over documents.
 
     .. math:: \frac{1}{B} \sum_b \sum_{(c, p)} a_{cp} \max(0, \sigma(z_{bc}) - \sigma(z_{bp}))
@@ -133,6 +145,7 @@ def hypernymy_output_penalty(logits: Tensor, hierarchy: Hierarchy) -> Tensor:
         logits: Label scores before the sigmoid, [B, L], floating point; fastest where it is the
             transpose of a contiguous [L, B], as `LinearHead` gives it.
         hierarchy: Label hierarchy; its edge weights are :math:`a`.
+        check: Whether a value that is not finite is an error, see `match_loss`.
 
     Returns:
         Scalar in probability units; 0 if no child outranks a parent.
@@ -142,7 +155,7 @@ def hypernymy_output_penalty(logits: Tensor, hierarchy: Hierarchy) -> Tensor:
     """
     hierarchy.check_labels(logits.size(1))
     penalty: Tensor = _Excess.apply(logits, hierarchy)
-    return _check_finite(penalty, "The hypernymy term of the output")
+    return _check_finite(penalty, "The hypernymy term of the output") if check else penalty
 
 
 def _check_finite(value: Tensor, name: str) -> Tensor:
@@ -152,13 +165,6 @@ def _check_finite(value: Tensor, name: str) -> Tensor:
             f"what it was given, such as the scores of a model that diverged."
         )
     return value
-
-
-def _cross_entropy(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
-    dtype = torch.promote_types(logits.dtype, torch.float32)
-    everything = F.softplus(logits).sum(dtype=dtype)
-    gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)
-    return (everything - gold) / max(logits.size(0), 1)
 
 
 class _Excess(torch.autograd.Function):

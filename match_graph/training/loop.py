@@ -264,6 +264,7 @@ def train_step(
             lambda_parameter=config.lambda_parameter,
             lambda_output=config.lambda_output,
             document_weight=fabric.world_size * batch.share,
+            check=False,
         )
         fabric.backward(losses.total)
     if model.wide is not None:
