@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io.beside import beside, finish
 from match_graph.io.manifest import (
     MANIFEST,
+    Digest,
     States,
     changing,
     check_regular,
@@ -27,7 +29,7 @@ from match_graph.io.manifest import (
     read_bytes,
     read_manifest,
 )
-from match_graph.io.run_folder import LISTED, MODEL
+from match_graph.io.run_folder import LISTED
 
 
 class DamagedError(ValueError):
@@ -36,7 +38,7 @@ class DamagedError(ValueError):
 
 def find_run(path: Path) -> tuple[Path, str] | None:
     """The run folder whose manifest lists a path, and the path in it; None outside of any."""
-    for folder in list(path.parents)[:4]:
+    for folder in list(path.parents)[:5]:
         if os.path.lexists(folder / MANIFEST):
             name = path.relative_to(folder)
             return (folder, name.as_posix()) if name.parts[0] in LISTED else None
@@ -69,6 +71,14 @@ def write_beside(path: Path, write: Callable[[Path], object], previous: Path | N
             place.replace(path)
 
 
+def link_file(source: Path, target: Path) -> None:
+    """Makes a hard link to a file, or a copy where the disk has no links."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Writes a new folder atomically, as `write_beside` a file; none is made if it stays empty."""
     with beside(path) as place:
@@ -80,6 +90,12 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         digests = list_digests(place)
         with _listing({path / name: [digest] for name, digest in digests.items()}):
             place.rename(path)
+
+
+def list_files(digests: Mapping[Path, Digest]) -> None:
+    """Lists files that are there in the manifest of their run folder."""
+    with _listing({path: [digest] for path, digest in digests.items()}):
+        pass
 
 
 def remove_files(*paths: Path) -> None:
@@ -259,45 +275,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     with reading(path, must, "run the stage that writes it again"):
         tensors = load_file(path)
         for name, tensor in tensors.items():
-            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            if tensor.is_floating_point() and not is_finite(tensor):
                 raise DamagedError(f"'{name}' holds values that are not finite")
     return tensors
 
 
-def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
-    """Puts the trained weights of a run folder into a model.
-
-    Args:
-        model: Model of the run's configuration.
-        folder: Run folder.
-        dataset: Name of the data set, for the message.
-
-    Raises:
-        CheckpointError: There are no weights, or they are of another configuration.
-    """
-    path = folder / MODEL
-    if not has_file(path):
-        raise CheckpointError(
-            f"A trained run holds {MODEL}, but '{folder}' has none; "
-            f"train it with `match-graph train {dataset} --out {folder}`."
-        )
-    read_weights(model, path)
-
-
-def read_weights(model: nn.Module, path: Path) -> None:
-    """Puts the weights of a file into a model.
-
-    Raises:
-        CheckpointError: It is missing or broken, or of another configuration.
-    """
-    weights = read_tensors(path)
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"'{path}' must hold the weights of this run's model, but names or shapes differ; "
-            f"train the run again."
-        ) from error
+def is_finite(values: Tensor) -> bool:
+    """Whether all of some numbers are finite, without anything of their size."""
+    return not values.numel() or all(bool(value.isfinite()) for value in values.aminmax())
 
 
 def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True) -> None:
@@ -307,22 +292,26 @@ def write_state(path: Path, state: Mapping[str, Any], keep_previous: bool = True
         with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
             torch.save(dict(state), file)
 
-    write_beside(path, write, previous=_previous(path) if keep_previous else None)
+    write_beside(path, write, previous=previous_state(path) if keep_previous else None)
     if not keep_previous:
-        remove_files(_previous(path))
+        remove_files(previous_state(path))
 
 
 def has_state(path: Path) -> bool:
     """Whether `read_state` has something to read."""
-    return path.is_file() or _previous(path).is_file()
+    return path.is_file() or previous_state(path).is_file()
 
 
 def remove_state(path: Path) -> None:
     """Deletes a checkpoint and the previous one."""
-    remove_files(_previous(path), path)
+    remove_files(previous_state(path), path)
 
 
-def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+def read_state(
+    path: Path,
+    warn: Callable[[str], None] | None = None,
+    check: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
     """Reads a checkpoint, or where it is broken or missing the previous one.
 
     Nothing but tensors and plain values is accepted.
@@ -330,12 +319,13 @@ def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[st
     Args:
         path: Path of the checkpoint, as for `write_state`.
         warn: Called with a sentence where the previous checkpoint is read instead.
+        check: Raises a `DamagedError` where a checkpoint that was read cannot be used.
 
     Raises:
         CheckpointError: Both are broken.
     """
     failure: Exception | None = None
-    for place in (path, _previous(path)):
+    for place in (path, previous_state(path)):
         if not place.is_file():
             continue
         try:
@@ -343,6 +333,8 @@ def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[st
             state: Any = torch.load(place, map_location="cpu", weights_only=True)
             if not isinstance(state, dict):
                 raise DamagedError(f"it holds no mapping but {type(state).__name__}")
+            if check is not None:
+                check(state)
         except Exception as error:
             failure = failure or error
             continue
@@ -358,5 +350,6 @@ def read_state(path: Path, warn: Callable[[str], None] | None = None) -> dict[st
     ) from failure
 
 
-def _previous(path: Path) -> Path:
+def previous_state(path: Path) -> Path:
+    """Path of the checkpoint before the one at a path."""
     return path.with_name(f"{path.name}.previous")

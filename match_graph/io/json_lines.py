@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, TypeAlias
 
 #: Notes a fault, a sentence that starts with its place; it may raise.
 Fail: TypeAlias = Callable[[str], None]
 
 
-def read_lines(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[tuple[str, str]]:
-    """(name:line, text) per line that is not blank; invalid UTF-8 is a fault."""
-    for number, line in enumerate(lines, start=1):
+def read_lines(
+    lines: Iterable[bytes], name: str, fail: Fail, first: int = 1
+) -> Iterator[tuple[str, str]]:
+    """(name:line, text) per line that is not blank, from line ``first``; not UTF-8 is a fault."""
+    for number, line in enumerate(lines, start=first):
         place = f"{name}:{number}"
         try:
             text = line.decode("utf-8")
@@ -26,10 +29,10 @@ def read_lines(lines: Iterable[bytes], name: str, fail: Fail) -> Iterator[tuple[
 
 
 def read_json_lines(
-    lines: Iterable[bytes], name: str, fail: Fail
+    lines: Iterable[bytes], name: str, fail: Fail, first: int = 1
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name:line, object) per line that holds a JSON object; other lines are faults."""
-    for place, line in read_lines(lines, name, fail):
+    for place, line in read_lines(lines, name, fail, first):
         try:
             record = _parse_json(line)
         except ValueError as error:
@@ -83,6 +86,47 @@ def read_text(record: Mapping[str, Any], place: str, fail: Fail) -> str | None:
         return text
     fail(f"{place}: 'text' must be a string, found {describe(text)}.")
     return None
+
+
+def read_labels(record: Mapping[str, Any], place: str, fail: Fail) -> list[str] | None:
+    """The document's gold labels that are not empty; None where they are wrong or missing."""
+    labels = record.get("label")
+    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
+        return [label for label in labels if label]
+    fail(
+        f"{place}: 'label' must be a list of strings, found {describe(labels)}; "
+        f"write [] for a document without labels."
+    )
+    return None
+
+
+def read_time(record: Mapping[str, Any], place: str, fail: Fail) -> float | None:
+    """The document's time, a finite number; None where it is wrong or missing."""
+    time = record.get("time")
+    if isinstance(time, int | float) and not isinstance(time, bool) and abs(time) < 2**63:
+        return time
+    if time is not None:
+        fail(f"{place}: 'time' must be a number, found {describe(time)}.")
+    return None
+
+
+def read_vector(
+    record: Mapping[str, Any], width: int, place: str, fail: Fail
+) -> list[float] | None:
+    """The document's features ``x``, ``width`` finite numbers; None where wrong or missing."""
+    x = record.get("x")
+    if x is None:
+        return None
+    x = x.tolist() if hasattr(x, "tolist") else x  # an array or a tensor, from Python
+    if not isinstance(x, Sequence) or isinstance(x, str) or len(x) != width:
+        found = describe(x) if isinstance(x, str) or not isinstance(x, Sequence) else len(x)
+        fail(f"{place}: 'x' must be a list of {width} numbers, found {found}.")
+        return None
+    for value in x:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            fail(f"{place}: 'x' must hold finite numbers, found {describe(value)}.")
+            return None
+    return [float(value) for value in x]
 
 
 def read_metadata(

@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> dict[str, States]:
     if not isinstance(content, dict) or content.keys() != {"format", "files"}:
         raise ValueError("it holds no list of files")
     if content["format"] != FORMAT_VERSION:
-        raise ValueError(f"it is of format {content['format']!r}, not {FORMAT_VERSION}")
+        raise ValueError(f"it is of format {content['format']!r:.50}, not {FORMAT_VERSION}")
     if not isinstance(content["files"], dict):
         raise ValueError("it holds no list of files")
     return {name: _read_states(name, states) for name, states in content["files"].items()}
@@ -90,9 +90,9 @@ def read_manifest(folder: Path) -> dict[str, States]:
 def _read_states(name: str, states: Any) -> States:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise ValueError(f"it lists {name!r}, which is no path within the folder")
+        raise ValueError(f"it lists {name!r:.200}, which is no path within the folder")
     if not isinstance(states, list) or not states:
-        raise ValueError(f"it does not say what '{name}' is")
+        raise ValueError(f"it does not say what '{name:.200}' is")
     return [None if state is None else _read_digest(name, state) for state in states]
 
 
@@ -101,7 +101,7 @@ def _read_digest(name: str, state: Any) -> Digest:
         size, digest = state["bytes"], state["sha256"]
         if type(size) is int and size >= 0 and isinstance(digest, str) and len(digest) == 64:
             return Digest(size, digest)
-    raise ValueError(f"it does not say what '{name}' is")
+    raise ValueError(f"it does not say what '{name:.200}' is")
 
 
 @contextmanager

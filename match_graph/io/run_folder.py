@@ -17,6 +17,8 @@ ENCODER_FILES = "encoder"
 LEVELS = "levels"
 #: The folder of token and label names; in it how texts are read, and the names of documents.
 TOKENS, TEXT, DOCUMENT_NAMES = "tokens", "text.json", "tokens/document.parquet"
+#: The folder of features, a file for each node type that has some.
+FEATURES = "features"
 #: The folder of the known graph, and its edges in it.
 GRAPH, EDGES = "graph", "edges.safetensors"
 #: The folder of checkpoints; those of training and of pre-training.
@@ -45,6 +47,7 @@ CONTENT = {
     "events": "the same as history.csv for TensorBoard",
     LEVELS: "the upper levels of the label tree",
     TOKENS: "names of tokens and labels",
+    FEATURES: "features of nodes",
     GRAPH: "documents that new ones can reach, with their edges",
     CHECKPOINT: "",
     TEXT_VECTORS: "",

@@ -10,6 +10,7 @@ import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import stat
 import time
@@ -50,42 +51,64 @@ class Sources:
         self._done = 0  # bytes of the files that are read to the end
 
     @contextmanager
-    def stream(self, path: Path) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    def stream(
+        self, path: Path, start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
         """Opens a file, unpacked where its name ends in ``.gz``; also gives a progress function.
 
         The function is cheap enough for every record of a file, not for every line.
+
+        Args:
+            path: Path of the file.
+            start: Byte at which to begin; 0 for a packed file.
+            end: Byte before which the caller stops; None reads to the end.
 
         Raises:
             CorpusError: It is no regular file that can be read.
         """
         with open_regular(path) as raw:
+            raw.seek(start)
 
             def look() -> None:
-                self._advance((self._done + raw.tell()) // _MEGABYTE, path.name)
+                self._advance((self._done + raw.tell() - start) // _MEGABYTE, path.name)
 
             if path.suffix == ".gz":
                 with gzip.GzipFile(fileobj=raw) as packed:
                     yield io.BufferedReader(packed, _BUFFER), look
             else:
                 yield raw, look
-            self._done += os.fstat(raw.fileno()).st_size
+            self._done += (os.fstat(raw.fileno()).st_size if end is None else end) - start
 
-    def lines(self, path: Path) -> Iterator[bytes]:
+    def lines(
+        self, path: Path, start: int = 0, end: int | None = None, first: int = 1
+    ) -> Iterator[bytes]:
         """A file's lines, each with its line break.
+
+        Args:
+            path: Path of the file.
+            start: Byte at which a line starts.
+            end: Byte behind the last line to read; None reads to the end of the file.
+            first: Number of the line at ``start``.
 
         Raises:
             CorpusError: It cannot be read, is a damaged gzip file, or a line is too long; with
                 file:line.
         """
-        number = 0
-        with self.stream(path) as (stream, look):
+        number, most = first - 1, None if end is None else end - start
+        with self.stream(path, start, end) as (stream, look):
             try:
-                for number, line in enumerate(bounded_lines(stream, path.name), start=1):
+                lines = bounded_lines(stream, path.name, first, most)
+                for number, line in enumerate(lines, start=first):
                     if not number % _LINES:
                         look()
                     yield line
             except GZIP_FAULTS as error:
                 raise broken_gzip(f"{path.name}:{number + 1}", error) from error
+
+    def skip(self, num_bytes: int) -> None:
+        """Counts bytes as read, of a part that need not be."""
+        self._done += num_bytes
+        self._advance(self._done // _MEGABYTE, "")
 
 
 def max_record_bytes() -> int:
@@ -111,18 +134,22 @@ def too_long(place: str, what: str) -> CorpusError:
     )
 
 
-def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def bounded_lines(
+    stream: BinaryIO, name: str, first: int = 1, size: int | None = None
+) -> Iterator[bytes]:
     """The lines of a stream.
 
     Args:
         stream: Binary stream.
         name: Name of the file, for places.
+        first: Number of the first line.
+        size: Bytes after which to stop; None reads to the end.
 
     Raises:
         CorpusError: A line is longer than `max_record_bytes`, or too many are blank.
     """
-    most, num_blank = max_record_bytes(), 0
-    for number, line in enumerate(iter(lambda: stream.readline(most + 1), b""), start=1):
+    most, num_blank, left = max_record_bytes(), 0, math.inf if size is None else size
+    for number, line in enumerate(iter(lambda: stream.readline(most + 1), b""), start=first):
         if len(line) > most:
             raise too_long(f"{name}:{number}", "a line")
         num_blank += 1 if line.isspace() else -1  # less the others
@@ -132,6 +159,9 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
                 f"than others, but this one has more; remove them."
             )
         yield line
+        left -= len(line)
+        if left <= 0:
+            return
 
 
 class BoundedStream(io.RawIOBase):
@@ -187,7 +217,7 @@ def unreadable(path: Path, error: Exception) -> CorpusError:
     """Error for a file that cannot be opened."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return CorpusError(
-        f"A data set is read from regular files, but {str(path)!a} is none that can be read "
+        f"Data are read from regular files, but {str(path)!a} is none that can be read "
         f"({reason}); check the path."
     )
 

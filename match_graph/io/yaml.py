@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, shorten
 
 #: The largest file that is read, in bytes; the settings of a run take about 3,000.
 MAX_BYTES = 2**20
@@ -156,3 +156,30 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_float)
 
 def _fault(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """The dotted key and the value of ``key=value``.
+
+    Raises:
+        ConfigError: It is not of that form, or the value is no YAML.
+    """
+    key, equals, value = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"A setting must be key=value, found '{setting}'.")
+    try:
+        return key, parse_yaml(value)
+    except ValueError as error:
+        raise ConfigError(
+            f"The value of '{key}' must be YAML, found {shorten(value)} ({error})."
+        ) from error
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a dotted key."""
+    *sections, last = key.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
+    content[last] = value

@@ -175,7 +175,7 @@ def test_open_regular_refuses_what_would_block_or_is_not_there(
     with pytest.raises(CorpusError) as caught:
         open_regular(path)
     assert str(caught.value) == (
-        f"A data set is read from regular files, but {str(path)!a} is none that can be read "
+        f"Data are read from regular files, but {str(path)!a} is none that can be read "
         f"({reason}); check the path."
     )
 

@@ -1,0 +1,44 @@
+"""Files of a built folder: compared with its manifest before they are read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from match_graph.errors import CorpusError
+from match_graph.io.manifest import find_damage
+
+
+@contextmanager
+def check_file(path: Path, name: str) -> Iterator[Path]:
+    """Checks a file of a build against its manifest; faults in the block become one `CorpusError`.
+
+    Args:
+        path: Built folder.
+        name: Relative path of the file.
+
+    Raises:
+        CorpusError: It is damaged.
+    """
+    damage = find_damage(path, name)
+    if damage:
+        raise damaged_build(path / name, damage)
+    try:
+        yield path / name
+    except CorpusError:
+        raise
+    except Exception as error:
+        fault = f"it cannot be read: {type(error).__name__}"
+        raise damaged_build(path / name, fault) from error
+
+
+def damaged_build(path: Path, damage: str) -> CorpusError:
+    """Error for a file of a build that is not what was written.
+
+    Args:
+        path: Path of the file.
+        damage: What is wrong with it, as a clause.
+    """
+    return CorpusError(
+        f"Built data must be what match-graph wrote, but '{path}' is not ({damage}); delete its "
+        f"folder, or build with force_reload."
+    )

@@ -1,0 +1,76 @@
+"""Partitions of raw files: a whole file, or a block of the lines of a large one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from match_graph.io.source import Sources, open_regular
+
+#: Bytes of a block of lines, if no line is longer; what is built depends on the files alone, so
+#: that this is not a setting.
+BLOCK_BYTES = 32 * 2**20
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Part of a raw file, which is read alone.
+
+    Args:
+        path: Path of the file.
+        kind: What the reader is to do with it.
+        start: Byte at which it starts.
+        end: Byte behind it; None is the end of the file.
+        line: Number of its first line.
+    """
+
+    path: Path
+    kind: str = "documents"
+    start: int = 0
+    end: int | None = None
+    line: int = 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Size in bytes, before unpacking; 0 where there is no such file."""
+        if self.end is not None:
+            return self.end - self.start
+        return self.path.stat().st_size - self.start if self.path.is_file() else 0
+
+    def lines(self, sources: Sources) -> Iterator[bytes]:
+        """The lines; `line` is the number of the first."""
+        return sources.lines(self.path, self.start, self.end, self.line)
+
+
+def split_lines(path: Path, kind: str = "documents", size: int | None = None) -> list[Partition]:
+    """Blocks of whole lines of a file; one of all of it where it is small or packed.
+
+    Args:
+        path: Path of the file.
+        kind: Kind of the partitions.
+        size: Bytes of a block, to which the rest of its last line is added; None makes one block.
+
+    Raises:
+        CorpusError: It is no regular file that can be read.
+    """
+    if size is None or path.suffix == ".gz" or not path.is_file() or path.stat().st_size <= size:
+        return [Partition(path, kind)]
+    parts, start, line, num_lines = [], 0, 1, 0
+    with open_regular(path) as file:
+        position = 0
+        while chunk := file.read(_CHUNK):
+            # the end of the line in which the block is full
+            found = chunk.find(b"\n", max(0, start + size - 1 - position))
+            if start + size - 1 < position + len(chunk) and found >= 0:
+                num_lines += chunk.count(b"\n", 0, found + 1)
+                end = position + found + 1
+                parts.append(Partition(path, kind, start, end, line))
+                start, line = end, line + num_lines
+                num_lines, position = 0, end
+                file.seek(end)
+            else:
+                num_lines += chunk.count(b"\n")
+                position += len(chunk)
+        if position > start:
+            parts.append(Partition(path, kind, start, position, line))
+    return parts

@@ -1,0 +1,104 @@
+"""Weights as safetensors: streamed in blocks, and read into a model."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from match_graph.errors import CheckpointError
+from match_graph.io.files import has_file, read_tensors, write_beside
+from match_graph.io.run_folder import MODEL
+
+#: Names of types in safetensors.
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.uint8: "U8",
+    torch.bool: "BOOL",
+}  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """Type and shape of a tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def order_tensors(layouts: Mapping[str, Layout]) -> list[str]:
+    """Names in the order of a file, in which every tensor is aligned: wide types first."""
+    return sorted(layouts, key=lambda name: (-layouts[name].dtype.itemsize, name))
+
+
+def stream_tensors(path: Path, layouts: Mapping[str, Layout], blocks: Iterable[Tensor]) -> None:
+    """Writes safetensors of which no tensor needs to be whole in memory.
+
+    Args:
+        path: Path of the file, written atomically.
+        layouts: Types and shapes of the tensors.
+        blocks: Consecutive rows on the CPU, of the tensors in the order of `order_tensors`.
+    """
+    header, start = {}, 0
+    for name in order_tensors(layouts):
+        layout = layouts[name]
+        stop = start + layout.num_bytes
+        header[name] = {
+            "dtype": _TYPES[layout.dtype],
+            "shape": layout.shape,
+            "data_offsets": (start, stop),
+        }
+        start = stop
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+
+    def write(place: Path) -> None:
+        with place.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for block in blocks:
+                file.write(block.contiguous().view(-1).view(torch.uint8).numpy().data)
+
+    write_beside(path, write)
+
+
+def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
+    """Puts the trained weights of a run folder into a model.
+
+    Args:
+        model: Model of the run's configuration.
+        folder: Run folder.
+        dataset: Name of the data set, for the message.
+
+    Raises:
+        CheckpointError: There are no weights, or they are of another configuration.
+    """
+    path = folder / MODEL
+    if not has_file(path):
+        raise CheckpointError(
+            f"A trained run holds {MODEL}, but '{folder}' has none; "
+            f"train it with `match-graph train {dataset} --out {folder}`."
+        )
+    read_weights(model, path)
+
+
+def read_weights(model: nn.Module, path: Path) -> None:
+    """Puts the weights of a file into a model.
+
+    Raises:
+        CheckpointError: It is missing or broken, or of another configuration.
+    """
+    weights = read_tensors(path)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"'{path}' must hold the weights of this run's model, but names or shapes differ; "
+            f"train the run again."
+        ) from error

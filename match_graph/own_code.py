@@ -1,0 +1,184 @@
+"""Classes of a user's own by name: ``module:Class``, or ``file.py:Class``.
+
+Importing is running code, so it happens only by request: who takes a name from a file asks the
+caller first (`check_code`).
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from match_graph.errors import ConfigError
+from match_graph.io.source import is_there, resolve_path
+
+T = TypeVar("T")
+
+#: Settings that name code, a class of the package's or one's own, by their section "model".
+CODE = ("encoder", "head")
+
+
+def is_file_code(name: str) -> bool:
+    """Whether a name is of the form ``file.py:Class``."""
+    return name.rpartition(":")[0].endswith(".py")
+
+
+def locate_code(name: str) -> str:
+    """Name with the absolute path of its file, if it is ``file.py:Class``; others as they are."""
+    place, _, class_name = name.rpartition(":")
+    return f"{resolve_path(place)}:{class_name}" if is_file_code(name) else name
+
+
+def shorten_code(name: str) -> str:
+    """Name without the folder of its file, for people."""
+    place, _, class_name = name.rpartition(":")
+    return f"{Path(place).name}:{class_name}" if is_file_code(name) else name
+
+
+def check_code(
+    names: Iterable[tuple[str, object]], allowed: Collection[object], where: str, flag: str
+) -> None:
+    """Checks that the caller has named every class of a user's own that a file names.
+
+    A file alone cannot make this process import code.
+
+    Args:
+        names: Pairs of "encoder", "head" or "dataset" and the name that the file gives.
+        allowed: Names that the caller has given.
+        where: Source of the names, such as the file, for the message.
+        flag: Flag that goes before a name, with ``{kind}`` where it says "encoder".
+
+    Raises:
+        ConfigError: One is not the caller's.
+    """
+    known = {locate_code(name) for name in allowed if isinstance(name, str)}
+    foreign = dict.fromkeys(
+        (kind, name)
+        for kind, name in names
+        if isinstance(name, str) and ":" in name and locate_code(name) not in known
+    )
+    if foreign:
+        found = " and ".join(f"the {kind} '{name}'" for kind, name in foreign)
+        flags = " ".join(f"{flag.format(kind=kind)}{name}" for kind, name in foreign)
+        raise ConfigError(
+            f"{where} names {found}, and code is imported only by request; if you trust it, name "
+            f"it on the command line too: {flags}"
+        )
+
+
+def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Names of the encoder and the head in the settings."""
+    model = content.get("model")
+    return {kind: model[kind] for kind in CODE if kind in model} if isinstance(model, dict) else {}
+
+
+def find_class(
+    name: str,
+    registered: Mapping[str, type[T]],
+    base: type[T] | tuple[type[Any], ...],
+    kind: str,
+) -> type[T]:
+    """A registered class, or the one that ``module:Class`` or ``file.py:Class`` names.
+
+    Its module or file is imported, once per process. Modules are looked for in the current folder
+    too, and those that a file imports in the file's folder, after all others.
+
+    Raises:
+        ConfigError: There is no such class, it is not of the kind, or its code fails.
+    """
+    if name in registered:
+        return registered[name]
+    place, colon, class_name = name.rpartition(":")
+    found, cause = None, ""
+    if colon:
+        try:
+            module = _import_file(place) if is_file_code(name) else _import_module(place)
+            found = getattr(module, class_name, None)
+        except (_NotFoundError, ModuleNotFoundError) as error:
+            if isinstance(error, ModuleNotFoundError) and not _is_of(error.name, place):
+                raise _describe_failure(name, kind, error) from error
+            cause = f" ({error})"
+        except (Exception, SystemExit) as error:  # whatever the code of others raises
+            if not place or place.startswith("."):
+                cause = f" ({error})"
+            else:
+                raise _describe_failure(name, kind, error) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
+        raise ConfigError(
+            f"The {kind} must be one of {sorted(registered)}, or module:Class or file.py:Class "
+            f"naming a subclass of {bases}, found '{name}'{cause}; check the name."
+        )
+    return found
+
+
+class _NotFoundError(Exception):
+    """There is no such file."""
+
+
+def _import_module(name: str) -> ModuleType:
+    _append_path(Path.cwd())
+    return importlib.import_module(name)
+
+
+def _import_file(place: str) -> ModuleType:
+    """The module of a file; that of the script which runs, where it is that."""
+    path = resolve_path(place)
+    if not is_there(path):
+        raise _NotFoundError(f"there is no file '{path}'")
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if script is not None and resolve_path(script) == path:
+        return sys.modules["__main__"]
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, "the suffix is .py"
+    _append_path(path.parent)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _append_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _is_of(missing: str | None, module: str) -> bool:
+    """Whether a module that was not found is the named one, or a package above it."""
+    return missing is not None and f"{module}.".startswith(f"{missing}.")
+
+
+def _describe_failure(name: str, kind: str, error: BaseException) -> ConfigError:
+    """Error for code that raises while it is imported, with its place in the user's file."""
+    if isinstance(error, SyntaxError) and error.filename:
+        place, message = f"{error.filename}:{error.lineno}", error.msg
+    else:
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if not frame.filename.startswith("<frozen") and frame.filename != __file__
+            if Path(frame.filename).parent != Path(importlib.__file__).parent
+        ]
+        own = [frame for frame in frames if frame.filename == frames[0].filename]
+        place, message = (f"{own[-1].filename}:{own[-1].lineno}" if own else "?"), str(error)
+    return ConfigError(
+        f"The code of the {kind} '{name}' must be importable, but it raised "
+        f"{type(error).__name__}: {_shorten(message)} ({place}); mend it."
+    )
+
+
+def _shorten(message: str) -> str:
+    """Message of an error in one line, at most 300 characters."""
+    line = " ".join(message.split())
+    return line if len(line) <= 300 else f"{line[:300]}..."

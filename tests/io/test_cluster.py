@@ -1,0 +1,79 @@
+"""Options of a Dask cluster; `test_assemble_cluster` runs on one."""
+
+import logging
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from match_graph.errors import ConfigError, ProcessError
+from match_graph.io import cluster
+from match_graph.io.cluster import Cluster, run_here, run_on
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({}, "found None and None"),
+        ({"workers": 1, "scheduler": "tcp://a:1"}, "found 1 and tcp://a:1"),
+        ({"scheduler": "tcp://a:1", "memory": "1GiB"}, "found --worker-memory beside --scheduler"),
+    ],
+)
+def test_Cluster_options_that_do_not_fit(options: dict[str, Any], fault: str) -> None:
+    """One of two, and memory only of what is started here."""
+    with pytest.raises(ConfigError, match=fault):
+        Cluster(**options)
+
+
+def test_Cluster_without_dask_or_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence each."""
+    pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    with pytest.raises(ConfigError, match="must be the address of a Dask scheduler"):
+        Cluster(scheduler="nothing://here").open().__enter__()
+    with pytest.raises(ConfigError, match="--worker-memory must be a size such as 3GiB"):
+        Cluster(workers=1, memory="much").open().__enter__()
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"install match-graph\[scale\]"):
+        Cluster(workers=1).open().__enter__()
+
+
+def test_Cluster_scheduler_passes_on_errors_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is no wrong address."""
+    distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: nullcontext())
+    with (
+        pytest.raises(OSError, match="No space left"),
+        Cluster(scheduler="tcp://host:1").open(),
+    ):
+        raise OSError("No space left on device")
+
+
+def test_run_on_cluster_that_has_no_process_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence in place of an endless wait."""
+    distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.2)
+    options = {"dashboard_address": None, "silence_logs": logging.ERROR}
+    with (
+        distributed.LocalCluster(n_workers=0, **options) as none_left,
+        distributed.Client(none_left, set_as_default=False) as client,
+        pytest.raises(ProcessError, match=r"has had none for 0\.2 s; start some"),
+    ):
+        run_on(client, abs, [1, 2])
+
+
+def test_run_here_results_in_order() -> None:
+    """Each argument is told when it is done."""
+    done: list[int] = []
+    assert run_here(abs, [-3, 2], done.append) == [3, 2]
+    assert done == [-3, 2]
+
+
+def test_cli_workers_beside_scheduler(call) -> None:
+    """One sentence, before anything is read."""
+    code, _, error = call("build", "synthetic", "--workers", 2, "--scheduler", "tcp://a:1")
+    assert code == 1
+    assert error == (
+        "Error: A cluster is either --workers of this machine or a --scheduler that is there, "
+        "found 2 and tcp://a:1; give one.\n"
+    )

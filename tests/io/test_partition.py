@@ -1,0 +1,48 @@
+"""Blocks of lines of raw files."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.io import partition
+from match_graph.io.partition import Partition, split_lines
+from match_graph.io.source import open_sources
+
+
+def read_numbered(parts: list[Partition]) -> list[tuple[int, bytes]]:
+    """(number, line) of the lines of partitions."""
+    with open_sources([], "x", None) as sources:
+        return [pair for part in parts for pair in enumerate(part.lines(sources), start=part.line)]
+
+
+@given(
+    st.lists(st.sampled_from([b"a\n", b"\n", b"longer\r\n", b"x" * 40 + b"\n"]), max_size=30),
+    st.sampled_from([b"", b"end"]),
+    st.integers(1, 50),
+    st.integers(1, 64),
+)
+def test_split_lines_blocks_hold_every_line_once(lines, end, size, chunk) -> None:
+    """In order and by number, however the chunks of reading fall."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "_CHUNK", chunk)
+        path = Path(place) / "a.jsonl"
+        path.write_bytes(b"".join(lines) + end)
+        parts = split_lines(path, "works", size)
+        expected = [*lines, *([end] if end else [])]
+        assert read_numbered(parts) == [*enumerate(expected, start=1)]
+        assert sum(part.num_bytes for part in parts) == path.stat().st_size
+        assert all(part.num_bytes >= size for part in parts[:-1])
+        assert {part.kind for part in parts} == {"works"}
+
+
+def test_split_lines_packed_file_is_one(tmp_path: Path) -> None:
+    """Nobody can begin in the middle of a gzip file."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b"a\nb\n"))
+    assert split_lines(path, size=1) == [Partition(path)]
+    assert read_numbered(split_lines(path, size=1)) == [(1, b"a\n"), (2, b"b\n")]

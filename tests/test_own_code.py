@@ -1,0 +1,133 @@
+"""Classes of a user's own by name, and the errors of their code."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from match_graph.errors import ConfigError, MatchGraphError
+from match_graph.own_code import check_code, find_class, locate_code, shorten_code
+
+
+@pytest.fixture(autouse=True)
+def clean_modules() -> Iterator[None]:
+    """Leaves sys.path and sys.modules as they were."""
+    path, modules = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = path
+    for name in {*sys.modules} - modules:
+        if name.startswith(("mine", "beside")):
+            del sys.modules[name]
+
+
+def find(name: str) -> type[dict]:
+    return find_class(name, {"plain": dict}, dict, "shelf")
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        find(name)
+    return str(caught.value)
+
+
+def test_find_class_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an absolute or a relative path, with what lies beside it; registered names come first."""
+    (tmp_path / "beside_mine.py").write_text("WIDTH = 3\n")
+    path = tmp_path / "mine.py"
+    path.write_text("from beside_mine import WIDTH\nclass Shelf(dict):\n    width = WIDTH\n")
+    found = find(f"{path}:Shelf")
+    assert found.width == 3
+    monkeypatch.chdir(tmp_path)
+    assert find("mine.py:Shelf") is find("./mine.py:Shelf") is found
+    assert sys.modules[found.__module__].Shelf is found
+    assert find("plain") is dict
+
+
+def test_find_class_equal_names_of_two_folders(tmp_path: Path) -> None:
+    """Each file is a module of its own."""
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "mine.py").write_text(f"class Shelf(dict):\n    n = {number}\n")
+    assert [find(f"{tmp_path}/{number}/mine.py:Shelf").n for number in (1, 2)] == [1, 2]
+
+
+def test_find_class_running_script_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its class is that of __main__."""
+    path = tmp_path / "mine.py"
+    path.write_text("raise RuntimeError('run twice')\n")
+    main = type(sys)("__main__")
+    main.__file__, main.Shelf = str(path), type("Shelf", (dict,), {})
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert find(f"{path}:Shelf") is main.Shelf
+
+
+CHOICES = "The shelf must be one of ['plain'], or module:Class or file.py:Class naming a"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("plan", ""),
+        ("collections:deque", ""),
+        ("no_such:Shelf", " (No module named 'no_such')"),
+        ("no_such.inner:Shelf", " (No module named 'no_such')"),
+        ("nowhere/mine.py:Shelf", " (there is no file '{here}/nowhere/mine.py')"),
+        ("mine.py:Other", ""),
+        ("mine.py:", ""),
+    ],
+)
+def test_find_class_missing_code_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, cause: str
+) -> None:
+    """No such module, file or class, or a class of another kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("Other = 3\n")
+    cause = cause.format(here=tmp_path)
+    assert refusal(name) == f"{CHOICES} subclass of dict, found '{name}'{cause}; check the name."
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "line"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'", 1),
+        ("x = 1\n\ny = x + z", "NameError: name 'z' is not defined", 3),
+        ("import json\njson.loads('{')", "JSONDecodeError: Expecting property name", 2),
+        ("def f():\n    return 1 / 0\n\nf()", "ZeroDivisionError: division by zero", 2),
+        ("class Shelf(dict)\n    pass", "SyntaxError: expected ':'", 1),
+        ("import sys\nsys.exit('no')", "SystemExit: no", 2),
+    ],
+)
+@pytest.mark.parametrize("form", ["mine.py:Shelf", "mine:Shelf"])
+def test_find_class_failing_code_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, code: str, error: str, line: int
+) -> None:
+    """Type and message of the error, with the line in the user's file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(code)
+    sentence = refusal(form)
+    start = f"The code of the shelf '{form}' must be importable, but it raised {error}"
+    assert sentence.startswith(start)
+    assert sentence.endswith(f"({tmp_path}/mine.py:{line}); mend it.")
+
+
+def test_locate_code_makes_paths_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files alone; for people their folder is left out."""
+    monkeypatch.chdir(tmp_path)
+    assert locate_code("a/../mine.py:Shelf") == f"{tmp_path}/mine.py:Shelf"
+    assert locate_code("package.mine:Shelf") == "package.mine:Shelf"
+    assert locate_code("match") == "match"
+    assert shorten_code(f"{tmp_path}/mine.py:Shelf") == "mine.py:Shelf"
+    assert shorten_code("package.mine:Shelf") == "package.mine:Shelf"
+
+
+def test_check_code_knows_a_file_by_either_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that the caller gave with another path is the same; others are refused."""
+    monkeypatch.chdir(tmp_path)
+    check_code([("encoder", f"{tmp_path}/mine.py:Shelf")], ["mine.py:Shelf"], "'x'", "--{kind} ")
+    with pytest.raises(MatchGraphError, match="names the dataset 'mine\\.py:Shelf', and code is"):
+        check_code([("dataset", "mine.py:Shelf")], ["other.py:Shelf"], "'x'", "--{kind} ")

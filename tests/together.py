@@ -1,0 +1,56 @@
+"""Processes as torchrun would start them, for tests of what they share."""
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def as_torchrun(rank: int, number: int, port: int) -> dict[str, str]:
+    """The variables that torchrun gives a process."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT")
+    values = (rank, rank, number, number, 0, port)
+    plain = {name: str(value) for name, value in zip(names, values, strict=True)}
+    return {**plain, "MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "test"}
+
+
+def find_port() -> int:
+    """A free port of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def run_together(
+    work: Callable[..., None], *args: Any, number: int = 2, seconds: float = 240
+) -> list[int | None]:
+    """Calls ``work`` in several processes as torchrun would; their exit codes."""
+    port = find_port()
+
+    def start(rank: int) -> None:
+        os.environ.update(as_torchrun(rank, number, port))
+        work(*args)
+
+    return run_forked(start, number, seconds)
+
+
+def run_forked(start: Callable[[int], object], number: int, seconds: float) -> list[int | None]:
+    """Calls ``start`` with their ranks in several processes of one thread; their exit codes."""
+
+    def begin(rank: int) -> None:
+        torch.set_num_threads(1)
+        start(rank)
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=begin, args=(rank,)) for rank in range(number)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(seconds)
+        process.kill()
+        process.join()
+    return [process.exitcode for process in processes]
