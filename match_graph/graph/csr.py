@@ -1,12 +1,16 @@
-"""Ragged lists behind a `ptr`: rows selected, neighbour lists, sparse matrices; NaN refused."""
+"""Ragged lists behind a `ptr`: rows selected, sparse matrices; NaN refused."""
 
+import copy
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from match_graph.errors import GraphError
-from match_graph.typing import EdgeType
+
+#: Halvings of a range of rows after which those that are left are searched for one by one.
+_GUESSES = 2
 
 
 def make_ptr(lengths: Tensor) -> Tensor:
@@ -50,6 +54,45 @@ def row_index(ptr: Tensor) -> Tensor:
     """The row of every packed value, [N], int64."""
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
     return torch.repeat_interleave(rows, ptr.diff(), output_size=int(ptr[-1]))
+
+
+class RowFinder:
+    """Rows of packed values by their places, faster than a search over all offsets.
+
+    A table says in which rows every so many-th place lies, so that a search goes over the few rows
+    between two of them: two entries a row, 4 bytes each (8 from 2^31 rows on).
+
+    Args:
+        ptr: Offsets of the rows, ascending from 0, [R + 1], int64.
+    """
+
+    def __init__(self, ptr: Tensor) -> None:
+        self.ptr, total = ptr, int(ptr[-1])
+        self.shift = max(0, math.ceil(math.log2(max(total, 1) / (2 * ptr.numel()))))
+        place = torch.arange((total >> self.shift) + 2, device=ptr.device) << self.shift
+        row = torch.searchsorted(ptr, place.clamp(max=max(total - 1, 0)), right=True) - 1
+        self.table = row if ptr.numel() > 2**31 else row.to(torch.int32)
+
+    def find(self, place: Tensor) -> Tensor:
+        """The row of each place [N], int64, below the last offset."""
+        key = place >> self.shift
+        low = self.table.index_select(0, key).to(torch.int64)
+        high = self.table.index_select(0, key + 1).to(torch.int64)
+        for _ in range(_GUESSES):
+            middle = (low + high + 1) >> 1
+            is_behind = self.ptr.index_select(0, middle) <= place
+            low = torch.where(is_behind, middle, low)
+            high = torch.where(is_behind, high, middle - 1)
+        rest = (low < high).nonzero().view(-1)  # where many short rows lie side by side
+        if rest.numel():
+            low[rest] = torch.searchsorted(self.ptr, place[rest], right=True) - 1
+        return low
+
+    def to(self, device: torch.device) -> "RowFinder":
+        """Copy on a device."""
+        other = copy.copy(self)
+        other.ptr, other.table = self.ptr.to(device), self.table.to(device)
+        return other
 
 
 @dataclass(frozen=True)
@@ -109,87 +152,3 @@ def check_not_nan(values: Tensor, name: str) -> None:
             f"{name} must be numbers, found NaN in {int(values.isnan().sum())} of {values.numel()} "
             f"values; look for a training that diverged, or for damaged weights."
         )
-
-
-@dataclass(frozen=True)
-class Adjacency:
-    """The neighbours of every node by one edge type, followed forwards or backwards.
-
-    Args:
-        edge_type: Edge type as it stands in the graph.
-        backwards: Whether the edge type is followed from the second row of ``edge_index`` to the
-            first.
-        ptr: Offsets per source node, [num_nodes + 1], int64.
-        node: Packed neighbours, [E], int32 or int64.
-        edge: Index into ``edge_index`` of each neighbour's edge, [E], dtype of ``node``; None if
-            the packed order is that of ``edge_index``.
-    """
-
-    edge_type: EdgeType
-    backwards: bool
-    ptr: Tensor
-    node: Tensor
-    edge: Tensor | None
-
-    @classmethod
-    def from_edges(
-        cls,
-        edge_type: EdgeType,
-        edge_index: Tensor,
-        num_sources: int,
-        backwards: bool = False,
-        reachable: Tensor | None = None,
-    ) -> "Adjacency":
-        """Neighbour lists of an edge type.
-
-        Args:
-            edge_type: Edge type as it stands in the graph.
-            edge_index: Edges in any order, [2, E].
-            num_sources: Number of nodes that have lists.
-            backwards: Whether to follow edges from the second row to the first.
-            reachable: Mask of targets that may stand in the lists, [num_targets], bool; None for
-                all.
-        """
-        row, col = edge_index.flip(0) if backwards else edge_index
-        edge = None
-        if reachable is not None:
-            edge = reachable[col].nonzero().view(-1)
-            row, col = row[edge], col[edge]
-        if row.numel() and bool((row[1:] < row[:-1]).any()):
-            order = torch.argsort(row, stable=True)
-            row, col = row[order], col[order]
-            edge = order if edge is None else edge[order]
-        if edge is not None and edge_index.size(1) < 2**31:
-            edge = edge.to(torch.int32)
-        return cls(edge_type, backwards, sorted_row_ptr(row, num_sources), col, edge)
-
-    @property
-    def source(self) -> str:
-        """Type of the nodes that have neighbours here."""
-        return self.edge_type[2] if self.backwards else self.edge_type[0]
-
-    @property
-    def target(self) -> str:
-        """Type of the neighbours."""
-        return self.edge_type[0] if self.backwards else self.edge_type[2]
-
-    def degree(self, node: Tensor) -> Tensor:
-        """How many neighbours nodes have, [R], int64; nodes past the graph have none."""
-        known = node < self.ptr.numel() - 1
-        node = node.clamp(max=max(self.ptr.numel() - 2, 0))
-        if self.ptr.numel() == 1:
-            return torch.zeros_like(node)
-        return (self.ptr[node + 1] - self.ptr[node]) * known
-
-    def find(self, node: Tensor, count: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-        """Chosen neighbours and the edges that lead to them, [sum(count)], int64 each.
-
-        Args:
-            node: Source nodes, [R], int64.
-            count: Number of neighbours chosen for each node, [R], int64.
-            offset: Chosen positions in the nodes' neighbour lists, packed, [sum(count)], int64.
-        """
-        start = self.ptr[node.clamp(max=self.ptr.numel() - 1)]
-        place = torch.repeat_interleave(start, count, output_size=offset.numel()) + offset
-        edge = place if self.edge is None else self.edge[place].to(torch.int64)
-        return self.node[place].to(torch.int64), edge

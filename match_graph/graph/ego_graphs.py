@@ -15,7 +15,11 @@ from match_graph.graph.csr import make_ptr, ragged_arange
 from match_graph.graph.neighborhood import NeighborhoodSampler
 from match_graph.graph.sampler import EgoSampler
 from match_graph.graph.tokens import TokenSpace, make_batch
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType, reverse_edge
+
+#: Most tokens of documents that are kept.
+_KEPT_TOKENS = 2**26
 
 
 def _check_hops(hops: list[int]) -> list[int]:
@@ -84,6 +88,9 @@ class EgoGraphs:
                             of each: token_row [D], one for all copies of a reached document
         graph[TYPE]         n_id, batch, token_id [n] for metadata and words
         graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is drawn
+        graph["document"]   time [D] where the built graph has times
+        graph[TYPE]         x [n, F] of every type that has x there
+        graph[EDGE_TYPE]    edge_attr [E, K] of every edge type that has attributes there
 
     A document starts from the first of its tokens within budgets, so that a document at the rim
     says what it is about without one more hop.
@@ -95,25 +102,36 @@ class EgoGraphs:
         reachable: Mask of documents that may be reached, as in `NeighborhoodSampler`: those of
             training, unless all may be seen.
         seed: Random seed of the draws.
+        temporal: Whether to reach no document that is later than the one whose subgraph it is in.
 
     Raises:
-        ConfigError: The configuration names an edge type that the graph lacks.
+        ConfigError: The configuration names an edge type that the graph lacks, or ``temporal`` is
+            asked of documents without a time.
     """
 
     def __init__(
         self,
-        data: HeteroData,
+        data: Graph,
         config: NeighborhoodConfig,
         space: TokenSpace,
         reachable: Tensor | None = None,
         seed: int = 0,
+        temporal: bool = False,
     ) -> None:
         self.config, self.space = config, space
+        graph = view_graph(data)
         self.sampler = NeighborhoodSampler(
-            data, config.resolve(data.edge_types), reachable, seed=seed
+            graph, config.resolve(graph.edge_types), reachable, seed=seed
         )
-        sampler = self._make_token_sampler(data)
+        sampler = self._make_token_sampler(graph)
         self._tokens, self._seed_tokens = _FirstTokens(sampler, space), sampler
+        self._attributes = _Attributes(graph, self.sampler)
+        self._temporal = temporal
+        if temporal and self._attributes.time is None:
+            raise ConfigError(
+                "data.temporal needs the time of every document, but the graph has none; read it "
+                "into data['document'].time, or set data.temporal to false."
+            )
 
     def with_random(self, random: bool) -> "EgoGraphs":
         """Copy with draws that change with the epoch, or without; both share the graph."""
@@ -122,10 +140,16 @@ class EgoGraphs:
         return other
 
     def adopt(self, data: HeteroData) -> "EgoGraphs":
-        """Copy for documents that are not in the graph, as `NeighborhoodSampler.adopt`."""
+        """Copy for documents that are not in the graph, as `NeighborhoodSampler.adopt`.
+
+        Their ``x`` and ``time`` are those that ``data`` has; without, ``x`` is zero and they are as
+        late as the graph's latest document. ``x`` is zero for other nodes past the graph too, and
+        so is ``edge_attr`` for the edges of ``data``.
+        """
         other = copy.copy(self)
         other.sampler = self.sampler.adopt(data)
         other._seed_tokens = self._make_token_sampler(data)
+        other._attributes = self._attributes.adopt(data)
         return other
 
     def set_epoch(self, epoch: int) -> None:
@@ -134,7 +158,8 @@ class EgoGraphs:
 
     def draw(self, document: Tensor) -> HeteroData:
         """The subgraph of documents [B], int64."""
-        draw = self.sampler.draw(document)
+        time = self._attributes.time_of(document) if self._temporal else None
+        draw = self.sampler.draw(document, time)
         graph = HeteroData()
         for node_type, node in draw.node.items():
             store = graph[node_type]
@@ -155,16 +180,81 @@ class EgoGraphs:
         store.token_ptr = torch.cat([seeds.ptr, seeds.ptr[-1] + ptr[1:]])
         own = torch.arange(document.numel())
         store.token_row = torch.cat([own, document.numel() + copy_of])
+        self._attributes.fill(graph)
         return graph
 
-    def _make_token_sampler(self, data: HeteroData) -> EgoSampler:
+    def _make_token_sampler(self, data: Graph) -> EgoSampler:
         return EgoSampler(data, self.config.document_metadata, self.config.document_words)
+
+
+class _Attributes:
+    """Features, times and edge attributes of the sampled node and edge types.
+
+    Documents that are adopted are numbered from the end of the graph's on.
+
+    Args:
+        graph: A built graph.
+        sampler: Sampler of the subgraphs, for their node and edge types.
+    """
+
+    def __init__(self, graph: GraphView, sampler: NeighborhoodSampler) -> None:
+        self._num_documents = graph.num_nodes(DOCUMENT)
+        x = {name: graph.node_tensor(name, "x") for name in sampler.num_nodes}
+        self._x = {name: values for name, values in x.items() if values is not None}
+        attr = {name: graph.edge_tensor(name, "edge_attr") for name in sampler.edge_types}
+        self._edge_attr = {name: values for name, values in attr.items() if values is not None}
+        self.time = graph.node_tensor(DOCUMENT, "time")
+        self._adopted: HeteroData | None = None
+
+    def adopt(self, data: HeteroData) -> "_Attributes":
+        """Copy with the documents of another graph after those of this one."""
+        other = copy.copy(self)
+        other._adopted = data
+        return other
+
+    def time_of(self, document: Tensor) -> Tensor:
+        """The time of seeds, [B]."""
+        assert self.time is not None
+        if self._adopted is None:
+            return self.time[document]
+        if "time" in self._adopted[DOCUMENT]:
+            return self._adopted[DOCUMENT].time[document].to(self.time.dtype)
+        return self.time.max().expand(document.numel())
+
+    def fill(self, graph: HeteroData) -> None:
+        """Adds ``x``, ``edge_attr`` and ``time`` to a subgraph."""
+        for name, x in self._x.items():
+            graph[name].x = _take_known(x, graph[name].n_id)
+        for edge_type, edge_attr in self._edge_attr.items():
+            graph[edge_type].edge_attr = _take_known(edge_attr, graph[edge_type].e_id)
+        documents = graph[DOCUMENT]
+        if self.time is not None:
+            documents.time = _take_known(self.time, documents.n_id)
+        if self._adopted is None:
+            return
+        new = documents.n_id >= self._num_documents
+        row = documents.n_id[new] - self._num_documents
+        if "x" in documents and "x" in self._adopted[DOCUMENT]:
+            documents.x[new] = self._adopted[DOCUMENT].x[row].to(documents.x.dtype)
+        if self.time is not None:
+            documents.time[new] = self.time_of(row)
+
+
+def _take_known(values: Tensor, index: Tensor) -> Tensor:
+    """Rows of values [V, ...] by index [n], int64; zero where there is no such row."""
+    known = (index >= 0) & (index < len(values))
+    if bool(known.all()):
+        return values[index]
+    taken = values.new_zeros(len(index), *values.shape[1:])
+    taken[known] = values[index[known]]
+    return taken
 
 
 class _FirstTokens:
     """The tokens that documents of the graph start from.
 
-    Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token.
+    Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token,
+    where they are at most 400 MB; those of a larger graph are drawn each time.
 
     Args:
         sampler: Sampler of the documents' first neighbours.
@@ -180,7 +270,9 @@ class _FirstTokens:
         """Token ids [M] and fields [M] of documents [U], and their offsets [U + 1], int64."""
         if self._kept is None:
             self._num_asked += documents.numel()
-            if self._num_asked <= self.sampler.num_seeds:
+            budget = self.sampler.max_metadata + self.sampler.max_words
+            is_large = self.sampler.num_seeds * budget > _KEPT_TOKENS
+            if is_large or self._num_asked <= self.sampler.num_seeds:
                 return self._draw(documents)
             token_id, field, ptr = self._draw(torch.arange(self.sampler.num_seeds))
             self._kept = token_id.to(torch.int32), field.to(torch.int16), ptr

@@ -9,13 +9,16 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.csr import row_index, select_rows
 from match_graph.graph.labels import Targets
-from match_graph.typing import CONTAINS, DOCUMENT, WORD
+from match_graph.graph.view import Graph, view_graph
+from match_graph.typing import CONTAINS, WORD
 
+#: Documents whose words are in memory at once.
+_DOCUMENTS = 100_000
 #: Rounds of 2-means at most, and the gain in mean cosine below which a round is the last.
 _MAX_ROUNDS, _LEAST_GAIN = 100, 1e-4
 
@@ -50,7 +53,7 @@ def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
     return [*clusters, leaf] if len(sizes) > 1 else []
 
 
-def label_features(data: HeteroData, targets: Targets, documents: Tensor) -> sp.csr_array:
+def label_features(data: Graph, targets: Targets, documents: Tensor) -> sp.csr_array:
     """Label features: mean TF-IDF of their training documents' words, unit vectors.
 
     Source: section 3.4 of AttentionXML (You et al., NeurIPS 2019),
@@ -64,23 +67,31 @@ def label_features(data: HeteroData, targets: Targets, documents: Tensor) -> sp.
     Returns:
         [L, words], float32; a row of zeros for a label that no such document carries.
     """
-    ptr, label = targets.select(documents)
-    pairs = row_index(ptr).numpy(), label.numpy()
-    shape = len(documents), targets.num_labels
-    gold = sp.csr_array((np.ones(len(label), np.float32), pairs), shape=shape)
-    place = torch.full((int(data[DOCUMENT].num_nodes),), -1, dtype=torch.int64)
-    place[documents] = torch.arange(len(documents))
-    row, word = data[CONTAINS].edge_index
-    row = place[row.long()]
-    kept = (row >= 0).numpy()
-    entries = row.numpy()[kept], word.numpy()[kept]
-    shape = len(documents), int(data[WORD].num_nodes)
-    counts = sp.csr_array((np.ones(len(entries[0]), np.float32), entries), shape=shape)
+    graph = view_graph(data)
+    lists, num_words = graph.adjacency(CONTAINS), graph.num_nodes(WORD)
+    parts = documents.split(_DOCUMENTS)
+    frequency = np.zeros(num_words, np.int64)
+    for part in parts:
+        frequency += np.bincount(_count_words(lists, part, num_words).indices, minlength=num_words)
+    idf = np.log((1 + len(documents)) / (1 + frequency)) + 1
+    total: Any = sp.csr_array((targets.num_labels, num_words), dtype=np.float32)
+    for part in parts:
+        counts = _count_words(lists, part, num_words)
+        counts.data *= idf[counts.indices].astype(np.float32)
+        ptr, label = targets.select(part)
+        pairs, shape = (row_index(ptr).numpy(), label.numpy()), (len(part), targets.num_labels)
+        gold = sp.csr_array((np.ones(len(label), np.float32), pairs), shape=shape)
+        total = total + (gold.T @ _normalise(counts)).tocsr()
+    return _normalise(total)
+
+
+def _count_words(lists: Adjacency, documents: Tensor, num_words: int) -> sp.csr_array:
+    """How often each word stands in some documents, [B, words], float32."""
+    ptr, word = select_rows(lists.ptr, lists.node, documents)
+    entries = np.ones(len(word), np.float32), word.numpy(), ptr.numpy()
+    counts = sp.csr_array(entries, shape=(len(documents), num_words))
     counts.sum_duplicates()
-    frequency = np.bincount(counts.indices, minlength=shape[1])
-    idf = np.log((1 + shape[0]) / (1 + frequency)) + 1
-    counts.data *= idf[counts.indices].astype(np.float32)
-    return _normalise((gold.T @ _normalise(counts)).tocsr())
+    return counts
 
 
 def cluster_labels(features: sp.csr_array, num_clusters: int, seed: int = 0) -> Tensor:

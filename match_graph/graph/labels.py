@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.cycles import describe_cycle, find_cycle_edges
 from match_graph.errors import GraphError
 from match_graph.graph.csr import SparseRows, row_index, select_rows, sorted_row_ptr
+from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import IS_A, LABEL
 
 
@@ -92,12 +92,13 @@ class Hierarchy:
             self.edge_weight = edge_weight
 
     @classmethod
-    def from_data(cls, data: HeteroData) -> "Hierarchy":
+    def from_data(cls, data: Graph) -> "Hierarchy":
         """The hierarchy of a built graph, with edge weights of 1."""
+        graph = view_graph(data)
         edge_index = torch.empty(2, 0, dtype=torch.int64)
-        if IS_A in data.edge_types:
-            edge_index = data[IS_A].edge_index.to(torch.int64)
-        return cls(edge_index, int(data[LABEL].num_nodes))
+        if IS_A in graph.edge_types:
+            edge_index = graph.edge_index(IS_A).to(torch.int64)
+        return cls(edge_index, graph.num_nodes(LABEL))
 
     @classmethod
     def without_edges(cls, num_labels: int) -> "Hierarchy":
@@ -256,6 +257,31 @@ class Hierarchy:
         single = np.asarray(gold.sum(axis=0)).ravel()[child]
         share = np.divide(both, single, out=np.ones_like(both), where=single > 0)
         return torch.from_numpy(share).float()
+
+
+@dataclass(frozen=True)
+class LabelGraph:
+    """What heads may read of the labels: their hierarchy and their features.
+
+    Args:
+        hierarchy: Label hierarchy of L labels.
+        x: Features of the labels in the order of the graph's nodes, [L, F], floating point; None
+            where they have none.
+
+    Raises:
+        GraphError: x has not one row per label.
+    """
+
+    hierarchy: Hierarchy
+    x: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        num_labels = self.hierarchy.num_labels
+        if self.x is not None and (self.x.dim() != 2 or len(self.x) != num_labels):
+            raise GraphError(
+                f"Features of labels must be [{num_labels}, F], a row per label of the hierarchy, "
+                f"found {list(self.x.shape)}."
+            )
 
 
 def check_label_edges(edge_index: Tensor, num_labels: int) -> None:

@@ -17,13 +17,14 @@ from match_graph.graph.ego_graphs import EgoGraphs
 from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoDraw, EgoSampler
 from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
+from match_graph.graph.view import Graph, view_graph
 
 
 class EgoLoader(NodeLoader):
     """A `NodeLoader` whose batches are `EgoBatch`.
 
     Args:
-        data: A built graph.
+        data: A built graph; ``x`` of its documents goes into the batches.
         node_sampler: Sampler of the ego-networks.
         token_space: Token space; node types that it lacks are left out of the token sets.
         input_nodes: Documents to load, [num_documents], int64.
@@ -40,7 +41,7 @@ class EgoLoader(NodeLoader):
 
     def __init__(
         self,
-        data: HeteroData,
+        data: Graph,
         node_sampler: EgoSampler,
         token_space: TokenSpace,
         input_nodes: Tensor,
@@ -60,7 +61,9 @@ class EgoLoader(NodeLoader):
                 "number, found persistent_workers=True; leave it out."
             )
         seeds = (node_sampler.seed_type, input_nodes)
-        super().__init__(data, node_sampler, seeds, filter_per_worker=True, **kwargs)
+        graph = view_graph(data)
+        self._x = graph.node_tensor(node_sampler.seed_type, "x")
+        super().__init__(graph.loader_data, node_sampler, seeds, filter_per_worker=True, **kwargs)
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the random draws of the next iteration; the order is the batch sampler's."""
@@ -106,7 +109,7 @@ class EgoLoader(NodeLoader):
         return graph if self.graph_transform is None else self.graph_transform(graph)
 
     def _make_batch(self, draw: EgoDraw) -> EgoBatch:
-        batch = make_batch(draw, self.token_space, self.targets)
+        batch = make_batch(draw, self.token_space, self.targets, self._x)
         if self.texts is None:
             return batch
         return replace(batch, text=[self.texts[document] for document in draw.seed.tolist()])

@@ -3,7 +3,7 @@
 import copy
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,10 +12,13 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import Adjacency, make_ptr, row_index
+from match_graph.graph.adjacency import Cut, Reach, relabel
+from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
 from match_graph.graph.sampler import EpochSampler
-from match_graph.typing import DOCUMENT, LABEL, EdgeType, reverse_edge
+from match_graph.graph.timeline import Timeline
+from match_graph.graph.view import Graph, GraphView, view_graph
+from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,16 @@ class NeighborhoodSampler(EpochSampler):
     depend on no other draw.
 
     No edge that touches a ``label`` node is ever drawn. Nodes of the seeds' type are reached only
-    where ``reachable``, by any kind of edge.
+    where ``reachable``, by any kind of edge, and where a draw is up to a time, only those whose
+    ``time`` is not later than that of the component's seed, on any hop.
 
     pyg-lib is not used where it is installed: its draws come from one global generator, so that a
     document's neighbourhood would depend on its batch, and it cannot leave out the nodes that must
     not be reached.
 
     Args:
-        data: A graph; plain PyPI packages are enough.
+        data: A graph, in memory or in files, which are read in place; plain PyPI packages are
+            enough. Draws up to a time need the ``time`` of the seeds' type, [num_nodes].
         fanouts: Number of edges to draw at each hop, by edge type or its reverse
             ``(target, "rev_" + name, source)``; -1 draws all, missing hops draw none.
         reachable: Mask of the nodes of ``seed_type`` that may be reached, [num_nodes], bool; None
@@ -76,31 +81,37 @@ class NeighborhoodSampler(EpochSampler):
 
     def __init__(
         self,
-        data: HeteroData,
+        data: Graph,
         fanouts: Mapping[EdgeType, Sequence[int]],
         reachable: Tensor | None = None,
         random: bool = False,
         seed: int = 0,
         seed_type: str = DOCUMENT,
     ) -> None:
-        num_seeds = int(data[seed_type].num_nodes)
-        _check_fanouts(data, fanouts)
+        graph = view_graph(data)
+        num_seeds = graph.num_nodes(seed_type)
+        _check_fanouts(graph.edge_types, fanouts)
         _check_mask(reachable, num_seeds, seed_type)
         self.random, self.seed, self.seed_type = random, seed, seed_type
         self.fanouts = {edge_type: tuple(hops) for edge_type, hops in fanouts.items() if any(hops)}
         self.num_hops = max(map(len, self.fanouts.values()), default=0)
         self.edge_types = tuple(
             edge_type
-            for edge_type in data.edge_types
+            for edge_type in graph.edge_types
             if self.fanouts.keys() & {edge_type, reverse_edge(edge_type)}
         )
         types = dict.fromkeys(
             [seed_type, *(end for edge_type in self.edge_types for end in edge_type[::2])]
         )
-        self.num_nodes = {name: int(data[name].num_nodes) for name in types}
+        self.num_nodes = {name: graph.num_nodes(name) for name in types}
+        train = graph.node_tensor(seed_type, MASKS["train"])
+        self._is_training = (
+            reachable is not None and train is not None and torch.equal(reachable, train)
+        )
         self._reachable = reachable
-        self._lists = self._make_lists(data)
-        self._seed_lists = self._lists
+        self._timeline = Timeline(graph, seed_type)
+        self._time = graph.node_tensor(seed_type, "time")
+        self._seed_lists = self._lists = self._make_lists(graph)
         self._first_seed = 0
 
     def with_random(self, random: bool) -> "NeighborhoodSampler":
@@ -122,7 +133,7 @@ class NeighborhoodSampler(EpochSampler):
             the graph's nodes on, and their edges are negative.
         """
         other = copy.copy(self)
-        other._seed_lists = self._make_lists(data, adopted=True)
+        other._seed_lists = self._adopt_lists(view_graph(data))
         other._first_seed = self.num_nodes[self.seed_type]
         other.num_nodes = {
             name: max(size, int(data[name].num_nodes)) if name in data.node_types else size
@@ -132,13 +143,25 @@ class NeighborhoodSampler(EpochSampler):
         other.num_nodes[self.seed_type] = other._first_seed + num_seeds
         return other
 
-    def draw(self, seed: Tensor) -> Neighborhood:
-        """The neighbourhoods of seeds [B], int64."""
+    def draw(self, seed: Tensor, time: Tensor | None = None) -> Neighborhood:
+        """The neighbourhoods of seeds.
+
+        Args:
+            seed: Seeds, [B], int64.
+            time: Latest time of the nodes of their type that each may reach, [B], as in the
+                graph's ``time``; None for any. A draw depends on it, also where nothing is left
+                out.
+
+        Raises:
+            GraphError: The graph has no ``time``, or ``time`` is not of its form.
+        """
+        if time is not None:
+            self._timeline.check_limits(time, seed.numel())
         visited = {name: _Visited(size) for name, size in self.num_nodes.items()}
         visited[self.seed_type].add(torch.arange(seed.numel()), seed + self._first_seed)
         steps: list[_Step] = []
         for hop in range(self.num_hops):
-            found = self._follow(seed, visited, hop)
+            found = self._follow(seed, time, visited, hop)
             for nodes in visited.values():
                 nodes.first_new = nodes.node.numel()
             for target in dict.fromkeys(step.lists.target for step in found):
@@ -157,8 +180,11 @@ class NeighborhoodSampler(EpochSampler):
         return Neighborhood(node, root, row, col, edge)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
-        """PyG's form of `draw`; ``batch`` tells the components apart."""
-        draw = self.draw(index.node)
+        """PyG's form of `draw`, up to ``index.time`` if there is one.
+
+        ``batch`` tells the components apart.
+        """
+        draw = self.draw(index.node, index.time)
         return HeteroSamplerOutput(
             node=draw.node,
             row=draw.row,
@@ -168,14 +194,16 @@ class NeighborhoodSampler(EpochSampler):
             metadata=(index.input_id, index.time, draw),
         )
 
-    def _follow(self, seed: Tensor, visited: dict[str, "_Visited"], hop: int) -> list["_Step"]:
+    def _follow(
+        self, seed: Tensor, limit: Tensor | None, visited: dict[str, "_Visited"], hop: int
+    ) -> list["_Step"]:
         """Draws edges of all nodes that the last hop found, by every edge type of this hop."""
         steps: list[_Step] = []
         sizes, keys = [], []
         epoch = self.epoch + 1 if self.random else 0
-        for edge_type, lists in (self._lists if hop else self._seed_lists).items():
+        for edge_type, reach in (self._lists if hop else self._seed_lists).items():
             fanout = self.fanouts[edge_type][hop] if hop < len(self.fanouts[edge_type]) else 0
-            nodes = visited[lists.source]
+            nodes = visited[reach.lists.source]
             node, root = nodes.node[nodes.first_new :], nodes.root[nodes.first_new :]
             if not fanout or not node.numel():
                 continue
@@ -184,10 +212,10 @@ class NeighborhoodSampler(EpochSampler):
             owner = seed[root] if self.random else 0
             keys.append(hash_keys(self.seed, epoch, _name_hash(edge_type), owner, name))
             node = node if hop else node - self._first_seed
-            degree = lists.degree(node)
-            sizes.append(degree)
-            count = degree if fanout < 0 else degree.clamp(max=fanout)
-            steps.append(_Step(lists, node, root, nodes.first_new, count))
+            cut = reach.cut(node, None if limit is None else limit[root])
+            sizes.append(cut.degree)
+            count = cut.degree if fanout < 0 else cut.degree.clamp(max=fanout)
+            steps.append(_Step(cut, root, nodes.first_new, count))
         if not steps:
             return []
         counts = torch.cat([step.count for step in steps])
@@ -199,26 +227,31 @@ class NeighborhoodSampler(EpochSampler):
                 step.edge = -1 - 2 * step.edge - int(step.lists.backwards)  # unlike the graph's
         return steps
 
-    def _make_lists(self, data: HeteroData, adopted: bool = False) -> dict[EdgeType, Adjacency]:
-        """The lists behind the edge types that are drawn; of adopted seeds those that they have."""
+    def _make_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
+        """What is reached by the edge types that are drawn."""
         forward = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
-        lists = {}
+        reaches = {}
         for edge_type in self.fanouts:
             backwards = edge_type not in self.edge_types
             name = forward[edge_type] if backwards else edge_type
-            if adopted and edge_type not in data.edge_types:
-                continue
-            edge_index = data[edge_type if adopted else name].edge_index
-            if adopted and backwards:  # given from seed to neighbour
-                edge_index = edge_index.flip(0)
-            lists[edge_type] = Adjacency.from_edges(
-                name,
-                edge_index,
-                int(data[edge_type[0]].num_nodes),
-                backwards,
-                self._reachable if edge_type[2] == self.seed_type else None,
+            lists = graph.adjacency(name, backwards)
+            reaches[edge_type] = Reach(lists)
+            if lists.target == self.seed_type:
+                reaches[edge_type] = Reach(lists, self._reachable, self._is_training, self._time)
+        return reaches
+
+    def _adopt_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
+        """What is reached from adopted seeds, by the edge types that they have."""
+        return {
+            edge_type: replace(
+                reach,
+                lists=relabel(
+                    graph.adjacency(edge_type), reach.lists.edge_type, reach.lists.backwards
+                ),
             )
-        return lists
+            for edge_type, reach in self._lists.items()
+            if edge_type in graph.edge_types
+        }
 
 
 class _Visited:
@@ -252,24 +285,21 @@ class _Step:
     """Edges of one type that one hop draws around R nodes, ``count`` each, E in all.
 
     Args:
-        lists: Neighbour lists of the edge type.
-        source: Nodes around which edges are drawn, [R].
+        cut: What may be drawn of the nodes' lists.
         root: Component of each node, [R]; of each edge, [E], after `take`.
         first_source: Index of the first node among the found nodes; the others follow.
         count: Number of edges to draw around each node, [R].
     """
 
-    def __init__(
-        self, lists: Adjacency, source: Tensor, root: Tensor, first_source: int, count: Tensor
-    ) -> None:
-        self.lists, self.source, self.root, self.count = lists, source, root, count
+    def __init__(self, cut: Cut, root: Tensor, first_source: int, count: Tensor) -> None:
+        self.cut, self.lists, self.root, self.count = cut, cut.lists, root, count
         self.first_source = first_source
-        self.node = self.edge = self.source_place = self.target_place = source  # until taken
+        self.node = self.edge = self.source_place = self.target_place = root  # until taken
 
     def take(self, offset: Tensor) -> None:
         """Looks up the neighbours at packed places [E] of the lists."""
-        self.node, self.edge = self.lists.find(self.source, self.count, offset)
         row = row_index(make_ptr(self.count))
+        self.node, self.edge = self.cut.take(row, offset)
         self.root, self.source_place = self.root[row], self.first_source + row
 
     @property
@@ -299,8 +329,10 @@ def _name_hash(edge_type: EdgeType) -> int:
     return zlib.crc32(" ".join(edge_type).encode())
 
 
-def _check_fanouts(data: HeteroData, fanouts: Mapping[EdgeType, Sequence[int]]) -> None:
-    drawable = [edge_type for edge_type in data.edge_types if LABEL not in edge_type]
+def _check_fanouts(
+    edge_types: Sequence[EdgeType], fanouts: Mapping[EdgeType, Sequence[int]]
+) -> None:
+    drawable = [edge_type for edge_type in edge_types if LABEL not in edge_type]
     known = [*drawable, *map(reverse_edge, drawable)]
     for edge_type, hops in fanouts.items():
         if edge_type not in known:

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import Adjacency, make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.graph.draws import draw_uniform
+from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
 
 
@@ -71,7 +71,8 @@ class EgoSampler(EpochSampler):
     No edge that touches a ``label`` node is ever drawn, nor any edge between seeds.
 
     Args:
-        data: A graph whose edges point away from the seeds; plain PyPI packages are enough.
+        data: A graph whose edges point away from the seeds, in memory or in files, which are read
+            in place; plain PyPI packages are enough.
         max_metadata: Budget of metadata neighbours per seed.
         max_words: Budget of sequence neighbours per seed.
         random: Whether to draw anew every epoch; otherwise a type's first edges are taken. A seed's
@@ -89,7 +90,7 @@ class EgoSampler(EpochSampler):
 
     def __init__(
         self,
-        data: HeteroData,
+        data: Graph,
         max_metadata: int = 64,
         max_words: int = 500,
         random: bool = False,
@@ -104,18 +105,16 @@ class EgoSampler(EpochSampler):
             )
         self.max_metadata, self.max_words = max_metadata, max_words
         self.random, self.seed, self.seed_type = random, seed, seed_type
-        self.num_seeds = int(data[seed_type].num_nodes)
-        if edge_types is None:
-            edge_types = _drawable(data, seed_type)
-        _check_edge_types(data, edge_types, seed_type)
-        sets = tuple(edge_type for edge_type in edge_types if "position" not in data[edge_type])
-        sequences = tuple(edge_type for edge_type in edge_types if "position" in data[edge_type])
+        graph = view_graph(data)
+        self.num_seeds = graph.num_nodes(seed_type)
+        drawable = _drawable(graph.edge_types, seed_type)
+        edge_types = drawable if edge_types is None else edge_types
+        _check_edge_types(drawable, edge_types, seed_type)
+        sets = tuple(edge_type for edge_type in edge_types if not graph.is_sequence(edge_type))
+        sequences = tuple(edge_type for edge_type in edge_types if graph.is_sequence(edge_type))
         self.edge_types = sets + sequences
         self.num_sets = len(sets)
-        self._lists = [
-            Adjacency.from_edges(edge_type, data[edge_type].edge_index, self.num_seeds)
-            for edge_type in self.edge_types
-        ]
+        self._lists = [graph.adjacency(edge_type) for edge_type in self.edge_types]
 
     def lengths(self, seed: Tensor) -> Tensor:
         """How many neighbours a draw of each seed holds, [B], int64."""
@@ -221,12 +220,14 @@ def share_budget(count: Tensor, budget: int) -> Tensor:
     return torch.empty_like(take).scatter_(1, order, take)
 
 
-def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_type: str) -> None:
+def _check_edge_types(
+    drawable: Sequence[EdgeType], edge_types: Sequence[EdgeType], seed_type: str
+) -> None:
     for edge_type in edge_types:
-        if edge_type not in (known := _drawable(data, seed_type)):
+        if edge_type not in drawable:
             raise GraphError(
                 f"EgoSampler draws edges that start at '{seed_type}' and lead neither to labels "
-                f"nor to seeds, found {edge_type}; choose from {known}."
+                f"nor to seeds, found {edge_type}; choose from {[*drawable]}."
             )
     if len(set(edge_types)) < len(edge_types):
         raise GraphError(
@@ -234,9 +235,9 @@ def _check_edge_types(data: HeteroData, edge_types: Sequence[EdgeType], seed_typ
         )
 
 
-def _drawable(data: HeteroData, seed_type: str) -> list[EdgeType]:
+def _drawable(edge_types: Sequence[EdgeType], seed_type: str) -> list[EdgeType]:
     return [
         edge_type
-        for edge_type in data.edge_types
+        for edge_type in edge_types
         if edge_type[0] == seed_type and edge_type[2] not in (LABEL, seed_type)
     ]

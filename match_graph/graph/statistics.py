@@ -1,16 +1,17 @@
 """Statistics of a graph: the paper's Table 1, degrees, depths, frequency, coverage, duplicates."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
-from match_graph.graph.csr import sorted_row_ptr
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Hierarchy, Targets
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -21,11 +22,12 @@ from match_graph.typing import (
     RESERVED_TYPES,
     TAGGED,
     WORD,
+    EdgeType,
     has_edge,
 )
 
 
-def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]:
+def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
     """Counts and means in the order of Table 1 of the paper (https://arxiv.org/abs/2102.07349).
 
     Args:
@@ -37,24 +39,24 @@ def describe_graph(data: HeteroData, targets: Targets) -> dict[str, int | float]
         training document and an edge whose child it carries, the share whose parent it carries
         too; NaN without such a pair.
     """
-    num_documents = int(data[DOCUMENT].num_nodes)
-    dag = Hierarchy.from_data(data)
-    train = data[DOCUMENT].train_mask.nonzero().view(-1)
-    fields = [name for name in data.node_types if name not in (DOCUMENT, WORD, LABEL)]
+    graph = view_graph(data)
+    num_documents, dag, masks = graph.num_nodes(DOCUMENT), Hierarchy.from_data(graph), _masks(graph)
+    train = masks["train"].nonzero().view(-1)
+    fields = [name for name in graph.node_types if name not in (DOCUMENT, WORD, LABEL)]
     rows: dict[str, int | float] = {
-        f"{split} documents": int(data[DOCUMENT][mask].sum()) for split, mask in MASKS.items()
+        f"{split} documents": int(mask.sum()) for split, mask in masks.items()
     }
     rows["labels"] = targets.num_labels
     rows["labels / document"] = len(targets.index) / max(num_documents, 1)
     rows["labels never in training"] = int((targets.count(train) == 0).sum())
-    rows["vocabulary"] = int(data[WORD].num_nodes)
-    rows["words / document"] = data[CONTAINS].edge_index.size(1) / max(num_documents, 1)
-    rows.update({f"{field} nodes": int(data[field].num_nodes) for field in fields})
+    rows["vocabulary"] = graph.num_nodes(WORD)
+    rows["words / document"] = graph.num_edges(CONTAINS) / max(num_documents, 1)
+    rows.update({f"{field} nodes": graph.num_nodes(field) for field in fields})
     for field in fields:
-        rows[f"document-{field} edges"] = data[has_edge(field)].edge_index.size(1)
-    for edge_type in data.edge_types:
+        rows[f"document-{field} edges"] = graph.num_edges(has_edge(field))
+    for edge_type in graph.edge_types:
         if edge_type[1] != "has":
-            rows[f"{' '.join(edge_type)} edges"] = data[edge_type].edge_index.size(1)
+            rows[f"{' '.join(edge_type)} edges"] = graph.num_edges(edge_type)
     rows["hierarchy edges"] = dag.num_edges
     rows["hierarchy layers"] = dag.num_layers
     rows["labels with several parents"] = int((dag.edge_index[0].bincount() > 1).sum())
@@ -94,7 +96,7 @@ _ENDS = {
 }
 
 
-def count_degrees(data: HeteroData) -> dict[str, Tensor]:
+def count_degrees(data: Graph) -> dict[str, Tensor]:
     """Edges of every node at both ends of every edge type, [num_nodes] each, int64.
 
     Of documents, `TAGGED` edges are counted for those of training, as the others have none.
@@ -102,20 +104,24 @@ def count_degrees(data: HeteroData) -> dict[str, Tensor]:
     Returns:
         "document has author, per document" and the like -> degrees.
     """
-    degrees = {}
-    for edge_type in data.edge_types:
-        edge_index = data[edge_type].edge_index
-        for row, end in enumerate(_ENDS.get(edge_type, (edge_type[0], edge_type[2]))):
-            degree = torch.bincount(
-                edge_index[row], minlength=int(data[edge_type[2 * row]].num_nodes)
-            )
-            if edge_type == TAGGED and row == 0:
-                degree = degree[data[DOCUMENT].train_mask]
+    graph, degrees = view_graph(data), {}
+    for edge_type in graph.edge_types:
+        ends = _ENDS.get(edge_type, (edge_type[0], edge_type[2]))
+        for backwards, end in zip((False, True), ends, strict=True):
+            degree = graph.adjacency(edge_type, backwards).ptr.diff()
+            if edge_type == TAGGED and not backwards:
+                degree = degree[_masks(graph)["train"]]
             degrees[f"{' '.join(edge_type)}, per {end}"] = degree
     return degrees
 
 
-def describe_degrees(data: HeteroData) -> pd.DataFrame:
+def _masks(graph: GraphView) -> dict[str, Tensor]:
+    """Mask of the documents of each split, [D], bool."""
+    found = {split: graph.node_tensor(DOCUMENT, mask) for split, mask in MASKS.items()}
+    return {split: mask for split, mask in found.items() if mask is not None}
+
+
+def describe_degrees(data: Graph) -> pd.DataFrame:
     """A row per end of every edge type: nodes, share without an edge, mean and quantiles."""
     rows = {}
     for name, degree in count_degrees(data).items():
@@ -134,10 +140,11 @@ def describe_degrees(data: HeteroData) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def describe_depths(data: HeteroData, targets: Targets) -> pd.DataFrame:
+def describe_depths(data: Graph, targets: Targets) -> pd.DataFrame:
     """A row per depth of the hierarchy: labels, how many training never saw, documents of each."""
-    dag = Hierarchy.from_data(data)
-    count = targets.count(data[DOCUMENT].train_mask.nonzero().view(-1)).numpy()
+    graph = view_graph(data)
+    dag = Hierarchy.from_data(graph)
+    count = targets.count(_masks(graph)["train"].nonzero().view(-1)).numpy()
     frame = pd.DataFrame({"depth": dag.depth.numpy(), "count": count, "unseen": count == 0})
     groups = frame.groupby("depth")
     return pd.DataFrame(
@@ -151,25 +158,18 @@ def describe_depths(data: HeteroData, targets: Targets) -> pd.DataFrame:
     )
 
 
-def describe_coverage(data: HeteroData) -> pd.DataFrame:
+def describe_coverage(data: Graph) -> pd.DataFrame:
     """A row per metadata field (and words) and split: how much is there, how much of it is new.
 
     Columns: documents; the share that has a value; values per document; the share of values that
     no training document has; of the documents with values, the share that has only such.
     """
-    train = data[DOCUMENT].train_mask
-    fields = [name for name in data.node_types if name not in RESERVED_TYPES]
-    rows = {}
+    graph, rows = view_graph(data), {}
+    fields = [name for name in graph.node_types if name not in RESERVED_TYPES]
     for name, edge_type in [*((name, has_edge(name)) for name in fields), ("word", CONTAINS)]:
-        document, instance = data[edge_type].edge_index
-        seen = torch.zeros(int(data[edge_type[2]].num_nodes), dtype=torch.bool)
-        seen[instance[train[document]]] = True
-        known = seen[instance]
-        number = len(train)
-        values = torch.bincount(document, minlength=number)
-        known_values = torch.bincount(document[known], minlength=number)
-        for split, mask in MASKS.items():
-            chosen = data[DOCUMENT][mask]
+        values = graph.adjacency(edge_type).ptr.diff()
+        known_values = _count_known(graph, edge_type)
+        for split, chosen in _masks(graph).items():
             total, held = int(chosen.sum()), chosen & (values > 0)
             count = int(values[chosen].sum())
             rows[name, split] = {
@@ -184,12 +184,30 @@ def describe_coverage(data: HeteroData) -> pd.DataFrame:
     return frame
 
 
-def describe_parents(data: HeteroData, targets: Targets) -> pd.DataFrame:
+def _count_known(graph: GraphView, edge_type: EdgeType) -> Tensor:
+    """Number of each document's edges that lead to nodes that training saw, [D], int64."""
+    lists, seen = graph.adjacency(edge_type), graph.train_degree(edge_type) > 0
+    counts = [
+        torch.bincount(row_index(ptr - ptr[0])[seen[node.long()]], minlength=len(ptr) - 1)
+        for ptr, node in _blocks(lists)
+    ]
+    return torch.cat(counts) if counts else torch.zeros(0, dtype=torch.int64)
+
+
+def _blocks(lists: Adjacency) -> Iterator[tuple[Tensor, Tensor]]:
+    """Offsets and neighbours of some documents after the others; offsets are those of all lists."""
+    for start in range(0, len(lists.ptr) - 1, _DOCUMENTS):
+        ptr = lists.ptr[start : start + _DOCUMENTS + 1]
+        yield ptr, lists.node[int(ptr[0]) : int(ptr[-1])]
+
+
+def describe_parents(data: Graph, targets: Targets) -> pd.DataFrame:
     """Hierarchy edges by P(parent | child) among training documents, in tenths.
 
     The first row counts the edges whose child no training document carries.
     """
-    dag, train = Hierarchy.from_data(data), data[DOCUMENT].train_mask.nonzero().view(-1)
+    graph = view_graph(data)
+    dag, train = Hierarchy.from_data(graph), _masks(graph)["train"].nonzero().view(-1)
     tenth = (dag.parent_given_child(targets, train) * 10).floor().clamp(max=9).long()
     tenth[targets.count(train)[dag.edge_index[0]] == 0] = -1
     names = ["child never in training", *(f"{n / 10:.1f} to {n / 10 + 0.1:.1f}" for n in range(10))]
@@ -197,19 +215,16 @@ def describe_parents(data: HeteroData, targets: Targets) -> pd.DataFrame:
     return pd.DataFrame({"edges": counts}, index=names)
 
 
-def count_duplicates(data: HeteroData) -> pd.DataFrame:
+def count_duplicates(data: Graph) -> pd.DataFrame:
     """Documents whose word sequence stands in another document too, by pair of splits.
 
     Documents without words are left out. A row "test in train" counts the test documents of which
     training has the text; "train in train" those that are not the first of their text.
     """
-    prints = fingerprint_texts(data)
-    has_words = torch.bincount(
-        data[CONTAINS].edge_index[0], minlength=int(data[DOCUMENT].num_nodes)
-    ).numpy() > 0  # fmt: skip
-    texts = {
-        split: prints[data[DOCUMENT][mask].numpy() & has_words] for split, mask in MASKS.items()
-    }
+    graph = view_graph(data)
+    prints = fingerprint_texts(graph)
+    has_words = graph.adjacency(CONTAINS).ptr.diff().numpy() > 0
+    texts = {split: prints[mask.numpy() & has_words] for split, mask in _masks(graph).items()}
     rows = {}
     for first, second in combinations_with_replacement(MASKS, 2):
         if first == second:
@@ -221,20 +236,16 @@ def count_duplicates(data: HeteroData) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def fingerprint_texts(data: HeteroData) -> np.ndarray:
+def fingerprint_texts(data: Graph) -> np.ndarray:
     """A 64-bit fingerprint of every document's word sequence, [D], uint64."""
-    number = int(data[DOCUMENT].num_nodes)
-    ptr = sorted_row_ptr(data[CONTAINS].edge_index[0], number).numpy()
-    words, positions = data[CONTAINS].edge_index[1].numpy(), data[CONTAINS].position.numpy()
-    prints = np.zeros(number, dtype=np.uint64)
-    for start in range(0, number, _DOCUMENTS):
-        part = ptr[start : start + _DOCUMENTS + 1]
-        rows = slice(part[0], part[-1])
-        keys = words[rows].astype(np.uint64) << np.uint64(16) | positions[rows].astype(np.uint64)
+    prints = [np.zeros(0, dtype=np.uint64)]
+    for ptr, node in _blocks(view_graph(data).adjacency(CONTAINS)):
+        ends = (ptr - ptr[0]).numpy()
+        places = np.arange(ends[-1]) - np.repeat(ends[:-1], np.diff(ends))
+        keys = node.numpy().astype(np.uint64) << np.uint64(16) | places.astype(np.uint64)
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(keys), dtype=np.uint64)])
-        ends = part - part[0]
-        prints[start : start + len(part) - 1] = sums[ends[1:]] - sums[ends[:-1]]
-    return prints
+        prints.append(sums[ends[1:]] - sums[ends[:-1]])
+    return np.concatenate(prints)
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:

@@ -1,19 +1,25 @@
 """Nodes -> token ids of one space, and batches of packed token sets."""
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
+from match_graph.graph.csr import row_index, select_rows
 from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoDraw
+from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, RESERVED_TYPES, WORD
 
+#: Id of no token: of padding, and of the tokens that stand for features.
 PAD_ID = 0
+
+#: Documents whose tokens are counted at once.
+_DOCUMENTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class TokenSpace:
     @classmethod
     def from_data(
         cls,
-        data: HeteroData,
+        data: Graph,
         min_count: int = 2,
         min_word_count: int = 2,
         types: Sequence[str] | None = None,
@@ -55,16 +61,21 @@ class TokenSpace:
             min_word_count: Least number of training occurrences of a word; others become [UNK].
             types: Node types to take; None takes all but documents and labels, words last.
         """
+        graph = view_graph(data)
         if types is None:
-            types = [name for name in data.node_types if name not in RESERVED_TYPES]
-            types += [WORD] if WORD in data.node_types else []
+            types = [name for name in graph.node_types if name not in RESERVED_TYPES]
+            types += [WORD] if WORD in graph.node_types else []
         kept = []
         for name in types:
-            store = data[name]
             least = min_word_count if name == WORD else min_count
-            count = store.get("train_count")
-            kept.append(int(store.num_nodes if count is None else (count >= least).sum()))
+            count = graph.node_tensor(name, "train_count")
+            kept.append(graph.num_nodes(name) if count is None else int((count >= least).sum()))
         return cls(tuple(types), tuple(kept))
+
+    @property
+    def document_field(self) -> int:
+        """Field of the token that stands for a document's features; it has no id of its own."""
+        return len(self.types)
 
     @property
     def num_tokens(self) -> int:
@@ -95,26 +106,48 @@ class TokenSpace:
         kept = self.num_kept[self.field_index(node_type)]
         return torch.where(index < kept, index + self.offset(node_type), self.unk_id(node_type))
 
-    def document_count(self, data: HeteroData, documents: Tensor) -> Tensor:
+    def document_count(self, data: Graph, documents: Tensor) -> Tensor:
         """Number of the given documents that carry each token, [num_tokens], int64.
 
         Args:
             data: Graph of this token space.
             documents: Documents to count over, without repetition, [B], int64.
         """
-        chosen = torch.zeros(int(data[DOCUMENT].num_nodes), dtype=torch.bool)
-        chosen[documents] = True
+        graph = view_graph(data)
         count = torch.zeros(self.num_tokens, dtype=torch.int64)
-        for name in self.types:
-            for edge_type in data.edge_types:
-                if edge_type[0] != DOCUMENT or edge_type[2] != name:
-                    continue
-                row, col = data[edge_type].edge_index[
-                    :, chosen[data[edge_type].edge_index[0].long()]
-                ]
-                pair = torch.unique(row.long() * self.num_tokens + self.encode(name, col))
-                count += torch.bincount(pair % self.num_tokens, minlength=self.num_tokens)
+        for edge_type in graph.edge_types:
+            if edge_type[0] != DOCUMENT or edge_type[2] not in self.types:
+                continue
+            lists = graph.adjacency(edge_type)
+            for part in documents.split(_DOCUMENTS):
+                ptr, node = select_rows(lists.ptr, lists.node, part)
+                key = row_index(ptr) * self.num_tokens + self.encode(edge_type[2], node)
+                token = torch.unique(key) % self.num_tokens
+                count += torch.bincount(token, minlength=self.num_tokens)
         return count
+
+
+@dataclass(frozen=True)
+class NodeFeatures:
+    """Features that a model reads beside tokens.
+
+    Args:
+        width: Number of features F of a document; 0 without.
+        rows: Features of other nodes by type, [num_nodes, F]; of a type of the token space at least
+            the kept nodes, of ``label`` all.
+    """
+
+    width: int = 0
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, data: Graph) -> "NodeFeatures":
+        """The features ``x`` of a built graph."""
+        graph = view_graph(data)
+        every = {name: graph.node_tensor(name, "x") for name in graph.node_types}
+        found = {name: x for name, x in every.items() if x is not None}
+        documents = found.pop(DOCUMENT, None)
+        return cls(0 if documents is None else documents.size(1), found)
 
 
 @dataclass  # not frozen: Lightning Fabric rebuilds its inputs field by field
@@ -130,6 +163,7 @@ class EgoBatch:
         ptr: Offsets per document, [B + 1], int64.
         label_ptr: Offsets of the gold labels, [B + 1], int64; None without targets.
         label_index: Gold labels, packed, [sum of labels], int64; None without targets.
+        x: Features of the documents, [B, F], float16 or float32; None without.
         graph: The sampled subgraph, for encoders that need one; ``n_id`` of its documents counts
             as ``document`` does.
         text: The raw texts, for encoders that need them.
@@ -145,6 +179,7 @@ class EgoBatch:
     ptr: Tensor
     label_ptr: Tensor | None = None
     label_index: Tensor | None = None
+    x: Tensor | None = None
     graph: HeteroData | None = None
     text: list[str] | None = None
     share: float = 1.0
@@ -173,6 +208,20 @@ class EgoBatch:
             store.n_id[: self.num_documents] = -1
         return replace(self, document=torch.full_like(self.document, -1), graph=graph)
 
+    def with_document_tokens(self, document_field: int) -> "EgoBatch":
+        """The batch with a token for the features of each document before all others.
+
+        Args:
+            document_field: Field of these tokens, `TokenSpace.document_field`; their id is [PAD].
+        """
+        ptr = self.ptr + torch.arange(len(self.ptr), device=self.ptr.device)
+        row = row_index(self.ptr)
+        place = torch.arange(len(row), device=row.device) + row + 1
+        token_id, field, position = self.token_id.new_zeros(3, len(row) + self.num_documents)
+        field[ptr[:-1]] = document_field
+        token_id[place], field[place], position[place] = self.token_id, self.field, self.position
+        return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)
+
     def select_tokens(self, kept: Tensor) -> "EgoBatch":
         """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""
         ptr = torch.cat([self.ptr.new_zeros(1), kept.cumsum(0)])[self.ptr]
@@ -194,8 +243,17 @@ class EgoBatch:
         return replace(self, **moved)
 
 
-def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None) -> EgoBatch:
-    """The token sets of a draw, with gold labels where targets are given."""
+def make_batch(
+    draw: EgoDraw, space: TokenSpace, targets: Targets | None = None, x: Tensor | None = None
+) -> EgoBatch:
+    """The token sets of a draw, with gold labels where targets are given.
+
+    Args:
+        draw: Drawn neighbours of B documents.
+        space: Token space.
+        targets: Gold labels of all documents.
+        x: Features of all documents, [num_documents, F].
+    """
     token_id = torch.zeros_like(draw.node)
     field = torch.zeros_like(draw.node)
     known = torch.zeros_like(draw.node, dtype=torch.bool)
@@ -208,4 +266,5 @@ def make_batch(draw: EgoDraw, space: TokenSpace, targets: Targets | None = None)
         known |= mask
     label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
     batch = EgoBatch(draw.seed, token_id, field, draw.position, draw.ptr, label_ptr, label_index)
-    return batch if bool(known.all()) else batch.select_tokens(known)
+    batch = batch if bool(known.all()) else batch.select_tokens(known)
+    return batch if x is None else replace(batch, x=x[draw.seed])

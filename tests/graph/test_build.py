@@ -1,8 +1,10 @@
 """`build_graph` against a naive re-implementation that goes through the tables with loops."""
 
 from collections import Counter
+from dataclasses import replace
 
 import networkx as nx
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -21,7 +23,7 @@ from match_graph.graph import (
     metadata_fields,
 )
 from match_graph.graph.build import contract_hierarchy
-from match_graph.typing import CITES, MASKS
+from match_graph.typing import CITES, CONTAINS, MASKS, TAGGED
 
 NUM_LABELS = 8
 TYPES = ("venue", "author", "reference", "word", "label")
@@ -297,6 +299,66 @@ def test_contract_hierarchy_contraction_keeps_who_is_above_whom(
     for label in kept & set(before):
         above = nx.descendants(after, label) if label in after else set()
         assert above == nx.descendants(before, label) & kept
+
+
+@pytest.fixture
+def featured(toy: Corpus) -> Corpus:
+    """The toy corpus with features of every type that are a code of its row, times, attributes."""
+    rows = {"document": toy.num_documents, **{k: len(v) for k, v in toy.instances.items()}}
+    features = {name: np.arange(2.0 * rows[name]).reshape(-1, 2) for name in rows}
+    features["word"] = features["word"].astype(np.float16)
+    edges = {
+        name: table.assign(weight=np.arange(len(table)), twice=2.0 * np.arange(len(table)))
+        for name, table in toy.edges.items()
+    }
+    documents = toy.documents.assign(time=np.arange(toy.num_documents) - 5)
+    return replace(toy, documents=documents, edges=edges, features=features)
+
+
+def test_BuiltGraph_features_follow_their_nodes(featured: Corpus) -> None:
+    """By id, in the graph's order; documents stay as they are."""
+    built = build_graph(featured)
+    for name, table in {"document": featured.documents, **featured.instances}.items():
+        by_id = dict(zip(table["id"], featured.features[name].tolist(), strict=True))
+        x = built.data[name].x
+        assert x.tolist() == [by_id[value] for value in built.tables[name]["id"]]
+        assert x.dtype == (torch.float16 if name == "word" else torch.float32)
+    assert built.data["document"].time.tolist() == [*range(-5, featured.num_documents - 5)]
+    assert built.data["document"].time.dtype == torch.int64
+
+
+def test_BuiltGraph_attributes_follow_their_edges(featured: Corpus) -> None:
+    """Also where edges are left out: of citations outside and of gold labels of other splits."""
+    built = build_graph(featured)
+    for edge_type in built.data.edge_types:
+        if edge_type == ("label", "is_a", "label"):
+            continue
+        name = "reference" if edge_type == CITES else edge_type[2]
+        ids = built.tables[edge_type[2]]["id"].tolist()
+        table, names = featured.edges[name], featured.instances[name]["id"].tolist()
+        expected = {
+            (document, names[instance]): [weight, twice]
+            for document, instance, weight, twice in table.itertuples(index=False)
+        }
+        store = built.data[edge_type]
+        assert store.edge_attr.dtype == torch.float32
+        for (document, node), row in zip(
+            store.edge_index.t().tolist(), store.edge_attr.tolist(), strict=True
+        ):
+            if edge_type == CONTAINS:  # words repeat
+                assert names[table["instance"].iloc[int(row[0])]] == ids[node]
+            else:
+                assert expected[document, ids[node]] == row
+    assert built.data[TAGGED].edge_attr.size(0) < len(featured.edges["label"])
+
+
+def test_DropFields_drops_features_and_attributes_of_a_field(featured: Corpus) -> None:
+    """What stays keeps its own."""
+    data = DropFields(["author", "reference"])(build_graph(featured).data)
+    assert data.validate()
+    assert {*data.collect("x")} == {"document", "venue", "word", "label"}
+    assert CITES not in data.edge_types
+    assert data["document", "has", "venue"].edge_attr.size(1) == 2
 
 
 def test_metadata_fields_are_those_that_documents_have(toy_graph: BuiltGraph) -> None:

@@ -1,5 +1,8 @@
 """Subgraphs as encoders take them: fan-outs by name, token ids, start tokens, no label."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import HeteroData
@@ -175,3 +178,116 @@ def test_EgoGraphs_adopted_documents_start_from_their_own_tokens(toy_graph: Buil
     assert store.token_id[slice(*store.token_ptr[row : row + 2].tolist())].tolist() == (
         again.token_id[: again.token_ptr[1]].tolist()
     )
+
+
+# Features, edge attributes, times ------------------------------------------------------------
+
+
+@pytest.fixture
+def rich_data(toy_graph: BuiltGraph) -> HeteroData:
+    """The toy graph with x on some node types, labels too, edge_attr on some edges, and times."""
+    data = toy_graph.data.clone()
+    torch.manual_seed(0)
+    for name, dtype in ((DOCUMENT, torch.float16), ("author", torch.float32), ("label", None)):
+        data[name].x = torch.randn(int(data[name].num_nodes), 3, dtype=dtype)
+    for edge_type in (CONTAINS, has_edge("author"), TAGGED):
+        data[edge_type].edge_attr = torch.randn(data[edge_type].edge_index.size(1), 2)
+    data[DOCUMENT].time = torch.arange(12) % 5
+    return data
+
+
+def test_EgoGraphs_features_edge_attributes_times_follow(rich_data: HeteroData) -> None:
+    """Rows by n_id and e_id of what the graph has, no more, nothing of labels; types stay."""
+    space = TokenSpace.from_data(rich_data)
+    graph = EgoGraphs(rich_data, NeighborhoodConfig(), space).draw(torch.tensor([5, 0, 3]))
+    for name in (DOCUMENT, "author"):
+        assert torch.equal(graph[name].x, rich_data[name].x[graph[name].n_id])
+    for edge_type in (CONTAINS, has_edge("author")):
+        expected = rich_data[edge_type].edge_attr[graph[edge_type].e_id]
+        assert torch.equal(graph[edge_type].edge_attr, expected)
+    assert torch.equal(graph[DOCUMENT].time, rich_data[DOCUMENT].time[graph[DOCUMENT].n_id])
+    assert graph[DOCUMENT].num_nodes > 3
+    assert "label" not in graph.node_types
+    assert not any("x" in graph[name] for name in ("venue", "word"))
+    assert "edge_attr" not in graph[CITES]
+
+
+def test_EgoGraphs_mapped_features_are_read_by_row(rich_data: HeteroData, tmp_path: Path) -> None:
+    """From a file, of which the graph holds a map."""
+    x = rich_data[DOCUMENT].x.numpy()
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="c")
+    rich_data[DOCUMENT].x = torch.from_numpy(mapped)
+    graphs = EgoGraphs(rich_data, NeighborhoodConfig(), TokenSpace.from_data(rich_data))
+    store = graphs.draw(torch.tensor([1, 2]))[DOCUMENT]
+    assert store.x.numpy().tolist() == x[store.n_id].tolist()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_EgoGraphs_adopted_documents_have_their_own_features(
+    rich_data: HeteroData, given: bool
+) -> None:
+    """Zeros where nothing is known: of new edges and unknown authors always; the latest time."""
+    num_authors = int(rich_data["author"].num_nodes)
+    new = HeteroData()
+    new[DOCUMENT].num_nodes, new["author"].num_nodes = 2, num_authors + 1
+    new[has_edge("author")].edge_index = torch.tensor([[0, 1], [0, num_authors]])
+    new["word"].num_nodes = rich_data["word"].num_nodes
+    new[CONTAINS].edge_index = torch.tensor([[0], [3]])
+    new[CONTAINS].position = torch.tensor([0])
+    if given:
+        new[DOCUMENT].x = torch.ones(2, 3)
+        new[DOCUMENT].time = torch.tensor([1, 0])
+    space = TokenSpace.from_data(rich_data)
+    graphs = EgoGraphs(rich_data, NeighborhoodConfig(), space, temporal=True)
+    graph = graphs.adopt(new).draw(torch.tensor([1, 0]))
+    documents, authors = graph[DOCUMENT], graph["author"]
+    assert documents.x.dtype == torch.float16
+    assert documents.x[:2].tolist() == [[float(given)] * 3] * 2
+    assert documents.time[:2].tolist() == ([0, 1] if given else [4, 4])
+    assert (documents.time <= documents.time[documents.batch]).all()
+    assert documents.num_nodes > 2
+    assert torch.equal(documents.x[2:], rich_data[DOCUMENT].x[documents.n_id[2:]])
+    unknown = authors.n_id == num_authors
+    assert (authors.x[unknown] == 0).all()
+    assert torch.equal(authors.x[~unknown], rich_data["author"].x[authors.n_id[~unknown]])
+    edges = graph[has_edge("author")]
+    assert (edges.edge_attr[edges.e_id < 0] == 0).all()
+    assert (edges.edge_attr[edges.e_id >= 0] != 0).all()
+    assert {bool(e_id < 0) for e_id in edges.e_id} == {True, False}
+
+
+def test_EgoGraphs_temporal_reaches_no_later_document(rich_data: HeteroData) -> None:
+    """Of its own seed, through every edge type; needs times."""
+    space, config = TokenSpace.from_data(rich_data), NeighborhoodConfig(word_documents=[0, -1])
+    every = torch.arange(12)
+    later = [
+        (store.time > store.time[store.batch]).any()
+        for store in (
+            EgoGraphs(rich_data, config, space, temporal=temporal).draw(every)[DOCUMENT]
+            for temporal in (False, True)
+        )
+    ]
+    assert later == [True, False]
+    del rich_data[DOCUMENT].time
+    with pytest.raises(ConfigError) as caught:
+        EgoGraphs(rich_data, config, space, temporal=True)
+    assert str(caught.value) == (
+        "data.temporal needs the time of every document, but the graph has none; read it into "
+        "data['document'].time, or set data.temporal to false."
+    )
+
+
+def test_EgoLoader_with_graph_carries_features(rich_data: HeteroData) -> None:
+    """The one-hop subgraphs too, without labels."""
+    space = TokenSpace.from_data(rich_data)
+    arguments = {"with_graph": True, "batch_size": 5}
+    for batch in EgoLoader(rich_data, EgoSampler(rich_data), space, torch.arange(12), **arguments):
+        graph = batch.graph
+        assert "label" not in graph.node_types
+        assert torch.equal(graph[DOCUMENT].x, rich_data[DOCUMENT].x[batch.document])
+        assert torch.equal(graph[DOCUMENT].time, rich_data[DOCUMENT].time[batch.document])
+        assert torch.equal(graph["author"].x, rich_data["author"].x[graph["author"].n_id])
+        edges = graph[has_edge("author")]
+        expected = rich_data[has_edge("author")].edge_attr[edges.e_id]
+        assert torch.equal(edges.edge_attr, expected)

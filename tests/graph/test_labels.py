@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph import BuiltGraph, Hierarchy, Targets
+from match_graph.graph import BuiltGraph, Hierarchy, LabelGraph, Targets
 from match_graph.graph.labels import check_label_edges
 
 NUM_LABELS = 8
@@ -287,3 +287,17 @@ def test_Targets_merged_labels_count_once_per_document() -> None:
     assert merged.index.tolist() == [1, 2, 0, 1]
     assert (merged.num_labels, merged.index.dtype) == (4, torch.int32)
     assert merged.count(torch.arange(3)).tolist() == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("x", [torch.zeros(NUM_LABELS - 1, 2), torch.zeros(NUM_LABELS)])
+def test_LabelGraph_features_are_a_row_per_label(x: Tensor) -> None:
+    """None is as good; otherwise one sentence."""
+    dag = make_dag([(1, 0)])
+    assert LabelGraph(dag).x is None
+    assert LabelGraph(dag, torch.zeros(NUM_LABELS, 0)).hierarchy is dag
+    with pytest.raises(GraphError) as caught:
+        LabelGraph(dag, x)
+    assert str(caught.value) == (
+        f"Features of labels must be [8, F], a row per label of the hierarchy, found "
+        f"{list(x.shape)}."
+    )

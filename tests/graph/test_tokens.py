@@ -1,4 +1,6 @@
-"""Nodes -> token ids."""
+"""Nodes -> token ids, and the batches that hold them."""
+
+import copy
 
 import pytest
 import torch
@@ -8,7 +10,14 @@ from torch_geometric import seed_everything
 from torch_geometric.datasets import FakeHeteroDataset
 
 from match_graph.errors import GraphError
-from match_graph.graph import BuiltGraph, TokenSpace
+from match_graph.graph import (
+    BuiltGraph,
+    EgoBatch,
+    EgoLoader,
+    EgoSampler,
+    NodeFeatures,
+    TokenSpace,
+)
 from match_graph.graph.tokens import PAD_ID
 from match_graph.typing import DOCUMENT, WORD
 
@@ -107,3 +116,43 @@ def test_TokenSpace_document_counts_equal_a_loop(toy_graph: BuiltGraph) -> None:
     expected = [len(seen[token]) for token in range(space.num_tokens)]
     assert space.document_count(data, documents).tolist() == expected
     assert max(expected) > 3
+
+
+def test_NodeFeatures_are_the_x_of_a_graph(toy_graph: BuiltGraph) -> None:
+    """The documents' width, and the rows of every other type that has any."""
+    data = copy.copy(toy_graph.data)
+    assert NodeFeatures.from_data(data) == NodeFeatures()
+    data[DOCUMENT].x, data["venue"].x = torch.zeros(4, 3), torch.ones(5, 2)
+    features = NodeFeatures.from_data(data)
+    assert features.width == 3
+    assert features.rows.keys() == {"venue"}
+    assert features.rows["venue"] is data["venue"].x
+
+
+def test_EgoLoader_batches_carry_the_documents_features(toy_graph: BuiltGraph) -> None:
+    """By document, whatever the order; the token sets stay as they are."""
+    data = copy.copy(toy_graph.data)
+    space = TokenSpace.from_data(data)
+    number = int(data[DOCUMENT].num_nodes)
+    data[DOCUMENT].x = torch.randn(number, 3).half()
+    order = torch.arange(number).flip(0)
+    (batch,) = EgoLoader(data, EgoSampler(data), space, order, batch_size=number)
+    assert torch.equal(batch.x, data[DOCUMENT].x[order])
+    (bare,) = EgoLoader(toy_graph.data, EgoSampler(data), space, order, batch_size=number)
+    assert bare.x is None
+    assert torch.equal(batch.token_id, bare.token_id)
+
+
+def test_EgoBatch_document_tokens_come_first(toy_graph: BuiltGraph) -> None:
+    """Against a loop over documents, one of which has no token."""
+    token_id, field = torch.tensor([5, 6, 7]), torch.tensor([0, 2, 2])
+    ptr, position = torch.tensor([0, 1, 1, 3]), torch.tensor([0, 0, 1])
+    batch = EgoBatch(torch.arange(3), token_id, field, position, ptr)
+    found = batch.with_document_tokens(9)
+    expected: dict[str, list[int]] = {"token_id": [], "field": [], "position": []}
+    for document in range(3):
+        span = slice(int(ptr[document]), int(ptr[document + 1]))
+        for name, first in (("token_id", PAD_ID), ("field", 9), ("position", 0)):
+            expected[name] += [first, *getattr(batch, name)[span].tolist()]
+    assert {name: getattr(found, name).tolist() for name in expected} == expected
+    assert found.ptr.tolist() == [0, 2, 3, 6]

@@ -1,0 +1,241 @@
+"""Neighbour lists, in memory or mapped, and the part of them that may be drawn."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from match_graph.graph.csr import make_ptr, ragged_arange, row_index, sorted_row_ptr
+from match_graph.typing import EdgeType
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """The neighbours of every node by one edge type, followed forwards or backwards.
+
+    Args:
+        edge_type: Edge type as it stands in the graph.
+        backwards: Whether the edge type is followed from the second row of ``edge_index`` to the
+            first.
+        ptr: Offsets per source node, [num_nodes + 1], int64.
+        node: Packed neighbours, [E], int32 or int64.
+        edge: Index into ``edge_index`` of each neighbour's edge, [E], dtype of ``node``; None if
+            the packed order is that of ``edge_index``.
+        stop: End of the neighbours of training in each list, which are the first ones; both parts
+            are sorted by the neighbours' time where they have one. [num_nodes], int64; None where
+            the lists are not sorted so.
+    """
+
+    edge_type: EdgeType
+    backwards: bool
+    ptr: Tensor
+    node: Tensor
+    edge: Tensor | None
+    stop: Tensor | None = None
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_type: EdgeType,
+        edge_index: Tensor,
+        num_sources: int,
+        backwards: bool = False,
+    ) -> "Adjacency":
+        """Neighbour lists of an edge type.
+
+        Args:
+            edge_type: Edge type as it stands in the graph.
+            edge_index: Edges in any order, [2, E].
+            num_sources: Number of nodes that have lists.
+            backwards: Whether to follow edges from the second row to the first.
+        """
+        row, col = edge_index.flip(0) if backwards else edge_index
+        edge = None
+        if row.numel() and bool((row[1:] < row[:-1]).any()):
+            edge = torch.argsort(row, stable=True)
+            row, col = row[edge], col[edge]
+        return cls(edge_type, backwards, sorted_row_ptr(row, num_sources), col, narrow(edge))
+
+    @classmethod
+    def by_training(
+        cls,
+        edge_type: EdgeType,
+        edge_index: Tensor,
+        num_targets: int,
+        train: Tensor | None,
+        time: Tensor | None,
+    ) -> "Adjacency":
+        """Lists by target in the order of a build's: training first, earlier first, ascending.
+
+        Args:
+            edge_type: Edge type as it stands in the graph.
+            edge_index: Edges in any order, [2, E].
+            num_targets: Number of nodes that have lists.
+            train: Mask of the sources that are of training, bool; None counts all as such.
+            time: Time of each source; None has none.
+        """
+        row, col = edge_index
+        edge = torch.argsort(row, stable=True)
+        if time is not None:
+            edge = edge[torch.argsort(time[row[edge].long()], stable=True)]
+        num_train = torch.bincount(col, minlength=num_targets)
+        if train is not None:
+            is_train = train[row.long()]
+            num_train = torch.bincount(col[is_train], minlength=num_targets)
+            edge = edge[torch.argsort(~is_train[edge], stable=True)]
+        edge = edge[torch.argsort(col[edge], stable=True)]
+        ptr = sorted_row_ptr(col[edge], num_targets)
+        return cls(edge_type, True, ptr, row[edge], narrow(edge), ptr[:-1] + num_train)
+
+    @property
+    def source(self) -> str:
+        """Type of the nodes that have neighbours here."""
+        return self.edge_type[2] if self.backwards else self.edge_type[0]
+
+    @property
+    def target(self) -> str:
+        """Type of the neighbours."""
+        return self.edge_type[0] if self.backwards else self.edge_type[2]
+
+    def bounds(self, node: Tensor) -> tuple[Tensor, Tensor]:
+        """First and last place of the lists of nodes [R], int64; past the graph they are empty."""
+        last = self.ptr.numel() - 1
+        if not last:
+            return torch.zeros_like(node), torch.zeros_like(node)
+        known = node.clamp(max=last - 1)
+        start = self.ptr[known]
+        return start, torch.where(node < last, self.ptr[known + 1], start)
+
+    def degree(self, node: Tensor) -> Tensor:
+        """How many neighbours nodes [R] have, int64; nodes past the graph have none."""
+        start, end = self.bounds(node)
+        return end - start
+
+    def find(self, node: Tensor, count: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+        """Chosen neighbours and the edges that lead to them, [sum(count)], int64 each.
+
+        Args:
+            node: Source nodes, [R], int64.
+            count: Number of neighbours chosen for each node, [R], int64.
+            offset: Chosen positions in the nodes' neighbour lists, packed, [sum(count)], int64.
+        """
+        start = self.ptr[node.clamp(max=self.ptr.numel() - 1)]
+        return self.look_up(
+            torch.repeat_interleave(start, count, output_size=offset.numel()) + offset
+        )
+
+    def look_up(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Neighbours and edges at places [N] of the lists, int64 each."""
+        edge = place if self.edge is None else self.edge[place].to(torch.int64)
+        return self.node[place].to(torch.int64), edge
+
+
+def narrow(index: Tensor | None) -> Tensor | None:
+    """Indices as int32 where there are fewer than 2^31."""
+    return index if index is None or index.numel() >= 2**31 else index.to(torch.int32)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Neighbour lists, less the neighbours that must not be reached.
+
+    Lists that are sorted by training and time are cut by search, at a cost that does not depend on
+    their lengths; others (forward ones, which are short, and those of a mask that is not of
+    training) are looked through.
+
+    Args:
+        lists: Neighbour lists; nothing of them is copied.
+        mask: Mask of the neighbours that may be reached, [num_targets], bool; None for all.
+        is_training: Whether the mask is that by which the lists are sorted.
+        time: Time of each neighbour, [num_targets]; None where none is asked for.
+    """
+
+    lists: Adjacency
+    mask: Tensor | None = None
+    is_training: bool = False
+    time: Tensor | None = None
+
+    def cut(self, node: Tensor, limit: Tensor | None) -> "Cut":
+        """What may be drawn of the lists of some nodes.
+
+        Args:
+            node: Nodes, [R], int64.
+            limit: Latest time of the neighbours of each, [R]; None for any.
+        """
+        start, end = self.lists.bounds(node)
+        limit = None if self.time is None else limit
+        if self.mask is None and limit is None:
+            return Cut(self.lists, start, end - start)
+        if self.lists.stop is None or (self.mask is not None and not self.is_training):
+            return self._look_through(start, end, limit)
+        stop = self.lists.stop[node.clamp(max=max(self.lists.stop.numel() - 1, 0))]
+        stop = torch.minimum(stop, end)  # of nodes past the graph nothing
+        if limit is None:
+            return Cut(self.lists, start, stop - start)
+        first = self._search(start, stop, limit) - start
+        if self.mask is not None:
+            return Cut(self.lists, start, first)
+        return Cut(self.lists, start, first + self._search(stop, end, limit) - stop, first, stop)
+
+    def _search(self, start: Tensor, end: Tensor, limit: Tensor) -> Tensor:
+        """The first place of each part of a list that is later than its limit, [R]."""
+        assert self.time is not None
+        low, high = start, end
+        for _ in range(int((end - start).max()).bit_length() if start.numel() else 0):
+            middle = (low + high) // 2
+            is_open = low < high
+            place = torch.where(is_open, middle, 0)  # a place that is there
+            early = self.time[self.lists.node[place].long()] <= limit
+            low = torch.where(is_open & early, middle + 1, low)
+            high = torch.where(is_open & ~early, middle, high)
+        return low
+
+    def _look_through(self, start: Tensor, end: Tensor, limit: Tensor | None) -> "Cut":
+        place = ragged_arange(start, end - start)
+        row = row_index(make_ptr(end - start))
+        node = self.lists.node[place].long()
+        kept = torch.ones_like(node, dtype=torch.bool) if self.mask is None else self.mask[node]
+        if limit is not None and self.time is not None:
+            time = self.time[node]
+            kept = kept & (time <= limit[row])
+            order = torch.argsort(time, stable=True)
+            order = order[torch.argsort(row[order], stable=True)]
+            place, row, kept = place[order], row[order], kept[order]
+        count = torch.bincount(row[kept], minlength=start.numel())
+        return Cut(self.lists, make_ptr(count)[:-1], count, places=place[kept])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What may be drawn of R lists.
+
+    Args:
+        lists: Neighbour lists.
+        start: Place of the first neighbour of each list, or its index in ``places``, [R], int64.
+        degree: Number of neighbours of each list that may be drawn, [R], int64.
+        first: Number of neighbours that lie from ``start`` on where the others lie elsewhere, [R].
+        other: Place of the first of the others, [R].
+        places: Places of all that may be drawn, packed, int64; None where they lie side by side.
+    """
+
+    lists: Adjacency
+    start: Tensor
+    degree: Tensor
+    first: Tensor | None = None
+    other: Tensor | None = None
+    places: Tensor | None = None
+
+    def take(self, row: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+        """Neighbours and edges at offsets [N] among what may be drawn of lists [N], int64 each."""
+        place = self.start[row] + offset
+        if self.first is not None and self.other is not None:
+            beyond = offset - self.first[row]
+            place = torch.where(beyond < 0, place, self.other[row] + beyond)
+        if self.places is not None:
+            place = self.places[place]
+        return self.lists.look_up(place)
+
+
+def relabel(lists: Adjacency, edge_type: EdgeType, backwards: bool) -> Adjacency:
+    """The same lists as those of another edge type, in no order that is known."""
+    return replace(lists, edge_type=edge_type, backwards=backwards, stop=None)

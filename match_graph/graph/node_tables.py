@@ -1,0 +1,124 @@
+"""Nodes of merged fragments: their tables, and the arrays that stand beside them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from match_graph.graph.fragments import Fragment
+from match_graph.graph.store_writer import StoreWriter, table_name
+from match_graph.graph.strings import (
+    Range,
+    iter_ordered,
+    merge_range,
+    place_counts,
+    rank_range,
+)
+from match_graph.io.cluster import Run
+from match_graph.io.tables import text_schema, write_table
+from match_graph.typing import DOCUMENT, MASKS
+
+
+class Table(ABC):
+    """Table of nodes that is to be written, here or in another process."""
+
+    @abstractmethod
+    def write(self) -> None:
+        """Writes the table."""
+
+
+@dataclass(frozen=True)
+class DocumentTable(Table):
+    """Table of all documents.
+
+    Args:
+        path: File of the table.
+        folders: Folders of the fragments, in reading order.
+        has_time: Whether every document has a time.
+    """
+
+    path: Path
+    folders: tuple[Path, ...]
+    has_time: bool
+
+    def write(self) -> None:
+        frame = pd.DataFrame({"id": [], "split": [], "text": []}, dtype=str)
+        if self.has_time:
+            frame["time"] = np.empty(0, np.int64)
+        schema = text_schema(frame)
+        tables = (Fragment(folder).documents(schema.names) for folder in self.folders)
+        write_table(self.path, schema, tables)
+
+
+@dataclass(frozen=True)
+class NodeTable(Table):
+    """Table of the nodes of a type; of one without a name its id stands for it.
+
+    Args:
+        path: File of the table.
+        ranges: Ranges of the type, ranked.
+        has_name: Whether a node has a name.
+        has_depth: Whether a node has a depth.
+    """
+
+    path: Path
+    ranges: tuple[Range, ...]
+    has_name: bool
+    has_depth: bool
+
+    def write(self) -> None:
+        columns = ["id", *["name"] * self.has_name]
+        frame = pd.DataFrame({name: [] for name in columns}, dtype=str)
+        if self.has_depth:
+            frame["depth"] = pd.array([], dtype="Int16")
+        tables = map(self._complete, iter_ordered(self.ranges))
+        write_table(self.path, text_schema(frame), tables)
+
+    def _complete(self, table: pa.Table) -> pa.Table:
+        columns, given = {"id": table["id"]}, {*table.column_names}
+        if self.has_name:
+            is_named = "name" in given
+            columns["name"] = pc.coalesce(table["name"], table["id"]) if is_named else table["id"]
+        if self.has_depth:
+            unknown = pa.nulls(len(table), pa.int16())
+            columns["depth"] = table["depth"] if "depth" in given else unknown
+        return pa.table(columns)
+
+
+def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Table:
+    """Adds the documents with their masks and times; their table is still to be written."""
+    num_documents = sum(fragment.num_documents for fragment in fragments)
+    has_time = all(fragment.about["has_time"] for fragment in fragments)
+    writer.add_nodes(DOCUMENT, num_documents)
+    for split, mask in MASKS.items():
+        with writer.node_array(DOCUMENT, mask, np.bool_, (num_documents,)) as array:
+            for fragment in fragments:
+                chosen = pc.equal(fragment.documents(["split"])["split"], split)
+                array.append(chosen.to_numpy())
+    if has_time:
+        with writer.node_array(DOCUMENT, "time", np.int64, (num_documents,)) as array:
+            for fragment in fragments:
+                array.append(fragment.documents(["time"])["time"].to_numpy())
+    folders = tuple(fragment.folder for fragment in fragments)
+    return DocumentTable(writer.folder / table_name(DOCUMENT), folders, has_time)
+
+
+def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Table:
+    """Numbers the strings of a type, and adds them as nodes; their table is still to be written."""
+    name = ranges[0].node_type
+    counted = run(merge_range, ranges)
+    run(rank_range, [*zip(ranges, counted, place_counts(counted), strict=True)])
+    num_nodes = sum(int(one.number.sum()) for one in counted)
+    writer.add_nodes(name, num_nodes)
+    with writer.node_array(name, "train_count", np.int32, (num_nodes,)) as array:
+        for table in iter_ordered(ranges):
+            array.append(table["count"].to_numpy())
+    has_name, has_depth = (
+        any(getattr(one, key) for one in counted) for key in ("has_name", "has_depth")
+    )
+    return NodeTable(writer.folder / table_name(name), tuple(ranges), has_name, has_depth)

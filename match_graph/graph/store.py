@@ -1,0 +1,334 @@
+"""A built graph as memory-mapped files, read in place: PyG's feature store and graph store.
+
+The files are those of `store_writer`. Nothing is copied from them: tensors are private mappings of
+the files, so that memory holds the pages that were touched, which the system may drop again.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
+from torch_geometric.data.graph_store import EdgeLayout
+
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.csr import row_index
+from match_graph.graph.labels import Targets
+from match_graph.graph.store_writer import edge_folder
+from match_graph.io.build_folder import check_file, damaged_build
+from match_graph.io.manifest import LARGE_BYTES
+from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
+
+#: File of a build that holds the schema of its graph, among others.
+CORPUS = "corpus.json"
+_POSITION = "position"
+_NODE_DTYPES = {
+    "train_count": torch.int32,
+    "time": torch.int64,
+    **dict.fromkeys(MASKS.values(), torch.bool),
+}
+#: Values that are checked at once.
+_PIECE = 2**22
+
+
+class MappedGraph(FeatureStore, GraphStore):
+    """Graph of a build folder, of which only what is asked for is opened.
+
+    It is PyG's `FeatureStore` and `GraphStore` at once, so that
+    ``NodeLoader((graph, graph), node_sampler=EgoSampler(graph), ...)`` works. A file is compared
+    with the build's manifest, and its indices with the numbers of nodes, when it is first opened:
+    files of 256 MiB and more only by their sizes.
+
+    Args:
+        folder: Built folder.
+
+    Raises:
+        CorpusError: A file is damaged, here and when it is opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        with check_file(folder, CORPUS) as path:
+            schema = json.loads(path.read_text(encoding="utf-8"))["schema"]
+            self._nodes = {name: _read_nodes(entry) for name, entry in schema["nodes"].items()}
+            self._edges = {tuple(entry["edge_type"]): entry for entry in schema["edges"]}
+            if not {DOCUMENT, LABEL} <= self._nodes.keys():
+                raise TypeError
+            for (source, _, target), entry in self._edges.items():
+                if not {source, target} <= self._nodes.keys() or not _is_count(entry["num_edges"]):
+                    raise TypeError
+        self._opened: dict[str, Tensor] = {}
+        self._lists: dict[tuple[EdgeType, bool], Adjacency] = {}
+        self._added: dict[tuple[str, str], Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is open: another process maps the files itself."""
+        return {**self.__dict__, "_opened": {}, "_lists": {}}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
+    @property
+    def node_types(self) -> list[str]:
+        """Node types, in the order in which they were written."""
+        return list(self._nodes)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in the order in which they were written."""
+        return list(self._edges)
+
+    def num_nodes(self, node_type: str) -> int:
+        """Number of nodes of a type."""
+        number: int = self._nodes[node_type]["num_nodes"]
+        return number
+
+    def num_edges(self, edge_type: EdgeType) -> int:
+        """Number of edges of a type."""
+        number: int = self._edges[edge_type]["num_edges"]
+        return number
+
+    def is_sequence(self, edge_type: EdgeType) -> bool:
+        """Whether the lists of an edge type are sequences, such as words, and not sets."""
+        return bool(self._edges[edge_type]["is_sequence"])
+
+    def node_tensor(self, node_type: str, name: str) -> Tensor | None:
+        """Attribute of the nodes of a type, [num_nodes, ...]; None where they have no such."""
+        if (node_type, name) in self._added:
+            return self._added[node_type, name]
+        if name not in self._nodes[node_type]["attributes"]:
+            return None
+        path, number = f"nodes/{node_type}/{name}.npy", self.num_nodes(node_type)
+        values = self._open(path)
+        if name in _NODE_DTYPES and not _is_tensor(values, _NODE_DTYPES[name], (number,)):
+            raise self._damage(path, f"'{name}' is not one {_NODE_DTYPES[name]} a node")
+        is_float = values.dtype in (torch.float16, torch.float32)
+        if name == "x" and not (is_float and values.dim() == 2 and len(values) == number):
+            raise self._damage(path, f"'x' is not [{number}, F] of float16 or float32")
+        if not values.dim() or len(values) != number:
+            raise self._damage(path, f"'{name}' has not {number} rows")
+        return values
+
+    def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
+        """Attribute of the edges of a type, [E, ...]; None where they have no such."""
+        if name not in self._edges[edge_type]["attributes"]:
+            return None
+        path, number = f"{edge_folder(edge_type)}/{name}.npy", self.num_edges(edge_type)
+        values = self._open(path)
+        is_matrix = values.dtype == torch.float32 and values.dim() == 2
+        if len(values) != number or (name == "edge_attr" and not is_matrix):
+            raise self._damage(path, f"'{name}' is not [{number}, K] of float32")
+        return values
+
+    def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
+        """Neighbour lists of an edge type, by its sources or backwards by its targets, in place."""
+        if (edge_type, backwards) not in self._lists:
+            self._lists[edge_type, backwards] = self._open_lists(edge_type, backwards)
+        return self._lists[edge_type, backwards]
+
+    def edge_index(self, edge_type: EdgeType) -> Tensor:
+        """Edges of a type, [2, E]; in memory, for small types."""
+        lists = self.adjacency(edge_type)
+        return torch.stack([row_index(lists.ptr).to(lists.node.dtype), lists.node])
+
+    def train_degree(self, edge_type: EdgeType) -> Tensor:
+        """Edges at each target whose source is of training, [num_targets], int64.
+
+        Where sources have no training mask all edges count.
+        """
+        lists = self.adjacency(edge_type, backwards=True)
+        return (lists.ptr[1:] if lists.stop is None else lists.stop) - lists.ptr[:-1]
+
+    @property
+    def loader_data(self) -> tuple["MappedGraph", "MappedGraph"]:
+        """The graph as PyG's loaders take it: feature store and graph store."""
+        return self, self
+
+    def targets(self) -> Targets:
+        """Gold labels of all splits; only loss and metrics may read them."""
+        num_documents, num_labels = self.num_nodes(DOCUMENT), self.num_nodes(LABEL)
+        ptr, index = self._open("targets/ptr.npy"), self._open("targets/index.npy")
+        self._check_lists("targets", ptr, index, num_documents, index.numel(), num_labels)
+        return Targets(ptr, index, num_labels)
+
+    def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "MappedGraph":
+        """Copy that hides types; edges of hidden nodes go with them. The files stay."""
+        other = copy.copy(self)
+        other._nodes = {
+            name: entry for name, entry in self._nodes.items() if name not in node_types
+        }
+        other._edges = {
+            edge_type: entry
+            for edge_type, entry in self._edges.items()
+            if edge_type not in edge_types and not {edge_type[0], edge_type[2]} & {*node_types}
+        }
+        return other
+
+    def to_hetero(self) -> HeteroData:
+        """The graph with ``edge_index`` in memory, as `build_graph` gives it."""
+        data = HeteroData()
+        for name in self.node_types:
+            data[name].num_nodes = self.num_nodes(name)
+            added = [key for node_type, key in self._added if node_type == name]
+            for key in dict.fromkeys([*self._nodes[name]["attributes"], *added]):
+                data[name][key] = self.node_tensor(name, key)
+        for edge_type in self.edge_types:
+            ptr, store = self.adjacency(edge_type).ptr, data[edge_type]
+            store.edge_index = self.edge_index(edge_type)
+            if self.is_sequence(edge_type):
+                row = store.edge_index[0].long()
+                store.position = (torch.arange(len(row)) - ptr[row]).to(torch.int16)
+            for key in self._edges[edge_type]["attributes"]:
+                store[key] = self.edge_tensor(edge_type, key)
+        return data
+
+    # PyG's stores
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
+        values = self.node_tensor(attr.group_name, attr.attr_name)
+        if values is None or attr.index is None:
+            return values
+        index = torch.from_numpy(attr.index) if isinstance(attr.index, np.ndarray) else attr.index
+        return values[index]
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        """Adds or replaces an attribute in memory; the files stay."""
+        values = torch.as_tensor(tensor)
+        if attr.index is not None or len(values) != self.num_nodes(attr.group_name):
+            return False
+        self._added = {**self._added, (attr.group_name, attr.attr_name): values}
+        return True
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        """Takes back an attribute that was put."""
+        kept = dict(self._added)
+        found = kept.pop((attr.group_name, attr.attr_name), None)
+        self._added = kept
+        return found is not None
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        values = self.node_tensor(attr.group_name, attr.attr_name)
+        return None if values is None else tuple(values.shape)
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """Attributes of all node types."""
+        names = [(name, key) for name, entry in self._nodes.items() for key in entry["attributes"]]
+        added = [name for name in self._added if name[0] in self._nodes]
+        return [TensorAttr(*name) for name in dict.fromkeys([*names, *added])]
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        if edge_attr.edge_type not in self._edges:
+            return None
+        lists = self.adjacency(edge_attr.edge_type, edge_attr.layout == EdgeLayout.CSC)
+        if edge_attr.layout == EdgeLayout.CSC:
+            return lists.node, lists.ptr
+        if edge_attr.layout == EdgeLayout.COO:
+            row, col = self.edge_index(edge_attr.edge_type)
+            return row, col
+        return lists.ptr, lists.node
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        """Not offered: edges are what was built."""
+        return False
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        """Not offered: edges are what was built; `without` hides types."""
+        return False
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """Edge types in the two layouts that lie in files."""
+        return [
+            EdgeAttr(edge_type, layout, size=(self.num_nodes(source), self.num_nodes(target)))
+            for edge_type in self._edges
+            for source, _, target in [edge_type]
+            for layout in (EdgeLayout.CSR, EdgeLayout.CSC)
+        ]
+
+    # files
+
+    def _open_lists(self, edge_type: EdgeType, backwards: bool) -> Adjacency:
+        source, _, target = reversed(edge_type) if backwards else edge_type
+        folder = edge_folder(edge_type) + ("/back" if backwards else "")
+        ptr, node = self._open(f"{folder}/ptr.npy"), self._open(f"{folder}/index.npy")
+        num_edges = self.num_edges(edge_type)
+        sizes = self.num_nodes(source), num_edges, self.num_nodes(target)
+        self._check_lists(folder, ptr, node, *sizes)
+        if not backwards:
+            return Adjacency(edge_type, False, ptr, node, None)
+        edge, stop = self._open(f"{folder}/edge.npy"), None
+        if not _is_index(edge, num_edges, num_edges):
+            raise self._damage(f"{folder}/edge.npy", "it names edges that are none")
+        if MASKS["train"] in self._nodes[target]["attributes"]:
+            stop = self._open(f"{folder}/stop.npy")
+            if not _is_tensor(stop, torch.int64, ptr[:-1].shape) or _leaves(stop, ptr):
+                raise self._damage(f"{folder}/stop.npy", "it does not lie within the lists")
+        return Adjacency(edge_type, True, ptr, node, edge, stop)
+
+    def _check_lists(
+        self, folder: str, ptr: Tensor, index: Tensor, num_rows: int, num_edges: int, num_cols: int
+    ) -> None:
+        is_ptr = _is_tensor(ptr, torch.int64, (num_rows + 1,))
+        if not is_ptr or int(ptr[0]) or int(ptr[-1]) != num_edges or _falls(ptr):
+            raise self._damage(f"{folder}/ptr.npy", f"it does not cut {num_edges} edges into lists")
+        if not _is_index(index, num_edges, num_cols):
+            raise self._damage(f"{folder}/index.npy", "it names nodes that are none")
+
+    def _open(self, name: str) -> Tensor:
+        """Array of a file as a private mapping: torch warns of what is read-only."""
+        if name not in self._opened:
+            with check_file(self.folder, name) as path:
+                array = np.lib.format.open_memmap(path, mode="c")
+                if array.dtype.byteorder == ">" or not array.flags.c_contiguous:
+                    raise TypeError
+                self._opened[name] = torch.from_numpy(array)
+        return self._opened[name]
+
+    def _damage(self, name: str, fault: str) -> Exception:
+        return damaged_build(self.folder / name, fault)
+
+
+def _read_nodes(entry: dict[str, Any]) -> dict[str, Any]:
+    if not _is_count(entry["num_nodes"]) or not isinstance(entry["attributes"], list):
+        raise TypeError
+    return entry
+
+
+def _is_count(number: Any) -> bool:
+    return type(number) is int and number >= 0
+
+
+def _is_tensor(value: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+    return value.dtype == dtype and tuple(value.shape) == tuple(shape)
+
+
+def _is_index(values: Tensor, size: int, bound: int) -> bool:
+    """Whether an array holds ``size`` indices below a bound; of a large file the form alone."""
+    if values.dtype not in (torch.int32, torch.int64) or tuple(values.shape) != (size,):
+        return False
+    if not size or values.nbytes >= LARGE_BYTES:
+        return True
+    least, most = torch.aminmax(values)
+    return int(least) >= 0 and int(most) < bound
+
+
+def _falls(ptr: Tensor) -> bool:
+    """Whether offsets fall anywhere; those of a large file are not read."""
+    if ptr.nbytes >= LARGE_BYTES:
+        return False
+    pieces = math.ceil(ptr.numel() / _PIECE)
+    parts = (ptr[number * _PIECE : (number + 1) * _PIECE + 1] for number in range(pieces))
+    return any(bool((part[1:] < part[:-1]).any()) for part in parts)
+
+
+def _leaves(stop: Tensor, ptr: Tensor) -> bool:
+    """Whether ends lie outside of their lists; those of a large file are not read."""
+    if stop.nbytes >= LARGE_BYTES:
+        return False
+    return bool(((stop < ptr[:-1]) | (stop > ptr[1:])).any())

@@ -1,0 +1,322 @@
+"""Writes the arrays of a built graph as files, whole or piece by piece.
+
+A build folder is read by `MappedGraph`. Its arrays are plain ``.npy`` files::
+
+    nodes/TYPE/ATTRIBUTE.npy      train_mask, val_mask, test_mask (bool), time (int64),
+                                  train_count (int32), x (float16 or float32); [num_nodes, ...]
+    edges/SOURCE.RELATION.TARGET/
+        ptr.npy, index.npy        targets of each source, in its order: CSR, int64 and int32
+        edge_attr.npy             attributes of the edges, [E, K], float32
+        back/ptr.npy, index.npy   sources of each target: those of training first, of these and of
+                                  the others the earlier ones first where sources have a time,
+                                  then ascending
+        back/edge.npy             place of each edge in the forward lists, int32 (int64 from 2^31)
+        back/stop.npy             end of the sources of training in each list, [num targets], int64;
+                                  where sources have a train_mask
+    targets/ptr.npy, index.npy    gold labels of all splits, ascending within a document
+
+``index`` is int64 where its node type has 2^31 nodes or more. The place of a word in its text is
+its place in the list, and is not stored. ``corpus.json`` holds what `StoreWriter.schema` returns.
+
+A graph in memory is written by `write_graph`. A larger one is written in blocks, in any order of
+the files, sources before their edges are reversed::
+
+    writer = StoreWriter(folder)
+    writer.add_nodes("document", num_documents)
+    writer.add_nodes("word", num_words)
+    with writer.node_array("document", "train_mask", np.bool_, (num_documents,)) as array:
+        for block in masks:
+            array.append(block)
+    writer.add_edges(CONTAINS, num_edges, is_sequence=True)
+    with writer.edge_array(CONTAINS, "ptr") as ptr, writer.edge_array(CONTAINS, "index") as index:
+        ...
+    writer.reverse(CONTAINS)  # back/, in bounded memory, from the files
+    with writer.target_array("ptr", num_documents + 1) as ptr: ...
+    with writer.target_array("index", num_gold) as index: ...
+    schema = writer.schema()  # checks that nothing is missing
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike, NDArray
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.errors import GraphError
+from match_graph.graph.csr import sorted_row_ptr
+from match_graph.graph.labels import Targets
+from match_graph.graph.reverse import reverse_lists
+from match_graph.io.names import check_file_name
+from match_graph.typing import MASKS, EdgeType
+
+#: From so many nodes or edges on, their indices are int64.
+_MANY = 2**31
+
+
+def index_dtype(number: int) -> np.dtype[Any]:
+    """Type of indices of so many nodes or edges."""
+    return np.dtype(np.int64 if number >= _MANY else np.int32)
+
+
+def table_name(node_type: str) -> str:
+    """File of the table of a node type, relative to the build."""
+    return f"nodes/{node_type}.parquet"
+
+
+def edge_folder(edge_type: EdgeType) -> str:
+    """Folder of an edge type, relative to the build."""
+    return f"edges/{'.'.join(edge_type)}"
+
+
+class ArrayFile:
+    """A ``.npy`` file written in blocks, as a context manager; read without anything of torch.
+
+    Args:
+        path: Path of the file; its folder is made.
+        dtype: Type of the values.
+        shape: Shape of the whole array; blocks are rows of it.
+
+    Raises:
+        GraphError: The blocks have other shapes, or more or fewer rows in all.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+        self.path, self.dtype, self.shape = path, np.dtype(dtype), tuple(map(int, shape))
+        self._num_rows = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb")
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def append(self, block: NDArray[Any] | Tensor) -> None:
+        """Writes the next rows."""
+        rows = np.ascontiguousarray(np.asarray(block), self.dtype)
+        if rows.shape[1:] != self.shape[1:]:
+            raise GraphError(
+                f"Blocks of '{self.path.name}' must be rows of {list(self.shape)}, found "
+                f"{list(rows.shape)}."
+            )
+        self._num_rows += len(rows)
+        self._file.write(rows.data)
+
+    def __enter__(self) -> "ArrayFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+        if kind is None and self._num_rows != self.shape[0]:
+            raise GraphError(
+                f"'{self.path.name}' must get {self.shape[0]:,} rows, found {self._num_rows:,}."
+            )
+
+
+class StoreWriter:
+    """Writes the arrays of a build; see the module for the files and the order of calls.
+
+    Args:
+        folder: Folder of the build, which exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._nodes: dict[str, int] = {}
+        self._attributes: dict[str, list[str]] = {}
+        self._edges: dict[EdgeType, tuple[int, bool]] = {}
+        self._edge_attributes: dict[EdgeType, list[str]] = {}
+
+    def add_nodes(self, node_type: str, num_nodes: int) -> None:
+        """Adds a node type.
+
+        Raises:
+            GraphError: Its name cannot name a folder.
+        """
+        try:
+            check_file_name(node_type)
+        except ValueError as error:
+            raise GraphError(f"The name of a node type {error}, found {node_type!r}.") from None
+        self._nodes[node_type], self._attributes[node_type] = num_nodes, []
+
+    def node_array(
+        self, node_type: str, name: str, dtype: DTypeLike, shape: tuple[int, ...]
+    ) -> ArrayFile:
+        """File of an attribute of the nodes of a type, [num_nodes, ...]."""
+        self._attributes[node_type].append(name)
+        return ArrayFile(self.folder / "nodes" / node_type / f"{name}.npy", dtype, shape)
+
+    def add_edges(self, edge_type: EdgeType, num_edges: int, is_sequence: bool = False) -> None:
+        """Adds an edge type between node types that were added.
+
+        Args:
+            edge_type: Edge type.
+            num_edges: Number of edges.
+            is_sequence: Whether the lists are sequences, such as words, and not sets.
+        """
+        self._edges[edge_type], self._edge_attributes[edge_type] = (num_edges, is_sequence), []
+
+    def edge_array(
+        self,
+        edge_type: EdgeType,
+        name: str,
+        dtype: DTypeLike = np.float32,
+        width: int | None = None,
+    ) -> ArrayFile:
+        """File of an edge type.
+
+        Args:
+            edge_type: Edge type.
+            name: ``ptr`` [num sources + 1], ``index`` [E], or an attribute.
+            dtype: Type of an attribute.
+            width: Number of columns of an attribute; None is a vector.
+        """
+        source, _, target = edge_type
+        num_edges, path = self._edges[edge_type][0], self.folder / edge_folder(edge_type)
+        if name == "ptr":
+            return ArrayFile(path / "ptr.npy", np.int64, (self._nodes[source] + 1,))
+        if name == "index":
+            return ArrayFile(path / "index.npy", index_dtype(self._nodes[target]), (num_edges,))
+        self._edge_attributes[edge_type].append(name)
+        shape = (num_edges,) if width is None else (num_edges, width)
+        return ArrayFile(path / f"{name}.npy", dtype, shape)
+
+    def reverse(self, edge_type: EdgeType) -> None:
+        """Writes the lists by target from the files of those by source.
+
+        The nodes' ``train_mask`` and ``time`` must have been written.
+        """
+        source, _, target = edge_type
+        folder, nodes = self.folder / edge_folder(edge_type), self.folder / "nodes" / source
+        num_targets, num_edges = self._nodes[target], self._edges[edge_type][0]
+        held = {name: np.load(nodes / f"{name}.npy") for name in (MASKS["train"], "time")
+                if name in self._attributes[source]}  # fmt: skip
+        train = held.get(MASKS["train"])
+        back = folder / "back"
+        index = ArrayFile(back / "index.npy", index_dtype(self._nodes[source]), (num_edges,))
+        edge = ArrayFile(back / "edge.npy", index_dtype(num_edges), (num_edges,))
+        with index, edge:
+            ptr, stop = reverse_lists(
+                folder, num_targets, train, held.get("time"), index.append, edge.append
+            )
+        with ArrayFile(back / "ptr.npy", np.int64, (num_targets + 1,)) as array:
+            array.append(ptr)
+        if stop is not None:
+            with ArrayFile(back / "stop.npy", np.int64, (num_targets,)) as array:
+                array.append(stop)
+
+    def target_array(self, name: str, size: int) -> ArrayFile:
+        """File of the gold labels: ``ptr`` [num documents + 1] or ``index``."""
+        dtype = np.int64 if name == "ptr" else np.int32
+        return ArrayFile(self.folder / "targets" / f"{name}.npy", dtype, (size,))
+
+    def schema(self) -> dict[str, Any]:
+        """Node and edge types with their counts and attributes, for ``corpus.json``.
+
+        Raises:
+            GraphError: A file of an edge type or of the gold labels was not written.
+        """
+        needed = ["targets/ptr.npy", "targets/index.npy"]
+        for edge_type in self._edges:
+            names = ("ptr", "index", "back/ptr", "back/index", "back/edge")
+            needed += [f"{edge_folder(edge_type)}/{name}.npy" for name in names]
+        if missing := [name for name in needed if not (self.folder / name).is_file()]:
+            raise GraphError(f"A build must hold all of its arrays, but {missing} are missing.")
+        nodes = {
+            name: {"num_nodes": number, "attributes": sorted(self._attributes[name])}
+            for name, number in self._nodes.items()
+        }
+        edges = [
+            {
+                "edge_type": list(edge_type),
+                "num_edges": number,
+                "is_sequence": is_sequence,
+                "attributes": sorted(self._edge_attributes[edge_type]),
+            }
+            for edge_type, (number, is_sequence) in self._edges.items()
+        ]
+        return {"nodes": nodes, "edges": edges}
+
+
+def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None:
+    """Writes a graph in memory with its gold labels; edges in any order are sorted by source.
+
+    Raises:
+        GraphError: An attribute is no tensor of the nodes or edges, or the ``position`` of edges is
+            not their place in the list of their source.
+    """
+    if held := sorted(data._global_store.keys()):
+        raise GraphError(
+            f"A built graph holds tensors of nodes and edges, found {held} of the whole graph; "
+            f"leave them out in pre_transform."
+        )
+    for name in data.node_types:
+        number = int(data[name].num_nodes)
+        writer.add_nodes(name, number)
+        for key, value in _attributes(name, data[name], number).items():
+            with writer.node_array(name, key, value.dtype, value.shape) as array:
+                array.append(value)
+    for edge_type in data.edge_types:
+        _write_edges(writer, data, edge_type)
+    for key, values in (("ptr", targets.ptr), ("index", targets.index)):
+        with writer.target_array(key, len(values)) as array:
+            array.append(values)
+
+
+def _write_edges(writer: StoreWriter, data: HeteroData, edge_type: EdgeType) -> None:
+    store = data[edge_type]
+    if "edge_index" not in store:  # taken out by a pre_transform
+        return
+    (row, index), num_edges = store.edge_index, store.edge_index.size(1)
+    held = _attributes(edge_type, store, num_edges)
+    held.pop("edge_index")
+    if bool((row[1:] < row[:-1]).any()):
+        order = torch.argsort(row, stable=True)
+        row, index = row[order], index[order]
+        held = {key: value[order.numpy()] for key, value in held.items()}
+    ptr = sorted_row_ptr(row, int(data[edge_type[0]].num_nodes))
+    position = held.pop("position", None)
+    if position is not None:
+        _check_position(edge_type, ptr, row, position)
+    writer.add_edges(edge_type, num_edges, position is not None)
+    for key, value in {"ptr": ptr, "index": index}.items():
+        with writer.edge_array(edge_type, key) as array:
+            array.append(value)
+    for key, values in held.items():
+        width = None if values.ndim == 1 else values.shape[1]
+        with writer.edge_array(edge_type, key, values.dtype, width) as array:
+            array.append(values)
+    writer.reverse(edge_type)
+
+
+def _attributes(name: object, store: Mapping[str, Any], len_of: int) -> dict[str, NDArray[Any]]:
+    """Attributes of nodes or edges as arrays; ``num_nodes`` is left out."""
+    held = {}
+    for key, value in store.items():
+        if key == "num_nodes":
+            continue
+        is_index = key == "edge_index"
+        if not isinstance(value, Tensor) or not (is_index or value.shape[:1] == (len_of,)):
+            what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise GraphError(
+                f"A built graph holds tensors with a row per node or edge, but '{key}' of {name!r} "
+                f"is {what}; leave it out in pre_transform."
+            )
+        held[key] = value.numpy()
+    return held
+
+
+def _check_position(edge_type: EdgeType, ptr: Tensor, row: Tensor, position: NDArray[Any]) -> None:
+    place = torch.arange(row.numel()) - ptr[row.long()]
+    if not torch.equal(place, torch.from_numpy(position).long()):
+        raise GraphError(
+            f"The position of {edge_type} must be the place of each edge in the list of its "
+            f"source, but it is not; number them anew in pre_transform."
+        )

@@ -1,0 +1,263 @@
+"""Dictionaries of many fragments made one, in ranges of the alphabet that each fit in memory.
+
+Strings are cut into ranges by samples of all dictionaries. Of each range the distinct strings are
+found with their training counts; the histograms of the counts say where each range's strings of a
+count begin in the order of the graph, which is by count, descending, ties by id.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from match_graph.graph.fragments import Fragment
+from match_graph.io.tables import map_arrow, save_array, write_arrow
+from match_graph.typing import DOCUMENT
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+#: Strings of all dictionaries in a range, about.
+RANGE = 2**22
+_SAMPLES = 64  # of a range
+_BLOCK = 2**20  # rows of a table that are ordered at once
+
+
+@dataclass(frozen=True)
+class Range:
+    """Strings of a type between two bounds, in all fragments.
+
+    Args:
+        node_type: Node type.
+        number: Number of the range.
+        folders: Folders of the fragments.
+        slices: Rows of each fragment's dictionary that lie in the range, (first, end).
+        bounds: First string and the one behind the last; None is open.
+        out: Folder of the results.
+    """
+
+    node_type: str
+    number: int
+    folders: tuple[Path, ...]
+    slices: tuple[tuple[int, int], ...]
+    bounds: tuple[str | None, str | None]
+    out: Path
+
+    def path(self, what: str) -> Path:
+        """File of a result."""
+        return self.out / f"{self.node_type}.{self.number}.{what}"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Distinct strings of a range: how many there are of each training count.
+
+    Args:
+        count: Distinct training counts, ascending.
+        number: Number of strings of each.
+        has_name: Whether one has a name.
+        has_depth: Whether one has a depth.
+    """
+
+    count: Array
+    number: Array
+    has_name: bool
+    has_depth: bool
+
+
+def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -> list[list[Range]]:
+    """Ranges of types, for each type those of the same bounds.
+
+    Args:
+        fragments: Fragments in reading order.
+        types: Node types that share bounds.
+        out: Folder of the results.
+    """
+    tables = [[fragment.strings(name)["id"] for fragment in fragments] for name in types]
+    columns = [ids for of_type in tables for ids in of_type]
+    num_ranges = -(-sum(map(len, columns)) // RANGE)
+    step = max(1, RANGE // _SAMPLES)
+    samples = sorted(
+        ids[row].as_py() for ids in columns for row in range(step // 2, len(ids), step)
+    )
+    chosen = [samples[len(samples) * k // num_ranges] for k in range(1, num_ranges) if samples]
+    bounds = [None, *sorted(set(chosen)), None]
+    folders = tuple(fragment.folder for fragment in fragments)
+    ranges = []
+    for name, of_type in zip(types, tables, strict=True):
+        cuts = [_cut(ids, bounds) for ids in of_type]
+        ranges.append(
+            [
+                Range(name, k, folders, tuple((cut[k], cut[k + 1]) for cut in cuts), pair, out)
+                for k, pair in enumerate(pairwise(bounds))
+            ]
+        )
+    return ranges
+
+
+def _cut(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
+    """Rows of ascending strings at which the ranges begin, and their end."""
+    rows = [
+        bisect_left(range(len(ids)), bound, key=lambda row: ids[row].as_py())
+        for bound in bounds
+        if bound is not None
+    ]
+    return [0, *rows, len(ids)]
+
+
+def merge_range(cut: Range) -> Counted:
+    """Writes the distinct strings of a range with their counts, and which one each string is."""
+    tables = [
+        Fragment(folder).strings(cut.node_type).slice(first, end - first)
+        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
+    ]
+    table = pa.concat_tables(tables)
+    ids, which = find_distinct(table["id"], len([one for one in tables if len(one)]))
+    count = np.bincount(which, weights=table["count"].to_numpy(), minlength=len(ids))
+    columns = {"id": ids, "count": count.astype(np.int64)}
+    names = _find_names(cut, ids)
+    write_arrow(cut.path("arrow"), pa.table(columns | names))
+    save_array(cut.path("which.npy"), which)
+    counts, number = np.unique(columns["count"], return_counts=True)
+    has = {name: name in names and len(ids) > names[name].null_count for name in ("name", "depth")}
+    return Counted(counts, number, has["name"], has["depth"])
+
+
+def find_distinct(strings: pa.ChunkedArray, num_sorted: int) -> tuple[pa.Array, Array]:
+    """Distinct strings, ascending, and the index of each string among them, int32.
+
+    Args:
+        strings: Strings, [N].
+        num_sorted: Number of ascending runs that they are made of.
+    """
+    encoded = strings.combine_chunks().dictionary_encode()
+    ids, which = encoded.dictionary, encoded.indices.to_numpy()
+    if num_sorted > 1:
+        order = pc.sort_indices(ids)
+        place = np.empty(len(ids), np.int32)
+        place[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
+        ids, which = ids.take(order), place[which]
+    return ids, which
+
+
+def _find_names(cut: Range, ids: pa.Array) -> dict[str, pa.Array]:
+    """Names and depths of distinct strings, the last of each; null where there is none."""
+    tables = []
+    for folder in cut.folders:
+        table = Fragment(folder).names(cut.node_type)
+        if table is not None:
+            first, end = cut.bounds
+            cuts = _cut(table["id"], [first, end])
+            low = cuts[1] if first is not None else 0
+            high = cuts[-2] if end is not None else len(table)
+            tables.append(table.slice(low, high - low))
+    if not tables:
+        return {}
+    table = pa.concat_tables(tables)
+    place = pc.index_in(table["id"], ids).combine_chunks()
+    found: dict[str, pa.Array] = {}
+    for name in ("name", "depth"):
+        given = pc.and_(place.is_valid(), table[name].combine_chunks().is_valid())
+        rows = np.flatnonzero(given.to_numpy(zero_copy_only=False))
+        last = np.full(len(ids), -1)
+        last[place.take(pa.array(rows)).to_numpy()] = rows  # of several the last remains
+        index = pa.array(last, mask=last < 0)
+        found[name] = table[name].combine_chunks().take(index)
+    return found
+
+
+def place_counts(counted: Sequence[Counted]) -> list[Array]:
+    """Place in the order of the graph at which each range's strings of each count begin."""
+    if not counted:
+        return []
+    count = np.concatenate([one.count for one in counted])
+    number = np.concatenate([one.number for one in counted])
+    order = np.argsort(-count, kind="stable")  # of a count by range
+    start = np.empty(len(count), np.int64)
+    start[order] = np.cumsum(number[order]) - number[order]
+    return np.split(start, np.cumsum([len(one.count) for one in counted])[:-1])
+
+
+def rank_range(task: tuple[Range, Counted, Array]) -> None:
+    """Writes the strings of a range in the order of the graph, and the place of every string.
+
+    Args:
+        task: Range, what `merge_range` said of it, and where its counts begin.
+    """
+    cut, counted, start = task
+    table = map_arrow(cut.path("arrow"))
+    order = np.argsort(-table["count"].to_numpy(), kind="stable")
+    number = counted.number[::-1]  # by count, descending
+    within = np.arange(len(table)) - np.repeat(np.cumsum(number) - number, number)
+    rank = np.repeat(start[::-1], number) + within
+    write_arrow(cut.path("ordered.arrow"), table.take(pa.array(order)))
+    save_array(cut.path("rank.npy"), rank)
+    place = np.empty(len(table), np.int64 if len(rank) and rank[-1] >= 2**31 else np.int32)
+    place[order] = rank
+    save_array(cut.path("place.npy"), place[np.load(cut.path("which.npy"), mmap_mode="r")])
+
+
+def iter_ordered(ranges: Sequence[Range]) -> Iterator[pa.Table]:
+    """Strings of all ranges in the order of the graph, in tables."""
+    ranks = [np.load(cut.path("rank.npy"), mmap_mode="r") for cut in ranges]
+    total = sum(map(len, ranks))
+    tables = [map_arrow(cut.path("ordered.arrow")) for cut in ranges]
+    if len(tables) == 1:
+        yield from tables
+        return
+    for first in range(0, total, _BLOCK):
+        rows = [np.searchsorted(rank, [first, first + _BLOCK]) for rank in ranks]
+        table = pa.concat_tables(
+            [one.slice(low, high - low) for one, (low, high) in zip(tables, rows, strict=True)]
+        )
+        rank = np.concatenate([one[low:high] for one, (low, high) in zip(ranks, rows, strict=True)])
+        yield table.take(pa.array(np.argsort(rank)))
+
+
+def find_repeated(cut: Range) -> list[tuple[int, int, int, int]]:
+    """Documents of a range whose id an earlier one has: (fragment, row, its fragment, its row).
+
+    Writes the distinct ids, and the fragment and row of each.
+    """
+    tables = [
+        Fragment(folder).strings(DOCUMENT).slice(first, end - first)
+        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
+    ]
+    table = pa.concat_tables(tables)
+    ids, which = find_distinct(table["id"], len([one for one in tables if len(one)]))
+    fragment = np.repeat(np.arange(len(tables)), [len(one) for one in tables])
+    row = table["row"].to_numpy()
+    earliest = np.empty(len(ids), np.int64)
+    earliest[which[::-1]] = np.arange(len(which))[::-1]  # of several the first remains
+    write_arrow(
+        cut.path("arrow"),
+        pa.table({"id": ids, "fragment": fragment[earliest], "row": row[earliest]}),
+    )
+    later = np.flatnonzero(earliest[which] != np.arange(len(which)))
+    before = earliest[which[later]]
+    return [
+        (int(fragment[a]), int(row[a]), int(fragment[b]), int(row[b]))
+        for a, b in zip(later, before, strict=True)
+    ]
+
+
+def resolve_range(task: tuple[Range, Range, Array]) -> None:
+    """Writes the document that each string of a range names, -1 for none.
+
+    Args:
+        task: Range of strings, that of documents with the same bounds, and the number of documents
+            before each fragment.
+    """
+    cut, documents, offset = task
+    known = map_arrow(documents.path("arrow"))
+    place = pc.index_in(map_arrow(cut.path("arrow"))["id"], known["id"].combine_chunks())
+    index = pc.fill_null(place, -1).to_numpy()
+    row = offset[known["fragment"].to_numpy()] + known["row"].to_numpy()
+    dtype = np.int64 if len(row) and row.max() >= 2**31 else np.int32
+    cited = np.append(row, -1).astype(dtype)[index]
+    save_array(cut.path("cited.npy"), cited[np.load(cut.path("which.npy"), mmap_mode="r")])

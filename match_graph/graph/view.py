@@ -1,0 +1,168 @@
+"""What stages read of a graph, whether it lies in files or in a `HeteroData`."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.graph.adjacency import Adjacency
+from match_graph.typing import MASKS, EdgeType
+
+#: Edges that are counted at once.
+_PIECE = 2**20
+
+
+class GraphView(Protocol):
+    """A graph as stages read it: counts, attributes and neighbour lists by type, nothing expanded.
+
+    `MappedGraph` is one; `view_graph` makes one of a `HeteroData`.
+    """
+
+    @property
+    def node_types(self) -> list[str]:
+        """Node types, in their order."""
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in their order."""
+
+    def num_nodes(self, node_type: str) -> int:
+        """Number of nodes of a type."""
+
+    def num_edges(self, edge_type: EdgeType) -> int:
+        """Number of edges of a type."""
+
+    def is_sequence(self, edge_type: EdgeType) -> bool:
+        """Whether the lists of an edge type are sequences, such as words, and not sets."""
+
+    def node_tensor(self, node_type: str, name: str) -> Tensor | None:
+        """Attribute of the nodes of a type, [num_nodes, ...]; None where they have no such."""
+
+    def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
+        """Attribute of the edges of a type, [E, ...]; None where they have no such."""
+
+    def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
+        """Neighbour lists of an edge type, by its sources or backwards by its targets."""
+
+    def edge_index(self, edge_type: EdgeType) -> Tensor:
+        """Edges of a type, [2, E]; in memory, for small types."""
+
+    def train_degree(self, edge_type: EdgeType) -> Tensor:
+        """Edges at each target whose source is of training, [num_targets], int64.
+
+        Where sources have no training mask all edges count.
+        """
+
+    def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "GraphView":
+        """Copy that hides types; edges of hidden nodes go with them."""
+
+    @property
+    def loader_data(self) -> Any:
+        """The graph as PyG's loaders take it."""
+
+
+#: A graph as users give it to samplers, token spaces and statistics.
+Graph: TypeAlias = HeteroData | GraphView
+
+
+class MemoryGraph:
+    """`GraphView` of a `HeteroData`; lists are made where they are first asked for.
+
+    Args:
+        data: A graph; not copied, and not to be changed while the view is used.
+    """
+
+    def __init__(self, data: HeteroData) -> None:
+        self.loader_data = data
+        self._data = data
+        self._lists: dict[tuple[EdgeType, bool], Adjacency] = {}
+
+    @property
+    def node_types(self) -> list[str]:
+        """Node types, in their order."""
+        return list(self._data.node_types)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, in their order."""
+        return list(self._data.edge_types)
+
+    def num_nodes(self, node_type: str) -> int:
+        """Number of nodes of a type."""
+        return int(self._data[node_type].num_nodes)
+
+    def num_edges(self, edge_type: EdgeType) -> int:
+        """Number of edges of a type."""
+        return int(self._data[edge_type].edge_index.size(1))
+
+    def is_sequence(self, edge_type: EdgeType) -> bool:
+        """Whether the edges of a type have a ``position``."""
+        return "position" in self._data[edge_type]
+
+    def node_tensor(self, node_type: str, name: str) -> Tensor | None:
+        """Attribute of the nodes of a type, [num_nodes, ...]; None where they have no such."""
+        value: Tensor | None = self._data[node_type].get(name)
+        return value
+
+    def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
+        """Attribute of the edges of a type, [E, ...]; None where they have no such."""
+        value: Tensor | None = self._data[edge_type].get(name)
+        return value
+
+    def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
+        """Neighbour lists of an edge type, by its sources or backwards by its targets."""
+        if (edge_type, backwards) not in self._lists:
+            self._lists[edge_type, backwards] = self._make_lists(edge_type, backwards)
+        return self._lists[edge_type, backwards]
+
+    def edge_index(self, edge_type: EdgeType) -> Tensor:
+        """Edges of a type, [2, E]."""
+        edges: Tensor = self._data[edge_type].edge_index
+        return edges
+
+    def train_degree(self, edge_type: EdgeType) -> Tensor:
+        """Edges at each target whose source is of training, [num_targets], int64."""
+        train = self.node_tensor(edge_type[0], MASKS["train"])
+        degree = torch.zeros(self.num_nodes(edge_type[2]), dtype=torch.int64)
+        for row, col in zip(
+            *(end.split(_PIECE) for end in self.edge_index(edge_type)), strict=True
+        ):
+            chosen = col if train is None else col[train[row.long()]]
+            degree += torch.bincount(chosen, minlength=degree.numel())
+        return degree
+
+    def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "MemoryGraph":
+        """Copy that hides types; edges of hidden nodes go with them."""
+        hidden = {*node_types}
+        data = HeteroData()
+        for name in self.node_types:
+            if name not in hidden:
+                data[name].update(self._data[name].to_dict())
+        for edge_type in self.edge_types:
+            if edge_type not in edge_types and not {edge_type[0], edge_type[2]} & hidden:
+                data[edge_type].update(self._data[edge_type].to_dict())
+        return MemoryGraph(data)
+
+    def _make_lists(self, edge_type: EdgeType, backwards: bool) -> Adjacency:
+        source, _, target = edge_type
+        if not backwards:
+            return Adjacency.from_edges(
+                edge_type, self.edge_index(edge_type), self.num_nodes(source)
+            )
+        time = self.node_tensor(source, "time")
+        if time is not None and list(time.shape) != [self.num_nodes(source)]:
+            time = None  # draws up to a time say what is wrong with it
+        return Adjacency.by_training(
+            edge_type,
+            self.edge_index(edge_type),
+            self.num_nodes(target),
+            self.node_tensor(source, MASKS["train"]),
+            time,
+        )
+
+
+def view_graph(graph: Graph) -> GraphView:
+    """A graph as stages read it; one that is a view already is returned as it is."""
+    return MemoryGraph(graph) if isinstance(graph, HeteroData) else graph

@@ -1,0 +1,124 @@
+"""Neighbour lists and what may be drawn of them, against naive loops."""
+
+from itertools import chain
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from match_graph.graph.adjacency import Adjacency, Reach
+
+KIND = ("document", "has", "author")
+edges_of = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=20)
+masks = st.lists(st.booleans(), min_size=7, max_size=7)
+times = st.lists(st.integers(0, 3), min_size=7, max_size=7)
+
+
+def take_all(lists: Adjacency, degree: torch.Tensor) -> list[tuple[int, int]]:
+    offset = torch.cat([torch.arange(count) for count in degree.tolist()])
+    found, edge = lists.find(torch.arange(len(degree)), degree, offset)
+    return list(zip(found.tolist(), edge.tolist(), strict=True))
+
+
+@given(edges_of, st.booleans())
+def test_Adjacency_lists_are_those_of_a_loop(pairs: list[tuple[int, int]], backwards: bool) -> None:
+    """Neighbours and edges of every node in the order of the edges."""
+    edge_index = torch.tensor(pairs, dtype=torch.int32).view(-1, 2).t()
+    lists = Adjacency.from_edges(KIND, edge_index, 7, backwards)
+    assert (lists.source, lists.target) == (KIND[::-2] if backwards else KIND[::2])
+    expected: list[list[tuple[int, int]]] = [[] for _ in range(7)]
+    for number, pair in enumerate(pairs):
+        source, target = reversed(pair) if backwards else pair
+        expected[source].append((target, number))
+    degree = lists.degree(torch.arange(9))  # two past the graph
+    assert degree.tolist() == [*map(len, expected), 0, 0]
+    assert take_all(lists, degree) == [*chain(*expected)]
+
+
+@given(edges_of, st.none() | masks, st.none() | times)
+def test_Adjacency_by_training_sorts_training_time_source(
+    pairs: list[tuple[int, int]], train: list[bool] | None, time: list[int] | None
+) -> None:
+    """Edges of one source and target keep their order; ``stop`` ends those of training."""
+    edge_index = torch.tensor(pairs, dtype=torch.int32).view(-1, 2).t()
+    mask = None if train is None else torch.tensor(train)
+    values = None if time is None else torch.tensor(time)
+    lists = Adjacency.by_training(KIND, edge_index, 7, mask, values)
+    order = sorted(
+        range(len(pairs)),
+        key=lambda edge: (
+            pairs[edge][1],
+            train is not None and not train[pairs[edge][0]],
+            0 if time is None else time[pairs[edge][0]],
+            pairs[edge][0],
+            edge,
+        ),
+    )
+    degree = lists.degree(torch.arange(7))
+    assert take_all(lists, degree) == [(pairs[edge][0], edge) for edge in order]
+    assert lists.stop is not None
+    expected = [
+        sum(col == target and (train is None or train[row]) for row, col in pairs)
+        for target in range(7)
+    ]
+    assert (lists.stop - lists.ptr[:-1]).tolist() == expected
+
+
+LISTS = ("forwards", "backwards", "by_training")
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@given(
+    edges_of,
+    st.none() | masks,
+    st.booleans(),
+    times,
+    st.none() | st.lists(st.integers(-1, 3), min_size=9, max_size=9),
+)
+def test_Reach_cut_holds_what_may_be_reached(
+    kind: str,
+    pairs: list[tuple[int, int]],
+    mask: list[bool] | None,
+    is_training: bool,
+    time: list[int],
+    limit: list[int] | None,
+) -> None:
+    """Of every node exactly the allowed neighbours, each edge at one offset."""
+    edge_index = torch.tensor(pairs, dtype=torch.int32).view(-1, 2).t()
+    reachable = None if mask is None else torch.tensor(mask)
+    backwards = kind != "forwards"
+    if kind == "by_training":
+        train = reachable if is_training else torch.tensor(time) > 1
+        lists = Adjacency.by_training(KIND, edge_index, 7, train, torch.tensor(time))
+    else:
+        is_training = False
+        lists = Adjacency.from_edges(KIND, edge_index, 7, backwards)
+    reach = Reach(lists, reachable, is_training and mask is not None, torch.tensor(time))
+    nodes = torch.arange(9)  # two past the graph
+    cut = reach.cut(nodes, None if limit is None else torch.tensor(limit))
+    row = torch.repeat_interleave(nodes, cut.degree)
+    offset = torch.cat([torch.arange(count) for count in cut.degree.tolist()])
+    found, edge = cut.take(row, offset)
+    expected = []
+    for number, pair in enumerate(pairs):
+        source, target = reversed(pair) if backwards else pair
+        is_early = limit is None or time[target] <= limit[source]
+        if is_early and (mask is None or mask[target]):
+            expected.append((source, target, number))
+    assert sorted(zip(row.tolist(), found.tolist(), edge.tolist(), strict=True)) == sorted(expected)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_Adjacency_sorted_edges_are_not_copied(backwards: bool) -> None:
+    """The graph's own column serves where the sources ascend."""
+    edge_index = torch.tensor([[0, 0, 2], [1, 1, 0]], dtype=torch.int32)
+    lists = Adjacency.from_edges(KIND, edge_index, 3, backwards)
+    assert (lists.edge is None) == (not backwards)
+    assert lists.node.dtype == torch.int32
+
+
+def test_Adjacency_type_without_nodes_has_no_neighbours() -> None:
+    """Nothing is found where nothing is."""
+    lists = Adjacency.from_edges(KIND, torch.empty(2, 0, dtype=torch.int64), 0)
+    assert lists.degree(torch.tensor([0, 3])).tolist() == [0, 0]

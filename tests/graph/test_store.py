@@ -1,0 +1,175 @@
+"""A build read in place: the same graph, through PyG's stores too."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.loader import NodeLoader
+
+from match_graph.datasets import Synthetic, open_dataset
+from match_graph.graph import (
+    BuiltGraph,
+    EgoSampler,
+    MappedGraph,
+    NeighborhoodConfig,
+    NeighborhoodSampler,
+)
+from match_graph.pretrain import find_relations
+from match_graph.testing import toy_corpus
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, TAGGED, has_edge
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> MappedGraph:
+    """The toy graph in files."""
+    return MappedGraph(open_dataset(toy_corpus(), root=tmp_path_factory.mktemp("root")).built)
+
+
+def test_MappedGraph_to_hetero_is_what_was_built(graph: MappedGraph, toy_graph: BuiltGraph) -> None:
+    """Types in their order, with all tensors."""
+    data, expected = graph.to_hetero().to_dict(), toy_graph.data.to_dict()
+    assert list(data) == list(expected)
+    for key, store in expected.items():
+        assert data[key].keys() == store.keys()
+        for name, value in store.items():
+            if isinstance(value, torch.Tensor):
+                assert data[key][name].dtype == value.dtype
+                assert torch.equal(data[key][name], value)
+    assert graph.to_hetero().validate()
+
+
+def test_MappedGraph_tensors_are_the_files(graph: MappedGraph) -> None:
+    """Nothing is copied: every tensor lies within a private mapping of its file."""
+    lists = MappedGraph(graph.folder).adjacency(CONTAINS, backwards=True)
+    ranges = {}
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        bounds, mode, _, _, _, *path = line.split(maxsplit=5)
+        if path and mode == "rw-p":
+            first, end = (int(number, 16) for number in bounds.split("-"))
+            ranges[path[0].strip()] = range(first, end)
+    folder = graph.folder / "edges/document.contains.word/back"
+    for name, value in (("ptr", lists.ptr), ("index", lists.node), ("edge", lists.edge)):
+        assert value is not None
+        assert value.data_ptr() in ranges[str(folder / f"{name}.npy")]
+        before = np.load(folder / f"{name}.npy")
+        value[0] += 1
+        assert np.array_equal(np.load(folder / f"{name}.npy"), before)
+
+
+def test_MappedGraph_back_lists_hold_the_edges(graph: MappedGraph, toy_graph: BuiltGraph) -> None:
+    """By target, those of training documents first up to ``stop``."""
+    train = toy_graph.data[DOCUMENT].train_mask
+    for edge_type in (CONTAINS, CITES, has_edge("author"), TAGGED):
+        row, col = toy_graph.data[edge_type].edge_index
+        lists = graph.adjacency(edge_type, backwards=True)
+        assert lists.edge is not None
+        assert lists.stop is not None
+        assert torch.equal(row[lists.edge.long()], lists.node)
+        target = torch.repeat_interleave(lists.ptr.diff())
+        assert torch.equal(col[lists.edge.long()].long(), target)
+        place = torch.arange(len(target))
+        assert torch.equal(train[lists.node.long()], place < lists.stop[target])
+
+
+def test_MappedGraph_feeds_a_NodeLoader_of_pyg(graph: MappedGraph, toy_graph: BuiltGraph) -> None:
+    """As feature store and graph store, with our sampler; the batches are those of the graph."""
+    sampler = EgoSampler(toy_graph.data)
+    seeds = (DOCUMENT, torch.arange(12))
+    loaders = [
+        NodeLoader(source, sampler, seeds, batch_size=5)
+        for source in ((graph, graph), toy_graph.data)
+    ]
+    for found, expected in zip(*loaders, strict=True):
+        assert isinstance(found, HeteroData)
+        for edge_type in sampler.edge_types:
+            assert torch.equal(found[edge_type].edge_index, expected[edge_type].edge_index)
+        assert torch.equal(found["word"].train_count, expected["word"].train_count)
+        assert torch.equal(found[DOCUMENT].train_mask, expected[DOCUMENT].train_mask)
+
+
+def test_MappedGraph_graph_store_gives_all_layouts(
+    graph: MappedGraph, toy_graph: BuiltGraph
+) -> None:
+    """CSR and CSC as they lie in files, COO expanded."""
+    edge_type = has_edge("author")
+    row, col = toy_graph.data[edge_type].edge_index
+    rows, cols, _ = graph.coo([edge_type])
+    pairs = sorted(zip(rows[edge_type].tolist(), cols[edge_type].tolist(), strict=True))
+    assert pairs == sorted(zip(row.tolist(), col.tolist(), strict=True))
+    assert torch.equal(graph.get_edge_index(edge_type, "coo")[0], row)
+    ptr, index = graph.get_edge_index(edge_type, "csr")
+    assert torch.equal(index, col)
+    assert torch.equal(ptr.diff(), row.bincount(minlength=12))
+    with pytest.raises(KeyError):
+        graph.get_edge_index(("document", "has", "journal"), "csr")
+    assert not graph.put_edge_index((row, col), edge_type, "coo")
+    assert not graph.remove_edge_index(edge_type, "coo")
+
+
+def test_MappedGraph_put_tensor_joins_features(graph: MappedGraph) -> None:
+    """In memory, for nodes as a whole; a copy that hides types shares nothing of it."""
+    x = torch.rand(graph.num_nodes("venue"), 4)
+    other = graph.without(["author"], [CITES])
+    assert other.put_tensor(x, group_name="venue", attr_name="x", index=None)
+    assert not other.put_tensor(x[1:], group_name="venue", attr_name="x", index=None)
+    found = other.get_tensor(group_name="venue", attr_name="x", index=torch.tensor([1]))
+    assert torch.equal(found, x[1:2])
+    assert torch.equal(other.to_hetero()["venue"].x, x)
+    assert graph.node_tensor("venue", "x") is None
+    assert other.get_tensor_size(group_name="venue", attr_name="x", index=None) == x.shape
+    assert other.remove_tensor(group_name="venue", attr_name="x", index=None)
+    assert other.node_tensor("venue", "x") is None
+
+
+def test_MappedGraph_without_hides_types(graph: MappedGraph) -> None:
+    """Edges of hidden nodes go with them."""
+    other = graph.without(["author"], [CITES])
+    assert set(graph.node_types) - set(other.node_types) == {"author"}
+    assert set(graph.edge_types) - set(other.edge_types) == {CITES, has_edge("author")}
+    assert has_edge("author") not in {attr.edge_type for attr in other.get_all_edge_attrs()}
+
+
+def test_MappedGraph_goes_to_other_processes_as_a_path(graph: MappedGraph) -> None:
+    """A pickle holds no array."""
+    graph.adjacency(CONTAINS)
+    content = pickle.dumps(graph)
+    assert len(content) < 10_000
+    again = pickle.loads(content)
+    assert torch.equal(again.adjacency(CONTAINS).node, graph.adjacency(CONTAINS).node)
+
+
+@pytest.mark.parametrize("with_time", [False, True])
+def test_MappedGraph_samples_as_a_graph_in_memory(
+    tmp_path: Path, synthetic: Synthetic, with_time: bool
+) -> None:
+    """Ego-networks, neighbourhoods up to a time and pairs: the same draws from files."""
+    corpus = synthetic.read()
+    if with_time:
+        generator = np.random.default_rng(0)
+        corpus.documents["time"] = generator.integers(0, 9, corpus.num_documents)
+    dataset = open_dataset(corpus, root=tmp_path)
+    data, mapped = dataset[0], dataset.graph
+    train, every = data[DOCUMENT].train_mask, torch.arange(corpus.num_documents)
+    limit = data[DOCUMENT].time if with_time else None
+    for reachable in (None, train, every % 3 == 0):
+        fanouts = NeighborhoodConfig().resolve(data.edge_types)
+        draws = [
+            NeighborhoodSampler(graph, fanouts, reachable, random=True).draw(every, limit)
+            for graph in (data, mapped)
+        ]
+        for part in ("node", "edge", "row"):
+            found, expected = (getattr(draw, part) for draw in draws)
+            assert found.keys() == expected.keys()
+            assert all(torch.equal(found[name], expected[name]) for name in found)
+    first, second = (EgoSampler(graph, 5, 20, random=True).draw(every) for graph in (data, mapped))
+    assert torch.equal(first.node, second.node)
+    rows = {name: int(data[name].num_nodes) for name in data.node_types} | {"word": 300}
+    for kinds in zip(*(find_relations(graph, rows, 3) for graph in (data, mapped)), strict=True):
+        for left, right in zip(*kinds, strict=True):
+            drawn = [one.draw(500, torch.Generator().manual_seed(1)) for one in (left, right)]
+            assert torch.equal(drawn[0][0], drawn[1][0])
+            assert torch.equal(drawn[0][1], drawn[1][1])
+            assert torch.equal(left.cdf, right.cdf)
