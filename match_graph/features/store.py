@@ -1,0 +1,315 @@
+"""Features of a node type in the order of its nodes: aligned once, then memory-mapped."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from filelock import FileLock
+from numpy.typing import NDArray
+from torch import Tensor
+
+from match_graph.config import FeatureSource
+from match_graph.datasets import CorpusDataset, default_root
+from match_graph.datasets.built import cannot_write, write_built
+from match_graph.errors import CorpusError
+from match_graph.features.table import FeatureTable, make_table, open_table
+from match_graph.features.text_embedder import TextEmbedder
+from match_graph.features.texts import choose_columns, list_texts, make_text_table
+from match_graph.io.build_folder import check_file
+from match_graph.io.manifest import MANIFEST
+from match_graph.io.progress import Reporter
+from match_graph.io.source import Snapshot, is_there
+
+#: Folder below a root, and in it that of the vectors of texts, which several data sets share.
+FEATURES, TEXTS = "features", "texts"
+_FORMAT_VERSION, _X, _SHOWN = 1, "x.npy", 3
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of all nodes of a type.
+
+    Args:
+        x: Vectors in the order of the nodes, [num_nodes, F], float16 or float32, memory-mapped.
+        digest: SHA-256 of what they were made from, the data set among it.
+        path: The ``.npy`` file of ``x``, which stays as it is.
+    """
+
+    x: Tensor
+    digest: str
+    path: Path
+
+
+def open_features(
+    source: FeatureSource,
+    dataset: CorpusDataset,
+    node_type: str,
+    root: str | Path | None = None,
+    reporter: Reporter | None = None,
+    device: torch.device | None = None,
+) -> Features:
+    """Opens features; they are made and brought into the order of the nodes the first time.
+
+    Args:
+        source: File, or language model.
+        dataset: Built data set.
+        node_type: Node type.
+        root: Root folder, under which they are kept; None takes the default.
+        reporter: Progress reporter; None prints nothing.
+        device: Device of a language model; None takes a GPU where there is one.
+
+    Raises:
+        CorpusError: The data set has no such type or column; a file cannot be read; rows, ids or
+            values are not as they must be; the disk refuses.
+        ConfigError: The language model cannot be used.
+    """
+    node_ids = _list_nodes(dataset, node_type)
+    if source.model is not None:
+        embedder = open_embedder(source, root, reporter, device)
+        columns = choose_columns(node_type, source.column)
+        made_of = _describe_vectors(embedder, columns)
+        store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
+        if not store.is_there:
+            store.make(make_text_table(embedder, list_texts(dataset, node_type, columns)))
+        return store.open()
+    snapshot = _open_files(source)
+    made_of = _describe_files(source, snapshot)
+    store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
+    if not store.is_there:
+        store.make(open_table(source), lambda: snapshot.check_unchanged(snapshot.hashes))
+    return store.open()
+
+
+def identify_features(source: FeatureSource, node_type: str, data_checksum: str) -> str:
+    """Digest of the features that `open_features` would give; none are made.
+
+    Args:
+        source: File, or language model.
+        node_type: Node type.
+        data_checksum: Checksum of the data set.
+
+    Raises:
+        CorpusError: A file cannot be read.
+        ConfigError: There is no such language model.
+    """
+    if source.model is not None:
+        columns = choose_columns(node_type, source.column)
+        made_of = _describe_vectors(open_embedder(source), columns)
+    else:
+        made_of = _describe_files(source, _open_files(source))
+    return _compute_digest(data_checksum, node_type, made_of)
+
+
+def _describe_vectors(embedder: TextEmbedder, columns: list[str]) -> dict[str, Any]:
+    return {"model": embedder.digest, "columns": columns}
+
+
+def _open_files(source: FeatureSource) -> Snapshot:
+    return Snapshot(path for path in (source.path, source.ids) if path is not None)
+
+
+def _describe_files(source: FeatureSource, snapshot: Snapshot) -> dict[str, Any]:
+    files = {"path": source.path, "ids": source.ids}
+    named = {name: snapshot.hashes[path] for name, path in files.items() if path is not None}
+    return {**named, "key": source.key}
+
+
+def _compute_digest(data_checksum: str, node_type: str, made_of: dict[str, Any]) -> str:
+    about = {"format": _FORMAT_VERSION, "data": data_checksum, "node_type": node_type}
+    text = json.dumps({**about, "source": made_of}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def open_embedder(
+    source: FeatureSource,
+    root: str | Path | None = None,
+    reporter: Reporter | None = None,
+    device: torch.device | None = None,
+) -> TextEmbedder:
+    """The language model of a source; arguments and errors as for `open_features`."""
+    assert source.model is not None
+    place = (default_root() if root is None else Path(root)) / FEATURES / TEXTS
+    return TextEmbedder(source.model, place, source.max_pieces, device, reporter)
+
+
+def make_features(
+    values: Any,
+    dataset: CorpusDataset,
+    node_type: str,
+    root: str | Path | None = None,
+    reporter: Reporter | None = None,
+) -> Features:
+    """Keeps features in memory as `open_features` those of a file.
+
+    Args:
+        values: Array or tensor in the order of the nodes, [num_nodes, F]; or a data frame with the
+            ids of the nodes as its index or its column ``id``.
+        dataset: Built data set.
+        node_type: Node type.
+        root: Root folder, under which they are kept; None takes the default.
+        reporter: Progress reporter; None prints nothing.
+
+    Raises:
+        CorpusError: As `open_features`.
+    """
+    node_ids, table = _list_nodes(dataset, node_type), make_table(values)
+    store = _Store(dataset, node_type, node_ids, {"values": table.compute_digest()}, root, reporter)
+    if not store.is_there:
+        store.make(table)
+    return store.open()
+
+
+def _list_nodes(dataset: CorpusDataset, node_type: str) -> pa.Array:
+    """Ids of the nodes, strings, [num_nodes]."""
+    return pa.array(dataset.names(node_type).astype(str), pa.large_string())
+
+
+class _Store:
+    """The folder of one node type's features below a root."""
+
+    def __init__(
+        self,
+        dataset: CorpusDataset,
+        node_type: str,
+        node_ids: pa.Array,
+        source: dict[str, Any],
+        root: str | Path | None,
+        reporter: Reporter | None,
+    ) -> None:
+        self.digest = _compute_digest(dataset.checksum, node_type, source)
+        self.node_type, self.node_ids = node_type, node_ids
+        self.reporter = reporter or Reporter(quiet=True)
+        place = default_root() if root is None else Path(root)
+        self.folder = place / FEATURES / f"{node_type}-{self.digest[:16]}"
+
+    @property
+    def is_there(self) -> bool:
+        return is_there(self.folder / MANIFEST)
+
+    def make(self, table: FeatureTable, check: Callable[[], None] = lambda: None) -> None:
+        """Writes the folder, unless another process has in the meantime."""
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(f"{self.folder}.lock")
+            lock.acquire()
+        except (OSError, ValueError) as error:
+            raise cannot_write(self.folder, error) from error
+        try:
+            if not self.is_there:
+                node = find_nodes(table, self.node_ids, self.node_type)
+                self._warn(node)
+
+                def write(folder: Path) -> None:
+                    self._write(folder / _X, table, node)
+                    check()
+
+                write_built(self.folder, write)
+        finally:
+            lock.release()
+
+    def _warn(self, node: NDArray[np.int64]) -> None:
+        if others := int((node < 0).sum()):
+            self.reporter.line(
+                f"features: {others:,} of {len(node):,} rows are of no {self.node_type} in the "
+                f"graph and are left out"
+            )
+
+    def _write(self, path: Path, table: FeatureTable, node: NDArray[np.int64]) -> None:
+        shape = (len(self.node_ids), table.width)
+        x = _make_array(path, shape, table.dtype)
+        done = 0
+        with self.reporter.track(f"features {self.node_type}", table.num_rows, "rows") as advance:
+            for block in table.read():
+                place = node[done : done + len(block)]
+                kept = place >= 0
+                block = block if kept.all() else block[kept]  # noqa: PLW2901
+                self._check_finite(block, place[kept], table.origin)
+                x[place[kept]] = block
+                done += len(kept)
+                advance(done, "")
+        if done != table.num_rows:
+            raise CorpusError(
+                f"Features must have as many rows as at their opening, but {table.origin} had "
+                f"{table.num_rows:,} and has {done:,}; try again when nothing writes there."
+            )
+        x.flush()
+
+    def _check_finite(self, block: NDArray[Any], node: NDArray[np.int64], origin: str) -> None:
+        finite = np.isfinite(block).all(axis=1)
+        if not finite.all():
+            first = self.node_ids[int(node[int(finite.argmin())])].as_py()
+            raise CorpusError(
+                f"Features must be finite in {block.dtype}, but {origin} has a value that is not "
+                f"for the {self.node_type} '{first}'; replace it."
+            )
+
+    def open(self) -> Features:
+        """The features of the folder.
+
+        Raises:
+            CorpusError: It is damaged.
+        """
+        with check_file(self.folder, _X) as path:
+            x = np.lib.format.open_memmap(path, mode="c")  # torch warns of what is read-only
+            num_nodes = len(self.node_ids)
+            if x.ndim != 2 or len(x) != num_nodes or x.dtype not in (np.float16, np.float32):
+                raise TypeError
+        return Features(torch.from_numpy(x), self.digest, self.folder / _X)
+
+
+def find_nodes(table: FeatureTable, node_ids: pa.Array, node_type: str) -> NDArray[np.int64]:
+    """Node of every row, -1 where the row is of no node, [R], int64.
+
+    Args:
+        table: Rows of features.
+        node_ids: Ids of the nodes of a type, in the order of the graph, [num_nodes].
+        node_type: Node type, for messages.
+
+    Raises:
+        CorpusError: Rows are not those of the nodes: another number without ids; a node has none,
+            or several.
+    """
+    num_nodes, origin = len(node_ids), table.origin
+    if table.ids is None:
+        if num_nodes != table.num_rows:
+            raise CorpusError(
+                f"Features without ids must have a row per node, but {origin} has "
+                f"{table.num_rows:,} rows and the graph {num_nodes:,} nodes of type '{node_type}'; "
+                f"give ids beside them."
+            )
+        return np.arange(num_nodes)
+    found = pc.index_in(table.ids, value_set=node_ids)
+    node: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    count = np.bincount(node[node >= 0], minlength=num_nodes)
+    if (count > 1).any():
+        raise CorpusError(
+            f"Features must have each id once, but {origin} has "
+            f"'{node_ids[int(count.argmax())]}' {int(count.max())} times; keep one of its rows."
+        )
+    missing = np.flatnonzero(count == 0)
+    if len(missing):
+        shown = ", ".join(f"'{node_ids[int(one)]}'" for one in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        theirs = ", ".join(f"'{name}'" for name in table.ids[:_SHOWN].to_pylist())
+        raise CorpusError(
+            f"Every node of type '{node_type}' must have features, but {origin} has none of "
+            f"{shown}{more}; add rows for these ids (its first are {theirs or 'none'})."
+        )
+    return node
+
+
+def _make_array(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+    """A memory-mapped array whose place on the disk is taken: a full disk is no fault of memory."""
+    x = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return x

@@ -1,0 +1,240 @@
+"""Features of a run's nodes: joined to its data set, kept in its folder, found for documents."""
+
+import shutil
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.config import Config, FeatureSource
+from match_graph.datasets import CorpusDataset, default_root
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.features import (
+    TextEmbedder,
+    choose_columns,
+    join_texts,
+    make_features,
+    open_embedder,
+    open_features,
+)
+from match_graph.graph import NodeFeatures
+from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
+from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES
+from match_graph.runs.vocabulary import Record, read_names
+from match_graph.typing import DOCUMENT, LABEL
+
+#: What of a document's text a request has.
+_TEXT, _ID = "text", "id"
+_REMEDY = "delete it and go on with the run by `match-graph train`, which writes it again"
+
+
+def join_features(
+    dataset: CorpusDataset,
+    sources: Mapping[str, FeatureSource],
+    root: str | Path | None,
+    reporter: Reporter,
+) -> None:
+    """Gives a data set the features of ``data.features``, in the place of its own.
+
+    Raises:
+        CorpusError: As `open_features`.
+    """
+    for node_type, source in sources.items():
+        found = open_features(source, dataset, node_type, root, reporter)
+        dataset.join_features(node_type, found.x, found.digest, found.path)
+
+
+def keep_features(
+    dataset: CorpusDataset,
+    features: Mapping[str, Any],
+    root: str | Path | None,
+    reporter: Reporter,
+) -> dict[str, FeatureSource]:
+    """Keeps features in memory in files below the root, as sources by node type.
+
+    Raises:
+        CorpusError: As `make_features`.
+    """
+    kept = (
+        (node_type, make_features(values, dataset, node_type, root, reporter))
+        for node_type, values in features.items()
+    )
+    return {node_type: FeatureSource(path=str(found.path)) for node_type, found in kept}
+
+
+def write_features(folder: Path, dataset: CorpusDataset) -> None:
+    """Writes ``features/`` of a run folder, leaving what is there.
+
+    One ``TYPE.npy`` for each node type that has features, in the order of the graph, a hard link
+    where the disk has them; and the names of the documents, if these have.
+    """
+    graph = dataset.graph
+    for node_type in graph.node_types:
+        path, x = folder / FEATURES / f"{node_type}.npy", graph.node_tensor(node_type, "x")
+        if x is None or path.is_file():
+            continue
+        source = dataset.feature_files.get(node_type)
+        if source is None:
+            write_beside(path, partial(_save, x))
+        else:
+            write_beside(path, partial(link_file, source))
+    has_x = graph.node_tensor(DOCUMENT, "x") is not None
+    if has_x and not (folder / DOCUMENT_NAMES).is_file():
+        names = pd.DataFrame({"id": dataset.names(DOCUMENT)})
+        write_beside(folder / DOCUMENT_NAMES, names.to_parquet)
+
+
+def _save(x: Tensor, path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, x.numpy(), allow_pickle=False)
+
+
+@dataclass(frozen=True)
+class KnownFeatures:
+    """Features that a run folder keeps; those of a document are found by its id, never by row.
+
+    Args:
+        folder: Run folder.
+        x: Features by node type, [num_nodes, F], memory-mapped.
+        source: Source of the documents' features; None where the data set has them itself.
+    """
+
+    folder: Path
+    x: Mapping[str, Tensor]
+    source: FeatureSource | None
+
+    @cached_property
+    def nodes(self) -> NodeFeatures:
+        """Width of documents' features, and rows of the other types, as models take them."""
+        rows = {name: x for name, x in self.x.items() if name != DOCUMENT}
+        return NodeFeatures(self.width, rows)
+
+    @property
+    def width(self) -> int:
+        """Number of features F of a document; 0 without."""
+        return self.x[DOCUMENT].size(1) if DOCUMENT in self.x else 0
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """Row of each document that the run knows, by id."""
+        names = read_names(self.folder / DOCUMENT_NAMES)["id"]
+        if len(names) != len(self.x[DOCUMENT]):
+            raise CheckpointError(
+                f"A run must name the documents whose features it keeps, but '{self.folder}' has "
+                f"{len(names):,} names and {len(self.x[DOCUMENT]):,} rows; {_REMEDY}."
+            )
+        return {name: row for row, name in enumerate(names)}
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """Columns of a document that the language model of the features reads; none without one."""
+        if self.source is None or self.source.model is None:
+            return []
+        return choose_columns(DOCUMENT, self.source.column)
+
+    @cached_property
+    def _embedder(self) -> TextEmbedder | None:
+        """Language model of the documents' features; None where it reads what no request has.
+
+        Its vectors are kept below the default root, or where nothing can be written there, in a
+        folder that goes with this object.
+        """
+        if self.source is None or not self._columns or not {*self._columns} <= {_TEXT, _ID}:
+            return None
+        root = default_root()
+        if not _can_write(root):
+            root = Path(mkdtemp(prefix="match-graph-"))
+            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        return open_embedder(self.source, root)
+
+    def check(self, record: Record, place: str) -> None:
+        """Checks that the features of a document can be found.
+
+        Args:
+            record: Document.
+            place: Place of the document, for the message.
+
+        Raises:
+            CorpusError: It has no vector, and its id is none that the run knows.
+            ConfigError: The language model cannot be used.
+        """
+        if not self.width or record.x is not None or self._embedder is not None:
+            return
+        if record.document not in self._rows:
+            found = "no id" if record.document is None else f"the unknown id '{record.document}'"
+            raise CorpusError(
+                f"Each document must have the features that the run was trained with, but {place} "
+                f"has {found} and no vector; give it 'x', a list of {self.width} numbers."
+            )
+
+    def find(self, records: Sequence[Record]) -> Tensor | None:
+        """Features of documents, [B, F], float32: given, of their text, or by id; None without.
+
+        Raises:
+            CorpusError: As `check`.
+        """
+        if not self.width:
+            return None
+        for number, record in enumerate(records, start=1):
+            self.check(record, f"document {number}")
+        x = torch.empty(len(records), self.width)
+        rest = [row for row, record in enumerate(records) if record.x is None]
+        for row, record in enumerate(records):
+            if record.x is not None:
+                x[row] = torch.as_tensor(record.x, dtype=torch.float32)
+        if rest and self._embedder is not None:
+            texts = join_texts(
+                {
+                    _TEXT: [records[row].text for row in rest],
+                    _ID: [records[row].document or "" for row in rest],
+                },
+                self._columns,
+            )
+            x[rest] = torch.from_numpy(self._embedder.embed(texts)).float()
+        elif rest:
+            rows = [self._rows[records[row].document or ""] for row in rest]
+            x[rest] = self.x[DOCUMENT][torch.tensor(rows)].float()
+        return x
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def read_features(folder: Path, config: Config, types: Sequence[str]) -> KnownFeatures:
+    """Reads ``features/`` of a run folder.
+
+    Args:
+        folder: Run folder.
+        config: Configuration of the run.
+        types: Node types that tokens have.
+
+    Raises:
+        CheckpointError: A file is broken or missing.
+    """
+    must, found = "A run keeps the features of its nodes", f"'{folder / FEATURES}' cannot be used"
+    x = {}
+    for node_type in (DOCUMENT, LABEL, *types):
+        path = folder / FEATURES / f"{node_type}.npy"
+        if not has_file(path):
+            continue
+        with reading(path, must, _REMEDY, found):
+            values = np.lib.format.open_memmap(path, mode="c")
+            if values.ndim != 2 or values.dtype not in (np.float16, np.float32):
+                raise DamagedError(f"'{path.name}' is no matrix of float16 or float32")
+            x[node_type] = torch.from_numpy(values)
+    return KnownFeatures(folder, x, config.data.features.get(DOCUMENT))
