@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -10,11 +11,10 @@ from hypothesis import strategies as st
 from match_graph.corpus import (
     WORD_PATTERN,
     Corpus,
-    CorpusBuilder,
-    Interner,
     hierarchy_frame,
     split_words,
 )
+from match_graph.corpus_builder import CorpusBuilder, Interner
 from match_graph.errors import CorpusError
 
 
@@ -101,9 +101,67 @@ def _close_cycle(given: dict[str, Any]) -> None:
     given["hierarchy"] = hierarchy_frame([("l", "m", "f:1"), ("m", "l", "f:2")])
 
 
+def _leave_out_times(given: dict[str, Any]) -> None:
+    given["documents"]["time"] = [1.0, float("nan")]
+
+
+def _name_attribute(given: dict[str, Any]) -> None:
+    given["edges"]["author"]["role"] = ["first", "last"]
+
+
+def _spoil_attribute(given: dict[str, Any]) -> None:
+    given["edges"]["author"]["weight"] = [1.0, float("inf")]
+
+
+def _featurize(name: str, values: Any) -> Any:
+    def spoil(given: dict[str, Any]) -> None:
+        given["features"] = {name: values}
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
+        (
+            _leave_out_times,
+            "the time of documents must be int64, found float64; give every document one, or "
+            "leave the column out.",
+        ),
+        (
+            _name_attribute,
+            f"the attribute 'role' of the author edges must be numbers, found "
+            f"{pd.Series(['a']).dtype}; leave it out.",
+        ),
+        (_spoil_attribute, "the attribute 'weight' of the author edges must be finite."),
+        (
+            _featurize("venue", np.ones((1, 2))),
+            "features must be of the types ['document', 'author', 'word', 'label'], found 'venue'.",
+        ),
+        (
+            _featurize("label", np.ones((3, 2))),
+            "the features of 'label' must be numbers [2, F], a row per node, found float64 [3, 2].",
+        ),
+        (
+            _featurize("label", np.ones(2)),
+            "the features of 'label' must be numbers [2, F], a row per node, found float64 [2].",
+        ),
+        (
+            _featurize("label", [[1.0], [1.0, 2.0]]),
+            "the features of 'label' must be numbers [2, F], a row per node, found list.",
+        ),
+        (
+            _featurize("document", [["a"], ["b"]]),
+            "the features of 'document' must be numbers [2, F], a row per node, found list.",
+        ),
+        (
+            _featurize("document", [[0.0], [float("nan")]]),
+            "the features of 'document' must be finite, but 1 rows are not, the first is 1.",
+        ),
+        (
+            _featurize("document", [[1e300], [0.0]]),
+            "the features of 'document' must be finite, but 1 rows are not, the first is 0.",
+        ),
         (_repeat_document, "the document 'a' is given twice."),
         (
             _name_split_dev,
@@ -145,6 +203,41 @@ def test_Corpus_every_fault_of_the_tables_has_its_sentence(spoil: Any, fault: st
     with pytest.raises(CorpusError) as caught:
         Corpus(**given)
     assert str(caught.value) == f"The corpus 'little' must be consistent: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [("float16", "float16"), ("float32", "float32"), ("float64", "float32"), ("int8", "float32")],
+)
+def test_Corpus_features_become_float16_or_float32(dtype: str, kept: str) -> None:
+    """Of every number type; float16 stays as small as it is."""
+    given = tables() | {"features": {"label": np.array([[1, 2], [3, 4]], dtype=dtype)}}
+    features = Corpus(**given).features["label"]
+    assert features.dtype == kept
+    assert features.tolist() == [[1, 2], [3, 4]]
+
+
+def test_Corpus_edge_attr_has_a_column_per_attribute() -> None:
+    """In the order of the table; None where there are none."""
+    given = tables()
+    given["edges"]["author"] = given["edges"]["author"].assign(weight=[0.5, 2.0], place=[1, 2])
+    corpus = Corpus(**given)
+    attributes = corpus.edge_attr("author")
+    assert attributes is not None
+    assert attributes.dtype == np.float32
+    assert attributes.tolist() == [[0.5, 1.0], [2.0, 2.0]]
+    assert corpus.edge_attr("label") is None
+
+
+def test_CorpusBuilder_times_need_one_of_every_document() -> None:
+    """A corpus with times alone has the column, int64."""
+    dated, partly = make_builder(), make_builder()
+    for builder, times in ((dated, (3, -1)), (partly, (3, None))):
+        for name, time in zip("ab", times, strict=True):
+            builder.add(name, "train", "", {"author": []}, [], name, time)
+    assert dated.build([]).documents["time"].tolist() == [3, -1]
+    assert dated.build([]).documents["time"].dtype == np.int64
+    assert "time" not in partly.build([]).documents
 
 
 def test_Corpus_all_faults_are_listed_at_once() -> None:

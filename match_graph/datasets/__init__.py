@@ -1,16 +1,25 @@
 """Readers of raw files, one per source, and the PyG data set that they make."""
 
 from match_graph.datasets.custom import Custom, read_custom
-from match_graph.datasets.dataset import Card, CorpusDataset, default_root
+from match_graph.datasets.dataset import CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags, read_package_index
+from match_graph.datasets.frames import from_frames
+from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.maple import Maple, read_maple
 from match_graph.datasets.match_folder import MatchFolder, read_match_folder
+from match_graph.datasets.memory import BuiltFolder, CorpusInMemory
+from match_graph.datasets.networkx import from_networkx
 from match_graph.datasets.openalex import OpenAlex, read_openalex
+from match_graph.datasets.options import Card
 from match_graph.datasets.pubmed_xml import PubMedXml, read_pubmed_xml
 from match_graph.datasets.registry import (
     DATASETS,
+    Source,
     list_datasets,
     list_options,
+    locate_dataset,
+    name_source,
+    names_code,
     open_dataset,
     resolve_paths,
 )
@@ -19,8 +28,10 @@ from match_graph.datasets.synthetic import Synthetic
 
 __all__ = [
     "DATASETS",
+    "BuiltFolder",
     "Card",
     "CorpusDataset",
+    "CorpusInMemory",
     "Custom",
     "DebTags",
     "MagCs",
@@ -29,10 +40,17 @@ __all__ = [
     "OpenAlex",
     "PubMed",
     "PubMedXml",
+    "Source",
     "Synthetic",
     "default_root",
+    "from_frames",
+    "from_hetero",
+    "from_networkx",
     "list_datasets",
     "list_options",
+    "locate_dataset",
+    "name_source",
+    "names_code",
     "open_dataset",
     "read_custom",
     "read_maple",

@@ -7,19 +7,29 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
-from match_graph.datasets.dataset import Card, CorpusDataset
+from match_graph.corpus import Corpus, Faults
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.match_folder import read_taxonomy
-from match_graph.datasets.options import UNDATED, HierarchyConfig, SplitConfig
+from match_graph.datasets.options import (
+    UNDATED,
+    Card,
+    HierarchyConfig,
+    SplitConfig,
+    TextConfig,
+    count_days,
+)
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.csv_lines import read_csv_rows
 from match_graph.io.json_lines import describe, read_id, read_json_lines, read_values
+from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import (
+    Sources,
     Track,
     find_files,
     is_there,
     open_regular,
-    open_sources,
     resolve_path,
 )
 from match_graph.typing import Split
@@ -35,6 +45,40 @@ SPLIT_NAMES: dict[str, Split] = {
 }  # fmt: skip
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+class TableConfig(TextConfig, SplitConfig):
+    """Options of documents in the rows of a table."""
+
+    fields: Sequence[str] = Field((), description="metadata fields, by the names they get")
+    columns: Columns = Field(
+        default_factory=dict,
+        description="columns of id, text, label, split, date and the fields; what is not named "
+        "stands in the column of its own name, split and date in none; several columns may "
+        "make one text, or one field",
+    )
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        known = ["id", "text", "label", "split", "date", *self.fields]
+        unknown = sorted(set(self.columns) - set(known))
+        faults = []
+        if unknown:
+            faults.append(
+                f"columns must be those of {known}, found {unknown}; name a field in fields too."
+            )
+        faults += [
+            f"columns.{name} must be one column, found {self.columns[name]}."
+            for name in ("id", "split", "date")
+            if not isinstance(self.columns.get(name, ""), str)
+        ]
+        if "split" in self.columns and self.train_until is not None:
+            faults.append("a column of splits leaves nothing to train_until; remove one.")
+        if self.train_until is not None and "date" not in self.columns:
+            faults.append("train_until needs a date; name its column in columns.date.")
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
 
 
 class UserFiles(CorpusDataset):
@@ -123,16 +167,9 @@ class Custom(UserFiles):
     with a header, packed by gzip or not.
     """
 
-    class Config(UserFiles.Config):
+    class Config(UserFiles.Config, TableConfig):
         """Options of a custom data set."""
 
-        fields: Sequence[str] = Field((), description="metadata fields, by the names they get")
-        columns: Columns = Field(
-            default_factory=dict,
-            description="columns of id, text, label, split, date and the fields; what is not named "
-            "stands in the column of its own name, split and date in none; several columns may "
-            "make one text, or one field",
-        )
         separator: str = Field(
             ";",
             description="between the values of a cell of CSV, for labels and fields; blanks around "
@@ -144,36 +181,13 @@ class Custom(UserFiles):
             "one, else by white space",
         )
 
-        @model_validator(mode="after")
-        def _check_columns(self) -> Self:
-            known = ["id", "text", "label", "split", "date", *self.fields]
-            unknown = sorted(set(self.columns) - set(known))
-            faults = []
-            if unknown:
-                faults.append(
-                    f"columns must be those of {known}, found {unknown}; "
-                    f"name a field in fields too."
-                )
-            faults += [
-                f"columns.{name} must be one column, found {self.columns[name]}."
-                for name in ("id", "split", "date")
-                if not isinstance(self.columns.get(name, ""), str)
-            ]
-            if "split" in self.columns and self.train_until is not None:
-                faults.append("a column of splits leaves nothing to train_until; remove one.")
-            if self.train_until is not None and "date" not in self.columns:
-                faults.append("train_until needs a date; name its column in columns.date.")
-            if faults:
-                raise ValueError("\n".join(faults))
-            return self
-
     config: Config
     card = Card("custom", "that of your documents", "yours", "JSON lines or CSV of yours")
     suffixes = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
     path_options = ("path", "taxonomy")
 
-    def read(self) -> Corpus:
-        return read_custom(self.files, self.config, self.track, self.faults_mode)
+    def reader(self) -> "CustomReader":
+        return CustomReader(self.files, self.config, self.faults_mode)
 
 
 def read_custom(
@@ -183,33 +197,73 @@ def read_custom(
     faults: Faults = "refuse",
 ) -> Corpus:
     """Reads files of JSON lines or CSV; arguments and errors as for `Custom`."""
-    summary = "The files of 'custom' must hold documents"
-    builder = CorpusBuilder("custom", config.fields, summary, faults, config.tokenizer)
-    reader = _Reader(builder, config)
-    taxonomy = config.list_hierarchy_files(config.taxonomy)
-    edges: list[tuple[str, str, str]] = []
-    with open_sources([*files, *taxonomy], "custom", track) as sources:
-        for path in files:
-            lines = sources.lines(path)
-            delimiter = _DELIMITERS.get(Path(path.name.removesuffix(".gz")).suffix)
-            if delimiter is None:
-                rows = read_json_lines(lines, path.name, builder.fail)
-            else:
-                rows = read_csv_rows(lines, path.name, delimiter, builder.fail)
-            for place, row in builder.documents(rows):
-                reader.add(row, place, is_csv=delimiter is not None)
-        for path in taxonomy:
-            edges = read_taxonomy(sources.lines(path), path.name, builder.fail)
-    reader.check_columns()
-    return builder.build(edges)
+    return read_corpus(CustomReader(files, config, faults), track)
 
 
-class _Reader:
-    """Reader of rows: adds them to a builder."""
+class CustomReader(PartitionReader):
+    """Reader of JSON lines, in blocks, and of CSV, whose rows may hold line breaks, by files.
 
-    def __init__(self, builder: CorpusBuilder, config: Custom.Config) -> None:
-        self.builder, self.config = builder, config
-        builder.notes[UNDATED] = 0
+    Args:
+        files: Paths of the files.
+        config: Options.
+        faults: Policy for faulty documents.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], config: Custom.Config, faults: Faults = "refuse"
+    ) -> None:
+        self.files, self.config = list(files), config
+        self.taxonomy = config.list_hierarchy_files(config.taxonomy)
+        summary, paths = "The files of 'custom' must hold documents", [*files, *self.taxonomy]
+        super().__init__("custom", config.fields, summary, faults, config.tokenizer, paths)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        return [
+            part
+            for path in self.files
+            for part in split_lines(path, size=None if _find_delimiter(path) else block)
+        ]
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        reader, separator = self._make_reader(builder), ""
+        lines, name = partition.lines(sources), partition.path.name
+        delimiter = _find_delimiter(partition.path)
+        if delimiter is None:
+            rows = read_json_lines(lines, name, builder.fail, partition.line)
+        else:
+            separator = self.config.separator
+            rows = read_csv_rows(lines, name, delimiter, builder.fail)
+        for place, row in builder.documents(rows):
+            reader.add(row, place, separator)
+        reader.note_columns()
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        for path in self.taxonomy:
+            for edge in read_taxonomy(sources.lines(path), path.name, builder.fail):
+                builder.edges.setdefault(edge[:2], edge[2])
+        self._make_reader(builder).check_columns()
+
+    def _make_reader(self, builder: CorpusBuilder) -> "TableReader":
+        return TableReader(builder, self.config, "data.options.columns")
+
+
+def _find_delimiter(path: Path) -> str | None:
+    """Delimiter of a file of CSV; None for JSON lines."""
+    return _DELIMITERS.get(Path(path.name.removesuffix(".gz")).suffix)
+
+
+class TableReader:
+    """Reader of rows: adds them to a builder.
+
+    Args:
+        builder: Builder of the corpus.
+        config: Options.
+        option: Name of the option ``columns``, for messages.
+    """
+
+    def __init__(self, builder: CorpusBuilder, config: TableConfig, option: str) -> None:
+        self.builder, self.config, self.option = builder, config, option
+        builder.notes[UNDATED] += 0
         named = {name: name for name in ("id", "text", "label", *builder.fields)}
         self.columns = {
             name: [column] if isinstance(column, str) else list(column)
@@ -217,8 +271,8 @@ class _Reader:
         }
         self.seen: set[str] = set()
 
-    def add(self, row: Mapping[str, Any], place: str, is_csv: bool) -> None:
-        """Adds one row as a document, or its faults."""
+    def add(self, row: Mapping[str, Any], place: str, separator: str = "") -> None:
+        """Adds one row as a document, or its faults; lists in a cell stand at a separator."""
         before = self.builder.num_faults
         self.seen.update(row)
         fail = self.builder.fail
@@ -233,7 +287,7 @@ class _Reader:
             if not isinstance(part, str | None):
                 fail(f"{place}: '{name}' must be a string, found {describe(part)}.")
         values = {
-            name: self._read_list(row, name, place, is_csv)
+            name: self._read_list(row, name, place, separator)
             for name in ("label", *self.builder.fields)
         }
         day = self._read_cell(row, "date", place)
@@ -250,14 +304,16 @@ class _Reader:
             document, text, day, self.builder.notes
         )
         labels = values.pop("label")
-        self.builder.add(document, chosen, text, values, labels, place)
+        self.builder.add(document, chosen, text, values, labels, place, count_days(day))
 
-    def _read_list(self, row: Mapping[str, Any], name: str, place: str, is_csv: bool) -> list[str]:
+    def _read_list(
+        self, row: Mapping[str, Any], name: str, place: str, separator: str
+    ) -> list[str]:
         found: list[str] = []
         for column in self.columns[name]:
             value = row.get(column)
-            if is_csv and self.config.separator and value:
-                value = [part.strip(" ") for part in value.split(self.config.separator)]
+            if separator and value:
+                value = [part.strip(" ") for part in value.split(separator)]
             values = read_values(value)
             if values is None:
                 self.builder.fail(
@@ -276,12 +332,17 @@ class _Reader:
             )
         return "" if value is None else str(value).strip()
 
+    def note_columns(self) -> None:
+        """Notes the columns of the rows that were added."""
+        self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
+
     def check_columns(self) -> None:
-        """Notes columns that no row has: a fault, not empty columns."""
+        """Notes columns that no row of the corpus has: a fault, not empty columns."""
         wanted = {column for columns in self.columns.values() for column in columns}
-        absent = sorted(wanted - self.seen)
-        if absent and self.seen and not self.builder.faults:
+        seen = self.builder.seen.get("column", {}).keys()
+        absent = sorted(wanted - seen)
+        if absent and seen and not self.builder.faults:
             self.builder.fail(
-                f"no document has the columns {absent}, but they have {sorted(self.seen)}; "
-                f"say by data.options.columns which is which."
+                f"no document has the columns {absent}, but they have {sorted(seen)}; "
+                f"say by {self.option} which is which."
             )

@@ -3,43 +3,47 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import pandas as pd
 import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from filelock import FileLock
 from torch import Tensor
 from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.config import StrictModel, parse_settings
 from match_graph.corpus import WORD_PATTERN, Corpus, Faults, Tokenizer
+from match_graph.corpus_faults import check_field_names
+from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import (
-    CORPUS,
-    DATA,
-    FAULTS,
-    TARGETS,
     cannot_write,
     check_all,
-    check_file,
     is_built,
-    load_data,
     load_faults,
-    load_targets,
-    save_tensors,
-    write_built,
+    write_build,
 )
+from match_graph.datasets.json_documents import list_json
+from match_graph.datasets.options import Card
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
-from match_graph.graph import Hierarchy, Targets, TokenSpace, build_graph
-from match_graph.io.source import Snapshot, Track
-from match_graph.typing import CONTAINS, DOCUMENT, LABEL, EdgeType
+from match_graph.graph import Hierarchy, MappedGraph, Targets, TokenSpace, build_graph
+from match_graph.graph.store import CORPUS
+from match_graph.graph.store_writer import table_name
+from match_graph.graph.view import GraphView, view_graph
+from match_graph.io.build_folder import check_file
+from match_graph.io.cluster import Cluster
+from match_graph.io.manifest import MANIFEST
+from match_graph.io.source import Snapshot, Track, hash_file, resolve_path
+from match_graph.typing import DOCUMENT, LABEL
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 4
 
 
 def default_root() -> Path:
@@ -47,31 +51,47 @@ def default_root() -> Path:
     return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
 
 
-class Card(NamedTuple):
-    """Summary of a data set for `match-graph datasets`; more stands in its card.
+def hash_source(source: Mapping[str, Any]) -> str:
+    """SHA-256 of a build's identity, as hexadecimal digits."""
+    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
-    Args:
-        name: Registered name; its card is ``datasets/NAME.md``.
-        licence: Licence of the documents.
-        size: Size as published: documents and bytes.
-        needs: Requirements for building: files, programs or a download.
-    """
 
-    name: str
-    licence: str
-    size: str
-    needs: str
+def _hash_own_code(cls: type) -> dict[str, str]:
+    """SHA-256 of the file that defines a class, by "code"; nothing for the package's own."""
+    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return {}
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return {} if file is None else {"code": hash_file(file)}
 
 
 class CorpusDataset(InMemoryDataset):
     """A corpus as one `HeteroData`, built once per content and options, with targets and names.
 
-    A subclass gives `Config`, `name` (or a `card` that has it), `read`, and PyG's `raw_file_names`,
-    `raw_dir` and `download`. The built files lie in a folder named by the SHA-256 of inputs and
-    options: changed inputs build anew. They are built beside and renamed, under a lock, so that two
-    processes can build at once; what is built is opened without a lock and without writing
-    anything. Inputs that change between hashing and the end of reading are refused, so that no
-    build has another's key.
+    A subclass gives `read`, and a `Config` of its options if it has any. Options that are paths of
+    files it names in `path_options`, so that a build depends on the files' content; one that reads
+    other files gives PyG's ``raw_file_names`` (relative to ``raw_dir``) and perhaps ``download``.
+    This one is complete; it is named by ``file.py:Papers`` or ``module:Papers``, as an encoder is::
+
+        class Papers(CorpusDataset):
+            class Config(StrictModel):
+                path: str
+
+            path_options = ("path",)
+
+            def read(self):
+                builder = CorpusBuilder("papers", ["author"], "The table must hold papers")
+                table = pd.read_csv(self.config.path)
+                for row in table.itertuples():
+                    authors, place = {"author": row.authors.split("; ")}, f"row {row.Index}"
+                    labels = row.keywords.split("; ")
+                    builder.add(str(row.id), row.split, row.title, authors, labels, place)
+                return builder.build(hierarchy=[("graphs", "mathematics", "by hand")])
+
+    The built files lie in a folder named by the SHA-256 of inputs and options, and of the file that
+    defines a class of a user's own: changed inputs build anew. They are built beside and renamed,
+    under a lock, so that two processes can build at once; what is built is opened without a lock
+    and without writing anything. Inputs that change between hashing and the end of reading are
+    refused, so that no build has another's key.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 
@@ -84,6 +104,7 @@ class CorpusDataset(InMemoryDataset):
         faults: Policy for faulty documents: "refuse" lists all faults and builds nothing; "skip"
             leaves them out, says so in `warnings` and lists them in `faults`. Files that cannot be
             read to their end and faults of the hierarchy are refused in any case.
+        cluster: Dask cluster that builds; None builds in this process, the same bytes.
 
     Raises:
         CorpusError: The inputs break their format, or the built files cannot be read.
@@ -96,7 +117,7 @@ class CorpusDataset(InMemoryDataset):
     card: ClassVar[Card | None] = None
     #: Published counts by the row of `describe_graph`, for a comparison.
     published: ClassVar[Mapping[str, float]] = {}
-    #: Options that are paths; a run keeps them as absolute ones.
+    #: Options that are paths of files to read; a run keeps them as absolute ones.
     path_options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -107,22 +128,47 @@ class CorpusDataset(InMemoryDataset):
         force_reload: bool = False,
         track: Track | None = None,
         faults: Faults = "refuse",
+        cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
         what = f"The options of {type(self).__name__} must be valid"
         self.config = parse_settings(self.Config, options, what)
-        self.track, self.faults_mode = track, faults
+        self.track, self.faults_mode, self.cluster = track, faults, cluster
+        self._expanded: HeteroData | None = None
+        #: Of features from outside the build, by node type.
+        self.feature_digests: dict[str, str] = {}
+        self.feature_files: dict[str, Path] = {}
         path = str(default_root() if root is None else root)
         super().__init__(path, transform, pre_transform, force_reload=force_reload, log=False)
-        self.track = None  # so that a data set can go to other processes
-        self.data = load_data(self.built)
+        self.track = self.cluster = None  # so that a data set can go to other processes
+        self._store = MappedGraph(self.built)
+
+    @property
+    def _data(self) -> HeteroData:
+        """The graph in memory, for PyG: expanded where it is first asked for, and kept."""
+        if self._expanded is None:
+            self._expanded = self._store.to_hetero()
+        return self._expanded
+
+    @_data.setter
+    def _data(self, data: HeteroData | None) -> None:
+        self._expanded = data
+
+    @property
+    def graph(self) -> GraphView:
+        """The graph as our stages read it: in place, less what the ``transform`` hides.
+
+        Of a transform that can only change a `HeteroData` it is a view of ``self[0]``.
+        """
+        hide = getattr(self.transform, "hide", None)
+        if self.transform is None or hide is not None:
+            return self._store if hide is None else hide(self._store)
+        return view_graph(self[0])
 
     @property
     def name(self) -> str:
-        """Folder name of the built data."""
-        if self.card is None:
-            raise NotImplementedError
-        return self.card.name
+        """Folder name of the built data: the card's, else the class's in lower case."""
+        return type(self).__name__.lower() if self.card is None else self.card.name
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -134,9 +180,13 @@ class CorpusDataset(InMemoryDataset):
         """Whether raw files lie where the data set looks for them without options."""
         return False
 
-    def read(self) -> Corpus:
-        """Reads the raw files."""
+    def reader(self) -> PartitionReader:
+        """Reader of the raw files in partitions."""
         raise NotImplementedError
+
+    def read(self) -> Corpus:
+        """Reads the raw files into memory; one that does so in its own way needs no `reader`."""
+        return read_corpus(self.reader(), self.track)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -149,12 +199,17 @@ class CorpusDataset(InMemoryDataset):
         return str(Path(self.root) / "raw" / self.name)
 
     @property
+    def raw_file_names(self) -> list[str]:
+        paths = (getattr(self.config, name) for name in self.path_options)
+        return [str(resolve_path(path)) for path in paths if path is not None]
+
+    @property
     def processed_dir(self) -> str:
         return str(Path(self.root) / "built" / f"{self.name}-{self.checksum[:16]}")
 
     @property
     def processed_file_names(self) -> list[str]:
-        return [DATA, TARGETS, CORPUS]
+        return [MANIFEST, CORPUS]
 
     @property
     def built(self) -> Path:
@@ -170,7 +225,7 @@ class CorpusDataset(InMemoryDataset):
             "options": self.options | ({"faults": "skip"} if self.faults_mode == "skip" else {}),
             "pre_transform": repr(self.pre_transform),
             "files": self._snapshot.name_hashes(),
-        }
+        } | _hash_own_code(type(self))
 
     @cached_property
     def _snapshot(self) -> Snapshot:
@@ -180,8 +235,7 @@ class CorpusDataset(InMemoryDataset):
     @cached_property
     def checksum(self) -> str:
         """SHA-256 of inputs and options, as hexadecimal digits."""
-        text = json.dumps(self.source, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hash_source(self.source)
 
     def _process(self) -> None:
         built = self.built
@@ -202,24 +256,37 @@ class CorpusDataset(InMemoryDataset):
     def process(self) -> None:
         """Reads the raw files, builds the graph, and writes both atomically."""
         source = self.source  # hashed before anything is read
+        about = {"name": self.name, "tokenizer": self.tokenizer, "source": source}
+
+        def check() -> None:
+            self._snapshot.check_unchanged(self.raw_paths)
+
+        if type(self).read is CorpusDataset.read and self.pre_transform is None:
+            reader = self.reader()
+            if not check_field_names(reader.fields):  # else `read` lists them with other faults
+                assemble(self.built, reader, about, check, self.track, self.cluster)
+                return
         corpus = self.read()
-        self._snapshot.check_unchanged(self.raw_paths)
+        check()
         graph = build_graph(corpus)
         data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
-        about = {"name": self.name, "source": source, "notes": graph.notes}
+        about |= {"notes": graph.notes, "warnings": corpus.find_oddities()}
 
-        def write(folder: Path) -> None:
-            save_tensors(folder / DATA, data.to_dict())
-            save_tensors(folder / TARGETS, graph.targets.to_dict())
-            (folder / "names").mkdir()
-            for node_type, table in graph.tables.items():
-                table.to_parquet(folder / "names" / f"{node_type}.parquet", compression="zstd")
-            if len(corpus.skipped):
-                corpus.skipped.to_parquet(folder / FAULTS, compression="zstd")
-            text = json.dumps({**about, "warnings": corpus.find_oddities()}, indent=2)
-            (folder / CORPUS).write_text(text, encoding="utf-8")
+        write_build(self.built, replace(graph, data=data), corpus.skipped, about)
 
-        write_built(self.built, write)
+    def join_features(self, node_type: str, x: Tensor, digest: str, path: Path) -> None:
+        """Gives the nodes of a type features from outside the build, in the place of its own.
+
+        Args:
+            node_type: Node type.
+            x: Features in the order of the nodes, [num_nodes, F].
+            digest: SHA-256 of what they were made from.
+            path: The ``.npy`` file of ``x``.
+        """
+        self._store.put_tensor(x, group_name=node_type, attr_name="x", index=None)
+        if self._expanded is not None:
+            self._expanded[node_type].x = x
+        self.feature_digests[node_type], self.feature_files[node_type] = digest, path
 
     def verify(self) -> int:
         """Compares every built file with its checksum, large ones too; returns their number.
@@ -256,20 +323,19 @@ class CorpusDataset(InMemoryDataset):
     @cached_property
     def targets(self) -> Targets:
         """Gold labels of all splits; only loss and metrics may read them."""
-        num_documents = int(self._data[DOCUMENT].num_nodes)
-        return Targets(**load_targets(self.built, num_documents, int(self._data[LABEL].num_nodes)))
+        return self._store.targets()
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """Label hierarchy after contraction."""
-        return Hierarchy.from_data(self[0])
+        return Hierarchy.from_data(self.graph)
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""
-        return TokenSpace.from_data(self[0], min_count, min_word_count)
+        return TokenSpace.from_data(self.graph, min_count, min_word_count)
 
     def table(self, node_type: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """Node table: ``id``, for labels ``name``, for documents ``split`` and ``text``."""
+        """Node table: ``id``, for labels ``name``, for documents ``split``, ``text``, ``time``."""
         with check_file(self.built, self._table_name(node_type)) as path:
             return pd.read_parquet(path, columns=columns)
 
@@ -291,10 +357,10 @@ class CorpusDataset(InMemoryDataset):
             return "text" in pq.read_schema(path).names
 
     def _table_name(self, node_type: str) -> str:
-        if node_type not in self._data.node_types:
-            known = sorted(self._data.node_types)
+        if node_type not in self._store.node_types:
+            known = sorted(self._store.node_types)
             raise CorpusError(f"A node type must be one of {known}, found '{node_type}'.")
-        return f"names/{node_type}.parquet"
+        return table_name(node_type)
 
     def names(self, node_type: str) -> pd.Series:
         """Ids of the nodes of a type, in the order of the graph."""
@@ -302,11 +368,14 @@ class CorpusDataset(InMemoryDataset):
 
     def documents(self, mask: str) -> Tensor:
         """Indices of the documents of a split's mask, int64."""
-        return torch.as_tensor(self[0][DOCUMENT][mask]).nonzero().view(-1)
+        chosen = self._store.node_tensor(DOCUMENT, mask)
+        if chosen is None:
+            raise CorpusError(f"The documents of '{self.name}' have no mask '{mask}'.")
+        return chosen.nonzero().view(-1)
 
     @property
     def num_labels(self) -> int:
-        return int(self[0][LABEL].num_nodes)
+        return self._store.num_nodes(LABEL)
 
     def as_json(self, documents: Sequence[int]) -> list[dict[str, Any]]:
         """Documents as JSON objects of the MATCH format.
@@ -315,46 +384,11 @@ class CorpusDataset(InMemoryDataset):
             documents: Document indices in the graph.
 
         Returns:
-            For each document ``paper``, ``text``, the metadata fields as lists, and ``label``.
-            Where no raw texts are kept and texts are split at white space, the words joined are
-            the text.
+            For each document ``paper``, ``text``, ``time`` where it is known, the metadata fields
+            as lists, and ``label``. Where no raw texts are kept and texts are split at white space,
+            the words joined are the text.
 
         Raises:
             CorpusError: The data set keeps no raw texts, and words alone do not give them back.
         """
-        table, data = self.table(DOCUMENT), self[0]
-        if "text" not in table and self.tokenizer != "whitespace":
-            raise CorpusError(
-                f"Documents can be shown where raw texts are kept, but '{self.name}' has none; "
-                f"build a smaller one."
-            )
-        ids = table["id"].iloc[[*documents]].astype(str)
-        if "text" in table:
-            texts = table["text"].iloc[[*documents]].astype(str).tolist()
-        else:
-            texts = [" ".join(words) for words in self._list_names(CONTAINS, documents)]
-        objects: list[dict[str, Any]] = [
-            {"paper": name, "text": text} for name, text in zip(ids, texts, strict=True)
-        ]
-        for _, relation, field in data.edge_types:
-            if relation != "has":
-                continue
-            values = self._list_names((DOCUMENT, relation, field), documents)
-            for content, named in zip(objects, values, strict=True):
-                content[field] = named
-        labels = self.names(LABEL)
-        ptr, index = self.targets.select(torch.tensor([*documents], dtype=torch.int64))
-        for content, gold in zip(objects, index.split(ptr.diff().tolist()), strict=True):
-            content["label"] = [str(labels.iloc[label]) for label in gold.tolist()]
-        return objects
-
-    def _list_names(self, edge_type: EdgeType, documents: Sequence[int]) -> list[list[str]]:
-        """Names of each document's neighbours, in the document's order."""
-        names = self.names(edge_type[2])
-        row, col = self[0][edge_type].edge_index
-        first = torch.tensor([*documents], dtype=torch.int32)
-        start, end = torch.searchsorted(row, torch.stack([first, first + 1])).tolist()
-        return [
-            names.iloc[col[begin:stop].numpy()].astype(str).tolist()
-            for begin, stop in zip(start, end, strict=True)
-        ]
+        return list_json(self, documents)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
-from match_graph.datasets.dataset import Card, CorpusDataset
+from match_graph.corpus import Corpus, Faults
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.deb_index import (
     DESCRIPTIONS,
     PACKAGES,
@@ -19,9 +20,11 @@ from match_graph.datasets.deb_index import (
     no_tags,
     read_stanzas,
 )
-from match_graph.datasets.options import TextConfig
-from match_graph.io.source import Track, open_sources
-from match_graph.typing import Split
+from match_graph.datasets.options import Card, TextConfig
+from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.io.partition import Partition
+from match_graph.io.source import Sources, Track
+from match_graph.typing import LABEL, Split
 
 _FIELDS = ("venue", "author", "reference")
 _RELATIONS = ("depends", "recommends", "suggests")
@@ -76,8 +79,8 @@ class DebTags(CorpusDataset):
             if not all(Path(path).is_file() for path in self.raw_paths):
                 fetch_index(Path(self.raw_dir))
 
-    def read(self) -> Corpus:
-        return read_package_index(Path(self.raw_dir), self.config, self.track, self.faults_mode)
+    def reader(self) -> "DebTagsReader":
+        return DebTagsReader(Path(self.raw_dir), self.config, self.faults_mode)
 
 
 def read_package_index(
@@ -97,52 +100,79 @@ def read_package_index(
     Raises:
         CorpusError: No package has a tag, or with every fault of the files, each with file:line.
     """
-    summary = f"The folder '{folder}' must hold a package index"
-    tokenizer = (config or DebTags.Config()).tokenizer
-    builder = CorpusBuilder("debtags", _FIELDS, summary, faults, tokenizer)
-    seen: set[str] = set()
-    edges: dict[tuple[str, str], str] = {}
-    builder.notes["repeated_packages_dropped"] = 0
-    paths = [folder / DESCRIPTIONS, folder / PACKAGES]
-    with open_sources(paths, "debtags", track) as sources:
-        texts = _read_descriptions(sources.lines(paths[0]), builder)
-        stanzas = read_stanzas(sources.lines(paths[1]), PACKAGES, builder.fail)
+    return read_corpus(DebTagsReader(folder, config, faults), track)
+
+
+class DebTagsReader(PartitionReader):
+    """Reader of a package index as a whole: of a repeated package the first with tags counts.
+
+    Arguments and errors as for `read_package_index`.
+    """
+
+    def __init__(
+        self, folder: Path, config: DebTags.Config | None = None, faults: Faults = "refuse"
+    ) -> None:
+        summary = f"The folder '{folder}' must hold a package index"
+        tokenizer = (config or DebTags.Config()).tokenizer
+        self.texts, self.packages = folder / DESCRIPTIONS, folder / PACKAGES
+        paths = [self.texts, self.packages]
+        super().__init__("debtags", _FIELDS, summary, faults, tokenizer, paths)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        return [Partition(self.packages)]
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        builder.notes["repeated_packages_dropped"] += 0
+        texts = _read_descriptions(sources.lines(self.texts), builder)
+        stanzas = read_stanzas(partition.lines(sources), PACKAGES, builder.fail)
+        seen: set[str] = set()
         for place, stanza in builder.documents(stanzas):
-            package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
-            if not package:
-                builder.fail(
-                    f"{place}: a stanza must have the field 'Package'; fetch the file again."
-                )
-            if tags is None:
-                builder.fail(
-                    f"{place}: the field 'Tag' must stand for at most {MAX_TAGS:,} tags of at most "
-                    f"{MAX_LEVELS} levels, braces written out, found more; fetch the file "
-                    f"again."
-                )
-            labels = close_tags(tags or [])
-            if not package or not labels:
-                continue
-            if package in seen:
-                builder.notes["repeated_packages_dropped"] += 1
-                continue
-            seen.add(package)
-            for label in labels:
-                parent = parent_tag(label)
-                if parent is not None:
-                    edges.setdefault((label, parent), place)
-            text = texts.get((package, stanza.get("description-md5", "")))
-            text = read_text(stanza.get("description", "")) if text is None else text
-            metadata = {
-                "venue": [value for value in [stanza.get("section")] if value],
-                "author": [value for value in [stanza.get("maintainer")] if value],
-                "reference": read_references(stanza),
-            }
-            split = split_by_source(stanza.get("source") or package)
-            builder.add(package, split, text, metadata, labels, place)
-    if not seen and not builder.faults:
-        raise no_tags(f"'{folder / PACKAGES}'")
-    names = {label: label for edge in edges for label in edge}
-    return builder.build([(*edge, place) for edge, place in edges.items()], names)
+            _add_package(builder, stanza, texts, seen, place)
+        if not seen and not builder.faults:
+            raise no_tags(f"'{self.packages}'")
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        for edge in builder.edges:
+            for label in edge:
+                builder.set_name(LABEL, label, label)
+
+
+def _add_package(
+    builder: CorpusBuilder,
+    stanza: dict[str, str],
+    texts: dict[tuple[str, str], str],
+    seen: set[str],
+    place: str,
+) -> None:
+    """Adds a package that has tags and was not seen before, or its faults."""
+    package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
+    if not package:
+        builder.fail(f"{place}: a stanza must have the field 'Package'; fetch the file again.")
+    if tags is None:
+        builder.fail(
+            f"{place}: the field 'Tag' must stand for at most {MAX_TAGS:,} tags of at most "
+            f"{MAX_LEVELS} levels, braces written out, found more; fetch the file again."
+        )
+    labels = close_tags(tags or [])
+    if not package or not labels:
+        return
+    if package in seen:
+        builder.notes["repeated_packages_dropped"] += 1
+        return
+    seen.add(package)
+    for label in labels:
+        parent = parent_tag(label)
+        if parent is not None:
+            builder.edges.setdefault((label, parent), place)
+    text = texts.get((package, stanza.get("description-md5", "")))
+    text = read_text(stanza.get("description", "")) if text is None else text
+    metadata = {
+        "venue": [value for value in [stanza.get("section")] if value],
+        "author": [value for value in [stanza.get("maintainer")] if value],
+        "reference": read_references(stanza),
+    }
+    split = split_by_source(stanza.get("source") or package)
+    builder.add(package, split, text, metadata, labels, place)
 
 
 def _read_descriptions(

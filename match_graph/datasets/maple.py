@@ -11,17 +11,21 @@ from typing import Any, Literal, Self, TypeAlias
 from filelock import FileLock
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults, Tokenizer
-from match_graph.datasets.dataset import Card, CorpusDataset
-from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_columns, read_graph
+from match_graph.corpus import Corpus, Faults, Tokenizer
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_graph, split_columns
 from match_graph.datasets.match_folder import TAXONOMY, read_taxonomy
 from match_graph.datasets.options import (
     UNDATED,
+    Card,
     DateOption,
     HierarchyConfig,
     SplitConfig,
+    count_days,
     tokenizer_field,
 )
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.archive import SUFFIXES, unpack_archive
 from match_graph.io.download import fetch_record
@@ -32,11 +36,14 @@ from match_graph.io.json_lines import (
     read_metadata,
     read_values,
 )
-from match_graph.io.source import Sources, Track, is_there, open_sources
+from match_graph.io.partition import Partition, split_lines
+from match_graph.io.source import Sources, Track, is_there
+from match_graph.typing import LABEL
 
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
 FIELDS: tuple[MapleField, ...] = ("venue", "author", "reference")
 RELEASES = {"json": 7611544, "graph": 7797563}  # Zenodo records
+_GRAPH = "graph"  # kind of the partition that the graph release is
 JSON_FILES = ("papers.json", "labels.txt", "authors.txt", "venues.txt", TAXONOMY)
 
 
@@ -144,8 +151,8 @@ class Maple(CorpusDataset):
         is_ours = subject == self.config.subject and path.name in self._known_files
         return PurePosixPath(subject, path.name) if is_ours else None
 
-    def read(self) -> Corpus:
-        return read_maple(Path(self.raw_dir), self.config, self.track, self.faults_mode)
+    def reader(self) -> "MapleReader":
+        return MapleReader(Path(self.raw_dir), self.config, self.faults_mode)
 
 
 def read_maple(
@@ -167,38 +174,61 @@ def read_maple(
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
-    summary = f"The folder '{folder}' must be one of MAPLE's"
-    builder = CorpusBuilder("maple", config.fields, summary, faults, config.tokenizer)
-    edges: list[tuple[str, str, str]] = []
-    names = {*JSON_FILES, *GRAPH_FILES}
-    with open_sources([folder / name for name in sorted(names)], "maple", track) as sources:
-        if config.release == "graph":
-            read_graph(folder, config.labels, builder, sources, config)
+    return read_corpus(MapleReader(folder, config, faults), track)
+
+
+class MapleReader(PartitionReader):
+    """Reader of the JSON release in blocks of lines, and of the graph release as a whole.
+
+    The edges of the graph release need not be in the order of its papers. Arguments and errors as
+    for `read_maple`.
+    """
+
+    def __init__(self, folder: Path, config: Maple.Config, faults: Faults = "refuse") -> None:
+        self.folder, self.config = folder, config
+        summary = f"The folder '{folder}' must be one of MAPLE's"
+        paths = [folder / name for name in sorted({*JSON_FILES, *GRAPH_FILES})]
+        super().__init__("maple", config.fields, summary, faults, config.tokenizer, paths)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        if self.config.release == "graph":
+            return [Partition(self.folder / "papers.txt", _GRAPH)]
+        parts = split_lines(self.folder / "papers.json", size=block)
+        # there is no such file for references
+        named = {node_type: self.folder / f"{node_type}s.txt" for node_type in (LABEL, *FIELDS)}
+        for node_type, path in named.items():
+            if is_there(path) and node_type in (LABEL, *self.fields):
+                parts += split_lines(path, node_type, block)
+        return parts
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        if partition.kind == _GRAPH:
+            read_graph(self.folder, self.config.labels, builder, sources, self.config)
+        elif partition.kind == "documents":
+            builder.notes[UNDATED] += 0
+            lines, name = partition.lines(sources), partition.path.name
+            papers = read_json_lines(lines, name, builder.fail, partition.line)
+            for place, record in builder.documents(papers):
+                _add_paper(builder, record, self.config, place)
         else:
-            _read_json(folder, builder, sources, config)
-        for path in config.list_hierarchy_files(folder / TAXONOMY):
+            _read_names(partition, builder, sources)
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        for path in self.config.list_hierarchy_files(self.folder / TAXONOMY):
             if is_there(path):
-                edges = read_taxonomy(sources.lines(path), path.name, builder.fail)
-    return builder.build(edges)
+                for edge in read_taxonomy(sources.lines(path), path.name, builder.fail):
+                    builder.edges.setdefault(edge[:2], edge[2])
 
 
-def _read_json(
-    folder: Path, builder: CorpusBuilder, sources: Sources, config: Maple.Config
-) -> None:
-    """Adds the papers of the JSON release, with names of labels, authors and venues."""
-    builder.notes[UNDATED] = 0
-    path = folder / "papers.json"
-    papers = read_json_lines(sources.lines(path), path.name, builder.fail)
-    for place, record in builder.documents(papers):
-        _add_paper(builder, record, config, place)
-    if is_there(folder / "labels.txt"):
-        for place, columns in read_columns(folder / "labels.txt", builder, sources):
+def _read_names(partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+    """Names of labels, with their depths, or of the instances of a field."""
+    lines, name = partition.lines(sources), partition.path.name
+    for place, columns in split_columns(lines, name, builder.fail, partition.line):
+        if partition.kind == LABEL:
             _name_label(builder, columns, place)
-    for field in builder.fields:  # there is no such file for references
-        if is_there(folder / f"{field}s.txt"):
-            for _, columns in read_columns(folder / f"{field}s.txt", builder, sources):
-                name = columns[2] if len(columns) > 2 and columns[2] else columns[1]
-                builder.set_name(field, columns[0], name)
+        else:
+            shown = columns[2] if len(columns) > 2 and columns[2] else columns[1]
+            builder.set_name(partition.kind, columns[0], shown)
 
 
 def _name_label(builder: CorpusBuilder, columns: list[str], place: str) -> None:
@@ -234,5 +264,6 @@ def _add_paper(
     if builder.num_faults > before or document is None:
         return
     text = " ".join(part for part in parts if part)
-    split = config.choose_split(document, text, year[0] if year else None, builder.notes)
-    builder.add(document, split, text, metadata, labels or [], place)
+    day = year[0] if year else None
+    split = config.choose_split(document, text, day, builder.notes)
+    builder.add(document, split, text, metadata, labels or [], place, count_days(day))

@@ -4,16 +4,16 @@ Source: https://github.com/yuzhimanhua/MAPLE, README_Graph.md.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from match_graph.corpus import CorpusBuilder
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.options import SplitConfig
-from match_graph.io.json_lines import read_lines
+from match_graph.io.json_lines import Fail, read_lines
 from match_graph.io.source import Sources, is_there
 
 LabelKind: TypeAlias = Literal["mag", "mesh"]
@@ -89,10 +89,17 @@ def read_columns(
     path: Path, builder: CorpusBuilder, sources: Sources
 ) -> Iterator[tuple[str, list[str]]]:
     """(file:line, at least two tab-separated columns) per line; other lines are faults."""
-    for place, line in read_lines(sources.lines(path), path.name, builder.fail):
+    return split_columns(sources.lines(path), path.name, builder.fail)
+
+
+def split_columns(
+    lines: Iterable[bytes], name: str, fail: Fail, first: int = 1
+) -> Iterator[tuple[str, list[str]]]:
+    """As `read_columns`, of lines from number ``first`` on."""
+    for place, line in read_lines(lines, name, fail, first):
         columns = line.rstrip("\r\n").split("\t")
         if len(columns) < 2:
-            builder.fail(
+            fail(
                 f"{place}: a line must have two columns by tab, found '{line.strip()[:60]}'; "
                 f"fetch the file again."
             )

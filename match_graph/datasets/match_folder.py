@@ -14,32 +14,35 @@ from typing import Any
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.corpus import Corpus, Faults
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import HierarchyConfig
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.json_lines import (
     Fail,
-    describe,
     read_id,
     read_json_lines,
+    read_labels,
     read_lines,
     read_metadata,
     read_text,
 )
 from match_graph.io.manifest import parse_json
+from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import (
     Sources,
     Track,
     is_folder,
     is_there,
-    open_sources,
     read_whole,
     resolve_path,
 )
-from match_graph.typing import Split
+from match_graph.typing import LABEL, Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
+_SPLITS: dict[str, Split] = {split: split for split in SPLIT_FILES}
 TAXONOMY, FIELDS, VOCABULARY = "taxonomy.txt", "meta_dict.json", "vocabulary.txt"
 
 
@@ -60,9 +63,8 @@ class MatchFiles(CorpusDataset):
     def raw_file_names(self) -> list[str]:
         return match_files(Path(self.raw_dir))
 
-    def read(self) -> Corpus:
-        folder = Path(self.raw_dir)
-        return read_match_folder(folder, self.config, self.name, self.track, self.faults_mode)
+    def reader(self) -> "MatchReader":
+        return MatchReader(Path(self.raw_dir), self.config, self.name, self.faults_mode)
 
 
 class MatchFolder(MatchFiles):
@@ -117,65 +119,97 @@ def read_match_folder(
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
-    config = config or MatchFiles.Config()
-    fields, taxonomy = config.fields, config.list_hierarchy_files(folder / TAXONOMY)
-    required = list(SPLIT_FILES.values())
-    required += [FIELDS] if fields is None else []
-    required += [path.name for path in taxonomy]
-    missing = [name for name in required if not is_there(folder / name)]
-    if missing:
-        raise CorpusError(
-            f"The folder '{folder}' must be in the MATCH format, but it has no "
-            f"{' and no '.join(missing)}; add what is missing, or check the path."
-        )
-    builder = CorpusBuilder(
-        name=name or resolve_path(folder).name,
-        fields=_read_fields(folder / FIELDS) if fields is None else fields,
-        summary=f"The folder '{folder}' must be in the MATCH format",
-        faults=faults,
-        tokenizer=config.tokenizer,
-    )
-    paths = [folder / name for name in match_files(folder)]
-    with open_sources(paths, builder.name, track) as sources:
-        keys = _read_documents(folder, builder, sources)
-        absent = sorted({*fields} - keys) if fields is not None else []
+    return read_corpus(MatchReader(folder, config, name, faults), track)
+
+
+class MatchReader(PartitionReader):
+    """Reader of a folder in the MATCH format, in blocks of lines.
+
+    Arguments and errors as for `read_match_folder`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: MatchFiles.Config | None = None,
+        name: str | None = None,
+        faults: Faults = "refuse",
+    ) -> None:
+        self.folder, config = folder, config or MatchFiles.Config()
+        self.chosen = config.fields
+        self.taxonomy = config.list_hierarchy_files(folder / TAXONOMY)
+        required = list(SPLIT_FILES.values())
+        required += [FIELDS] if self.chosen is None else []
+        required += [path.name for path in self.taxonomy]
+        missing = [name for name in required if not is_there(folder / name)]
+        if missing:
+            raise CorpusError(
+                f"The folder '{folder}' must be in the MATCH format, but it has no "
+                f"{' and no '.join(missing)}; add what is missing, or check the path."
+            )
+        name = name or resolve_path(folder).name
+        fields = _read_fields(folder / FIELDS) if self.chosen is None else self.chosen
+        summary = f"The folder '{folder}' must be in the MATCH format"
+        paths = [folder / name for name in match_files(folder)]
+        super().__init__(name, fields, summary, faults, config.tokenizer, paths)
+        self.vocabulary: dict[str, str] | None = None
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        kinds: list[tuple[str, str]] = [(name, split) for split, name in SPLIT_FILES.items()]
+        kinds += [(f"id2{node_type}.txt", node_type) for node_type in (LABEL, *self.fields)]
+        paths = [(self.folder / name, kind) for name, kind in kinds]
+        there = [(path, kind) for path, kind in paths if kind in SPLIT_FILES or is_there(path)]
+        return [part for path, kind in there for part in split_lines(path, kind, block)]
+
+    def prepare(self, builder: CorpusBuilder, sources: Sources) -> None:
+        path = self.folder / VOCABULARY
+        if is_there(path):
+            words = _read_pairs(sources.lines(path), path, builder)
+            self.vocabulary = dict(builder.documents(words))
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        lines, split = partition.lines(sources), _SPLITS.get(partition.kind)
+        if split is None:
+            pairs = _read_pairs(lines, partition.path, builder, partition.line)
+            for instance, shown in pairs:
+                builder.set_name(partition.kind, instance, shown)
+            return
+        records = read_json_lines(lines, partition.path.name, builder.fail, partition.line)
+        self._read_documents(builder, builder.documents(records), split)
+
+    def _read_documents(
+        self, builder: CorpusBuilder, records: Iterator[tuple[str, dict[str, Any]]], split: Split
+    ) -> None:
+        fields = [name for name in builder.fields if not builder.faults]
+        num_unknown, keys = 0, set[str]()
+        for place, record in records:
+            keys.update(record)
+            if self.vocabulary is not None and isinstance(record.get("text"), str):
+                words = record["text"].split()
+                num_unknown += sum(word not in self.vocabulary for word in words)
+                record["text"] = " ".join([self.vocabulary.get(word, word) for word in words])
+            _add_document(builder, record, split, fields, place)
+        if self.vocabulary is not None:
+            builder.notes["words_not_in_vocabulary"] += num_unknown
+        builder.note_seen("key", dict.fromkeys(sorted(keys), ""))
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        keys = builder.seen.get("key", {}).keys()
+        absent = sorted({*self.chosen} - keys) if self.chosen is not None else []
         if absent and keys and not builder.faults:
             builder.fail(
                 f"no document has the metadata fields {absent} that data.fields names; the "
                 f"documents have {sorted(keys - {'paper', 'text', 'label'})}, choose from these."
             )
-        edges = []
-        for path in taxonomy:
+        for path in self.taxonomy:
             edges = read_taxonomy(sources.lines(path), path.name, builder.fail)
+            for child, parent, place in edges:
+                builder.edges.setdefault((child, parent), place)
             if not edges:
                 builder.warnings.append(
                     f"the label hierarchy '{path}' has no edge, so that no label has a parent; set "
                     f"data.hierarchy=ignore if that is meant"
                 )
-        for node_type in ("label", *builder.fields):
-            for instance, shown in _read_pairs(folder / f"id2{node_type}.txt", builder, sources):
-                builder.set_name(node_type, instance, shown)
-    return builder.build(edges)
-
-
-def _read_documents(folder: Path, builder: CorpusBuilder, sources: Sources) -> set[str]:
-    """Adds every document; returns the keys seen."""
-    fields = [name for name in builder.fields if not builder.faults]
-    vocabulary = dict(builder.documents(_read_pairs(folder / VOCABULARY, builder, sources)))
-    has_vocabulary, num_unknown = is_there(folder / VOCABULARY), 0
-    keys: set[str] = set()
-    for split, file_name in SPLIT_FILES.items():
-        records = read_json_lines(sources.lines(folder / file_name), file_name, builder.fail)
-        for place, record in builder.documents(records):
-            keys.update(record)
-            if has_vocabulary and isinstance(record.get("text"), str):
-                words = record["text"].split()
-                num_unknown += sum(word not in vocabulary for word in words)
-                record["text"] = " ".join([vocabulary.get(word, word) for word in words])
-            _add_document(builder, record, split, fields, place)
-    if has_vocabulary:
-        builder.notes["words_not_in_vocabulary"] = num_unknown
-    return keys
 
 
 def _add_document(
@@ -185,19 +219,13 @@ def _add_document(
     before = builder.num_faults
     document = read_id(record, place, builder.fail)
     text = read_text(record, place, builder.fail)
-    labels = record.get("label")
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        builder.fail(
-            f"{place}: 'label' must be a list of strings, found {describe(labels)}; "
-            f"write [] for a document without labels."
-        )
+    labels = read_labels(record, place, builder.fail)
     metadata = read_metadata(record, fields, place, builder.fail)
     if builder.num_faults == before:
         assert document is not None
         assert text is not None
-        assert isinstance(labels, list)
-        kept = [label for label in labels if label]
-        builder.add(document, split, text, metadata, kept, place)
+        assert labels is not None
+        builder.add(document, split, text, metadata, labels, place)
 
 
 def _read_fields(path: Path) -> list[str]:
@@ -235,11 +263,11 @@ def split_labels(line: str) -> list[str]:
     return [label for label in labels if label]
 
 
-def _read_pairs(path: Path, builder: CorpusBuilder, sources: Sources) -> Iterator[tuple[str, str]]:
-    """Reads two columns of an optional file, split at the tab or else at the first blank."""
-    if not is_there(path):
-        return
-    for _, line in read_lines(sources.lines(path), path.name, builder.fail):
+def _read_pairs(
+    lines: Iterable[bytes], path: Path, builder: CorpusBuilder, first: int = 1
+) -> Iterator[tuple[str, str]]:
+    """Two columns of each line, split at the tab or else at the first blank."""
+    for _, line in read_lines(lines, path.name, builder.fail, first):
         pair = line.split("\t", 1) if "\t" in line else line.split(" ", 1)
         if len(pair) == 2:
             yield pair[0], pair[1].strip()

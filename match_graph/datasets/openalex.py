@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.corpus import Corpus, Faults
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import UserFiles
-from match_graph.datasets.dataset import Card
 from match_graph.datasets.openalex_work import (
     INSTANCES,
     MAX_LEVEL,
@@ -22,9 +22,11 @@ from match_graph.datasets.openalex_work import (
     read_objects,
     read_text,
 )
-from match_graph.datasets.options import UNDATED
+from match_graph.datasets.options import UNDATED, Card, count_days
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.io.json_lines import describe, read_json_lines
-from match_graph.io.source import Track, open_sources
+from match_graph.io.partition import Partition, split_lines
+from match_graph.io.source import Sources, Track
 
 OpenAlexField: TypeAlias = Literal["venue", "author", "institution", "reference"]
 #: The paper's three; institutions are there for those who want them.
@@ -74,8 +76,8 @@ class OpenAlex(UserFiles):
     suffixes = (".jsonl", ".json", ".ndjson")
     path_options = ("path", "concepts")
 
-    def read(self) -> Corpus:
-        return read_openalex(self.files, self.config, self.track, self.faults_mode)
+    def reader(self) -> "OpenAlexReader":
+        return OpenAlexReader(self.files, self.config, self.faults_mode)
 
 
 def read_openalex(
@@ -95,22 +97,41 @@ def read_openalex(
     Raises:
         CorpusError: With every fault of the files, each with file:line.
     """
-    summary = "The files of 'openalex' must hold OpenAlex works"
-    builder = CorpusBuilder("openalex", config.fields, summary, faults, config.tokenizer)
-    reader, concepts = _Reader(builder, config), config.list_hierarchy_files(config.concepts)
-    with open_sources([*files, *concepts], "openalex", track) as sources:
-        for path in files:
-            works = read_json_lines(sources.lines(path), path.name, builder.fail)
-            for place, work in builder.documents(works):
-                reader.add(work, place)
-        for path in concepts:
-            for place, item in read_json_lines(sources.lines(path), path.name, builder.fail):
+    return read_corpus(OpenAlexReader(files, config, faults), track)
+
+
+class OpenAlexReader(PartitionReader):
+    """Reader of works and of concepts, in blocks of lines; arguments as for `read_openalex`."""
+
+    def __init__(
+        self, files: Sequence[Path], config: OpenAlex.Config, faults: Faults = "refuse"
+    ) -> None:
+        self.files, self.config = list(files), config
+        self.concepts = config.list_hierarchy_files(config.concepts)
+        summary = "The files of 'openalex' must hold OpenAlex works"
+        paths = [*files, *self.concepts]
+        super().__init__("openalex", config.fields, summary, faults, config.tokenizer, paths)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        kinds = [(path, "documents") for path in self.files]
+        kinds += [(path, "concepts") for path in self.concepts]
+        return [part for path, kind in kinds for part in split_lines(path, kind, block)]
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        reader, name = _Reader(builder, self.config), partition.path.name
+        items = read_json_lines(partition.lines(sources), name, builder.fail, partition.line)
+        if partition.kind == "concepts":
+            for place, item in items:
                 if builder.is_hopeless:
                     break
                 reader.add_ancestors(item, place)
-    if config.hierarchy == "ignore":
-        reader.edges.clear()
-    return builder.build([(*edge, place) for edge, place in reader.edges.items()])
+            return
+        for place, work in builder.documents(items):
+            reader.add(work, place)
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        if self.config.hierarchy == "ignore":
+            builder.edges.clear()
 
 
 class _Reader:
@@ -118,8 +139,9 @@ class _Reader:
 
     def __init__(self, builder: CorpusBuilder, config: OpenAlex.Config) -> None:
         self.builder, self.config = builder, config
-        self.edges: dict[tuple[str, str], str] = {}  # place by (child, parent)
-        builder.notes.update({"works_without_text": 0, UNDATED: 0})
+        self.edges = builder.edges
+        for note in ("works_without_text", UNDATED):
+            builder.notes[note] += 0
 
     def add(self, work: Mapping[str, Any], place: str) -> None:
         """Adds one work, or its faults."""
@@ -146,7 +168,7 @@ class _Reader:
         split = self.config.choose_split(document, text, day, self.builder.notes)
         metadata = {name: list(instances) for name, instances in found.items()}
         labels = [label for label, _, _ in nodes]
-        self.builder.add(document, split, text, metadata, labels, place)
+        self.builder.add(document, split, text, metadata, labels, place, count_days(day))
         for name, instances in found.items():
             for instance, shown in instances.items():
                 if shown:

@@ -1,4 +1,4 @@
-"""Options that several data sets share: tokenization, hierarchy, splits.
+"""Options that several data sets share: tokenization, hierarchy, splits; the card of each.
 
 An option stands once, as a field of its data set's `Config`, with default, bounds and meaning: that
 is what the class takes, what its reader is given, and what ``match-graph datasets NAME`` prints.
@@ -7,9 +7,10 @@ is what the class takes, what its reader is given, and what ``match-graph datase
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -116,10 +117,47 @@ class SplitConfig(StrictModel):
         is_valid = self.valid_until is not None and _is_until(day, self.valid_until)
         return "valid" if is_valid else "test"
 
+    def hold_out(
+        self, splits: Iterable[str], documents: Iterable[str], texts: Iterable[str]
+    ) -> list[str]:
+        """The splits with a tenth of the training documents in valid, chosen by text or id."""
+        return [
+            "valid" if split == "train" and self._tenth(document, text) == 1 else split
+            for split, document, text in zip(splits, documents, texts, strict=True)
+        ]
+
     def _tenth(self, document: str, text: str) -> int:
         key = f"{self.seed} text {text}" if text.strip() else f"{self.seed} id {document}"
         return int.from_bytes(hashlib.sha256(key.encode()).digest()) % 10
 
 
+def count_days(day: str | None) -> int | None:
+    """Days from 1970-01-01 to a date, to the first one of a year or month; None without a date."""
+    found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?!\d)", day or "")
+    if found is None:
+        return None
+    try:
+        first = date(*(int(part or 1) for part in found.groups()))
+    except ValueError:  # no such date
+        return None
+    return (first - date(1970, 1, 1)).days
+
+
 def _is_until(day: str, until: str) -> bool:
     return day[: len(until)] <= until
+
+
+class Card(NamedTuple):
+    """Summary of a data set for `match-graph datasets`; more stands in its card.
+
+    Args:
+        name: Registered name; its card is ``datasets/NAME.md``.
+        licence: Licence of the documents.
+        size: Size as published: documents and bytes.
+        needs: Requirements for building: files, programs or a download.
+    """
+
+    name: str
+    licence: str
+    size: str
+    needs: str

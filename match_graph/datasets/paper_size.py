@@ -166,6 +166,7 @@ def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
         },
         edges=edges,
         hierarchy=hierarchy_frame(hierarchy),
+        tokenizer="whitespace",
     )
 
 

@@ -13,10 +13,11 @@ from xml.etree.ElementTree import Element
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, CorpusBuilder, Faults
+from match_graph.corpus import Corpus, Faults
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import UserFiles
-from match_graph.datasets.dataset import Card
-from match_graph.datasets.options import UNDATED
+from match_graph.datasets.options import UNDATED, Card, count_days
+from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.datasets.pubmed_article import (
     read_articles,
     read_authors,
@@ -28,13 +29,20 @@ from match_graph.datasets.pubmed_article import (
 )
 from match_graph.errors import CorpusError
 from match_graph.io.json_lines import Fail, read_lines
-from match_graph.io.source import Track, open_sources
+from match_graph.io.partition import Partition
+from match_graph.io.source import Sources, Track
 
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
 
 #: Descriptors without a place in the trees that are no sign of wrong trees, and their share.
 _UNKNOWN_HEADINGS, _UNKNOWN_SHARE = 10, 0.05
+
+#: Notes of single records, and of those that were dropped.
+_OF_RECORDS = ("headings_outside_categories", "references_without_pmid", UNDATED)
+_LATER = "later_versions_dropped"
+#: What is noted of all records: ids of descriptors by name, and all names of headings.
+_DESCRIPTOR, _HEADING = "descriptor", "heading"
 
 #: The categories that the paper keeps, https://arxiv.org/abs/2102.07349, section 4.1.
 CATEGORIES = "ABCDEFGH"
@@ -81,10 +89,9 @@ class PubMedXml(UserFiles):
         found = super().find_extra()
         return {name: path or _find_trees(self.path) for name, path in found.items()}
 
-    def read(self) -> Corpus:
+    def reader(self) -> "PubMedReader":
         trees = {name: str(path) for name, path in self.extra.items()}
-        config = self.config.model_copy(update=trees)
-        return read_pubmed_xml(self.files, config, self.track, self.faults_mode)
+        return PubMedReader(self.files, self.config.model_copy(update=trees), self.faults_mode)
 
 
 def _find_trees(path: Path) -> str | None:
@@ -118,25 +125,52 @@ def read_pubmed_xml(
     Raises:
         CorpusError: With every fault of the files, each with file:record or file:line.
     """
-    summary = "The files of 'pubmed-xml' must hold PubMed records"
-    builder = CorpusBuilder("pubmed-xml", config.fields, summary, faults, config.tokenizer)
-    reader, trees = _Reader(builder, config), config.list_hierarchy_files(config.trees)
-    with open_sources([*files, *trees], "pubmed-xml", track) as sources:
-        for path in trees:
+    return read_corpus(PubMedReader(files, config, faults), track)
+
+
+class PubMedReader(PartitionReader):
+    """Reader of PubMed records, by files; arguments as for `read_pubmed_xml`."""
+
+    def __init__(
+        self, files: Sequence[Path], config: PubMedXml.Config, faults: Faults = "refuse"
+    ) -> None:
+        self.files, self.config = list(files), config
+        self.tree_files = config.list_hierarchy_files(config.trees)
+        self.trees: MeshTrees | None = None
+        summary = "The files of 'pubmed-xml' must hold PubMed records"
+        paths = [*files, *self.tree_files]
+        super().__init__("pubmed-xml", config.fields, summary, faults, config.tokenizer, paths)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        return [Partition(path) for path in self.files]
+
+    def prepare(self, builder: CorpusBuilder, sources: Sources) -> None:
+        for path in self.tree_files:
             lines = sources.lines(path)
-            reader.trees = read_trees(lines, path.name, config.categories, builder.fail)
-            if not reader.trees.categories and not builder.faults:
+            self.trees = read_trees(lines, path.name, self.config.categories, builder.fail)
+            if not self.trees.categories and not builder.faults:
                 builder.fail(
                     f"{path.name}: the MeSH trees must hold descriptors, found none; fetch the "
                     f"file again, or set data.hierarchy=ignore."
                 )
-        for path in files:
-            with sources.stream(path) as (stream, look):
-                for place, article in builder.documents(read_articles(stream, path.name, look)):
-                    reader.add(article, place)
-    for path in trees:
-        reader.check_trees(path.name)
-    return builder.build(reader.list_edges(), {ui: name for name, ui in reader.descriptors.items()})
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        reader = _Reader(builder, self.config, self.trees)
+        with sources.stream(partition.path) as (stream, look):
+            articles = read_articles(stream, partition.path.name, look)
+            for place, article in builder.documents(articles):
+                reader.add(article, place)
+        reader.note_headings()
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        ids = builder.seen.get(_DESCRIPTOR, {})
+        for name, ui in ids.items():
+            builder.set_name("label", ui, name)
+        if self.trees is None:
+            return
+        _check_trees(self.trees, builder, self.tree_files[-1].name)
+        for below, above, place in self.trees.edges:
+            builder.edges.setdefault((ids.get(below, below), ids.get(above, above)), place)
 
 
 @dataclass(frozen=True)
@@ -198,18 +232,15 @@ def read_trees(lines: Iterable[bytes], name: str, categories: str, fail: Fail) -
 class _Reader:
     """Reader of articles: adds them to a builder, and gathers what makes the hierarchy."""
 
-    def __init__(self, builder: CorpusBuilder, config: PubMedXml.Config) -> None:
-        self.builder, self.config = builder, config
-        self.trees: MeshTrees | None = None
+    def __init__(
+        self, builder: CorpusBuilder, config: PubMedXml.Config, trees: MeshTrees | None
+    ) -> None:
+        self.builder, self.config, self.trees = builder, config, trees
         self.categories = frozenset(config.categories)
         self.descriptors: dict[str, str] = {}  # id by name
         self.headings: set[str] = set()
-        builder.notes.update(
-            dict.fromkeys(
-                ("headings_outside_categories", "references_without_pmid",
-                 "later_versions_dropped", UNDATED), 0,
-            )
-        )  # fmt: skip
+        for note in (*_OF_RECORDS, _LATER):
+            builder.notes[note] += 0
 
     def add(self, article: Element, place: str) -> None:
         """Adds one article, or its fault."""
@@ -221,17 +252,23 @@ class _Reader:
                 f"remove the record."
             )
             return
-        if pmid.get("Version", "1") != "1" and document in self.builder:
-            self.builder.notes["later_versions_dropped"] += 1
+        is_later = pmid.get("Version", "1") != "1"
+        if is_later and document in self.builder:
+            self.builder.notes[_LATER] += 1
             return
         before = self.builder.num_faults
+        counted = {note: self.builder.notes[note] for note in _OF_RECORDS}
         metadata, names = self._read_metadata(article)
         labels = self._read_labels(article, place)
         if self.builder.num_faults > before:
             return
         text, day = read_text(article), read_date(article)
         split = self.config.choose_split(document, text, day, self.builder.notes)
-        self.builder.add(document, split, text, metadata, labels, place)
+        undone = {note: number - self.builder.notes[note] for note, number in counted.items()}
+        self.builder.add(
+            document, split, text, metadata, labels, place, count_days(day),
+            replaceable={_LATER: 1, **undone} if is_later else None,
+        )  # fmt: skip
         for instance, name in names.items():
             self.builder.set_name("venue", instance, name)
 
@@ -262,25 +299,27 @@ class _Reader:
             if self.trees and not self.categories & self.trees.categories.get(name, frozenset()):
                 self.builder.notes["headings_outside_categories"] += 1
                 continue
-            labels.append(self.descriptors.setdefault(name, descriptor.get("UI") or name))
+            labels.append(descriptor.get("UI") or name)
+            self.descriptors.setdefault(name, labels[-1])
         return labels
 
-    def check_trees(self, name: str) -> None:
-        """Warns where the MeSH trees do not fit the records.
+    def note_headings(self) -> None:
+        """Notes the descriptors of the records that were added."""
+        self.builder.note_seen(_DESCRIPTOR, self.descriptors)
+        self.builder.note_seen(_HEADING, dict.fromkeys(sorted(self.headings), ""))
 
-        All but few descriptors have a tree number (check tags such as Female have none); trees
-        that break off, or of another year, lack many, and their headings would be lost silently.
-        """
-        assert self.trees is not None
-        unknown = self.headings - self.trees.categories.keys()
-        if len(unknown) > max(_UNKNOWN_HEADINGS, _UNKNOWN_SHARE * len(self.headings)):
-            self.builder.warnings.append(
-                f"{len(unknown):,} of {len(self.headings):,} descriptors of the records, such as "
-                f"'{min(unknown)}', are not in '{name}' and were left out; check that the file is "
-                f"whole and of the records' year"
-            )
 
-    def list_edges(self) -> list[tuple[str, str, str]]:
-        """Hierarchy edges; descriptors without a record stand in them by their names."""
-        edges, ids = [] if self.trees is None else self.trees.edges, self.descriptors
-        return [(ids.get(a, a), ids.get(b, b), place) for a, b, place in edges]
+def _check_trees(trees: MeshTrees, builder: CorpusBuilder, name: str) -> None:
+    """Warns where the MeSH trees do not fit the records.
+
+    All but few descriptors have a tree number (check tags such as Female have none); trees that
+    break off, or of another year, lack many, and their headings would be lost silently.
+    """
+    headings = builder.seen.get(_HEADING, {}).keys()
+    unknown = headings - trees.categories.keys()
+    if len(unknown) > max(_UNKNOWN_HEADINGS, _UNKNOWN_SHARE * len(headings)):
+        builder.warnings.append(
+            f"{len(unknown):,} of {len(headings):,} descriptors of the records, such as "
+            f"'{min(unknown)}', are not in '{name}' and were left out; check that the file is "
+            f"whole and of the records' year"
+        )

@@ -3,23 +3,34 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from pydantic.fields import FieldInfo
+from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.corpus import Faults
+from match_graph.corpus import Corpus, Faults
+from match_graph.datasets.built import is_built
 from match_graph.datasets.custom import Custom
 from match_graph.datasets.dataset import CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags
+from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.maple import Maple
 from match_graph.datasets.match_folder import MatchFolder
+from match_graph.datasets.memory import BuiltFolder, CorpusInMemory
 from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
-from match_graph.errors import CorpusError
-from match_graph.io.source import is_folder, resolve_path
+from match_graph.errors import ConfigError, CorpusError
+from match_graph.io.cluster import Cluster
+from match_graph.io.source import Track, is_folder, resolve_path
+from match_graph.own_code import find_class, locate_code
 
-#: Registered data sets; any other name is a folder in the MATCH format.
+#: What `open_dataset` opens.
+Source: TypeAlias = str | Path | Corpus | HeteroData | CorpusDataset
+
+#: Registered data sets; any other name is a folder, or a class of one's own.
 DATASETS: dict[str, type[CorpusDataset]] = {
     "custom": Custom,
     "debtags": DebTags,
@@ -41,35 +52,110 @@ class _PygArguments(StrictModel):
     force_reload: bool = False
     track: Callable[..., Any] | None = None
     faults: Faults = "refuse"
+    cluster: Cluster | None = None
 
 
-def open_dataset(name: str, **options: Any) -> CorpusDataset:
-    """Opens a registered data set, or a folder in the MATCH format, building it if need be.
+def open_dataset(source: Source, **options: Any) -> CorpusDataset:
+    """Opens a data set, building it if need be.
 
     Args:
-        name: Registered name, else the path of a folder.
+        source: A registered name; a folder in the MATCH format, or one that match-graph built; a
+            class of one's own, ``module:Class`` or ``file.py:Class``, which is imported; or an
+            object: a `Corpus`, a `HeteroData` as `from_hetero` reads it, a data set.
         **options: Arguments of the data set's class, PyG's four (root, transform, pre_transform,
-            force_reload), ``track`` and ``faults`` among them; None stands for the default.
+            force_reload), ``track``, ``faults`` and ``cluster`` among them; None stands for the
+            default. A `Corpus` takes PyG's four, a data set that is open none.
 
     Raises:
-        CorpusError: Nothing is there, or the files break their format.
-        ConfigError: With every option that the class does not have, or not with such a value.
+        CorpusError: Nothing is there, the files break their format, or an object cannot be read.
+        ConfigError: With every option that the class does not have, or not with such a value; or
+            the code of one's own class fails.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    if name not in DATASETS and not is_folder(name):
-        raise CorpusError(
-            f"A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
-            f"but there is nothing of that kind at '{name}'; check the name."
-        )
-    cls = DATASETS.get(name, MatchFolder)
+    if isinstance(source, CorpusDataset):
+        if more := sorted(given.keys() - {"root", "track", "cluster"}):
+            raise ConfigError(
+                f"A data set that is open takes no options, found {more}; give them to its class."
+            )
+        return source
+    cls, arguments = _find_opener(source)
     of_pyg = {key: value for key, value in given.items() if key in _PygArguments.model_fields}
     parse_settings(_PygArguments, of_pyg, f"The arguments of {cls.__name__} must be valid")
-    return cls(**given) if name in DATASETS else MatchFolder(name, **given)
+    return cls(*arguments, **given)
+
+
+def _find_opener(source: Source) -> tuple[type[CorpusDataset], tuple[Any, ...]]:
+    """Class that opens a source, with its positional arguments."""
+    if isinstance(source, HeteroData):
+        return CorpusInMemory, (from_hetero(source),)
+    if isinstance(source, Corpus):
+        return CorpusInMemory, (source,)
+    if not isinstance(source, str | Path):
+        raise CorpusError(
+            f"A data set must be a name, a folder, a class by name, a Corpus, a HeteroData or an "
+            f"open data set, found {type(source).__name__}; from_frames, from_hetero and "
+            f"from_networkx make a Corpus."
+        )
+    name = str(source)
+    if name in DATASETS:
+        return DATASETS[name], ()
+    if is_folder(name):
+        return (BuiltFolder if is_built(Path(name)) else MatchFolder), (name,)
+    if names_code(name):
+        return find_dataset(name), ()
+    raise CorpusError(
+        f"A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
+        f"(file.py:Class), but there is nothing of that kind at '{name}'; check the name."
+    )
+
+
+def find_dataset(name: str) -> type[CorpusDataset]:
+    """Data set class of a registered name, or of ``module:Class`` or ``file.py:Class``.
+
+    Raises:
+        ConfigError: There is none, or its code fails.
+    """
+    return find_class(name, DATASETS, CorpusDataset, "data set")
+
+
+def names_code(name: str) -> bool:
+    """Whether opening a data set of a name imports code: it is neither registered nor a folder."""
+    return ":" in name and name not in DATASETS and not is_folder(name)
+
+
+def name_source(source: Source, root: str | Path | None = None, track: Track | None = None) -> str:
+    """Name under which other processes open a source: of an object, the folder built of it.
+
+    Args:
+        source: As for `open_dataset`.
+        root: Root folder of built data; None takes `default_root`.
+        track: Progress tracker.
+
+    Raises:
+        CorpusError: The object cannot be built, or has a ``transform``, which no file keeps.
+    """
+    if isinstance(source, str | Path):
+        return str(source)
+    dataset = open_dataset(source, root=root, track=track)
+    if dataset.transform is not None:
+        raise CorpusError(
+            f"A run reads a data set as it is built, but '{dataset.name}' has a transform; make it "
+            f"a pre_transform, or leave it out."
+        )
+    return str(resolve_path(dataset.built))
+
+
+def locate_dataset(name: str) -> str:
+    """Name of a data set that is valid in any working folder."""
+    if name in DATASETS:
+        return name
+    return locate_code(name) if names_code(name) else str(resolve_path(name))
 
 
 def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Options of a data set with absolute paths, valid in any working folder."""
-    keys = DATASETS[name].path_options if name in DATASETS else ()
+    has_options = name in DATASETS or names_code(name)
+    keys = find_dataset(name).path_options if has_options else ()
     absolute = {key: str(resolve_path(options[key])) for key in keys if options.get(key)}
     return {**options, **absolute}
 
@@ -96,12 +182,15 @@ def list_datasets(root: str | Path | None = None) -> list[dict[str, str]]:
 
 
 def list_options(name: str) -> list[dict[str, str]]:
-    """One row per option of a registered data set: its ``option``, ``default`` and ``meaning``.
+    """One row per option of a data set: its ``option``, ``default`` and ``meaning``.
+
+    Args:
+        name: Registered name, or a class of one's own, which is imported.
 
     Raises:
         CorpusError: There is no such data set.
     """
-    if name not in DATASETS:
+    if name not in DATASETS and not names_code(name):
         raise CorpusError(
             f"Options are listed of a data set by its name, one of {sorted(DATASETS)}, found "
             f"'{name}'; check the name."
@@ -109,11 +198,17 @@ def list_options(name: str) -> list[dict[str, str]]:
     return [
         {
             "option": option,
-            "default": json.dumps(field.get_default(call_default_factory=True)),
-            "meaning": str(field.description),
+            "default": _show_default(field),
+            "meaning": field.description or "",
         }
-        for option, field in sorted(DATASETS[name].Config.model_fields.items())
+        for option, field in sorted(find_dataset(name).Config.model_fields.items())
     ]
+
+
+def _show_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    return json.dumps(field.get_default(call_default_factory=True), default=str)
 
 
 def _find_state(cls: type[CorpusDataset], root: Path, built: set[str]) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from match_graph.corpus import Tokenizer
-from match_graph.datasets.dataset import Card
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
@@ -20,7 +19,7 @@ from match_graph.datasets.match_folder import (
     write_lines,
     write_match_folder,
 )
-from match_graph.datasets.options import tokenizer_field
+from match_graph.datasets.options import Card, tokenizer_field
 from match_graph.errors import CorpusError
 from match_graph.typing import Split
 

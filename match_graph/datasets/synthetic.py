@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
 from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame
-from match_graph.datasets.dataset import Card, CorpusDataset
+from match_graph.datasets.dataset import CorpusDataset
+from match_graph.datasets.options import Card
 from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_corpus
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -173,6 +174,7 @@ def draw_planted(config: Synthetic.Config) -> Corpus:
         instances=instances,
         edges=compact,
         hierarchy=_hierarchy(child, parent),
+        tokenizer="whitespace",
     )
 
 

@@ -1,14 +1,16 @@
 """The folder of a build: damage is found before anything is looked up by it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import MatchFolder
 from match_graph.errors import CorpusError
+from match_graph.graph import MappedGraph
 from match_graph.io.manifest import write_manifest
 from match_graph.testing import write_match_folder
 
@@ -27,7 +29,15 @@ def flip_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["data.pt", "targets.pt", "corpus.json", "names/word.parquet", "names/label.parquet"]
+    "name",
+    [
+        "edges/document.contains.word/index.npy",
+        "edges/document.has.author/back/ptr.npy",
+        "nodes/document/train_mask.npy",
+        "targets/index.npy",
+        "corpus.json",
+        "nodes/word.parquet",
+    ],
 )
 def test_check_file_finds_a_flipped_byte(
     build: tuple[Path, Path], name: str, monkeypatch: pytest.MonkeyPatch
@@ -44,7 +54,8 @@ def test_check_file_finds_a_flipped_byte(
     )
     with pytest.raises(CorpusError) as caught:
         opened = MatchFolder(folder, root=built.parents[1])
-        _ = opened.targets, opened.notes, opened.names("word"), opened.names("label")
+        _ = opened[0], opened.targets, opened.notes, opened.names("word")
+        MappedGraph(opened.built).adjacency(("document", "has", "author"), backwards=True)
     assert str(caught.value) == sentence
     monkeypatch.setattr("match_graph.io.manifest.LARGE_BYTES", 0)
     with pytest.raises(CorpusError) as caught:
@@ -52,95 +63,76 @@ def test_check_file_finds_a_flipped_byte(
     assert str(caught.value) == sentence
 
 
-def _name_no_word(content: dict[Any, Any]) -> None:
-    content["document", "contains", "word"]["edge_index"][1, 0] = 10**6
-
-
-def _name_no_document(content: dict[Any, Any]) -> None:
-    content["document", "has", "author"]["edge_index"][0, 0] = -1
-
-
-def _make_float(content: dict[Any, Any]) -> None:
-    edges = content["label", "is_a", "label"]
-    edges["edge_index"] = edges["edge_index"].double()
-
-
-def _cut_mask(content: dict[Any, Any]) -> None:
-    content["document"]["train_mask"] = content["document"]["train_mask"][:-1]
-
-
-def _cut_positions(content: dict[Any, Any]) -> None:
-    edges = content["document", "contains", "word"]
-    edges["position"] = edges["position"][:-1]
-
-
-def _count_nothing(content: dict[Any, Any]) -> None:
-    content["venue"]["num_nodes"] = -1
+WORDS, AUTHORS = "edges/document.contains.word", "edges/document.has.author"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "fault"),
+    ("name", "change", "fault"),
     [
-        (_name_no_word, "the edges ('document', 'contains', 'word') name a 'word' that is none"),
+        (f"{WORDS}/index.npy", lambda a: a + 10**6, "it names nodes that are none"),
+        (f"{WORDS}/back/index.npy", lambda a: a - 1, "it names nodes that are none"),
+        (f"{WORDS}/index.npy", lambda a: a.astype(float), "it names nodes that are none"),
+        (f"{WORDS}/index.npy", lambda a: a[:-1], "it names nodes that are none"),
+        (f"{WORDS}/back/edge.npy", lambda a: a + 1, "it names edges that are none"),
+        (f"{AUTHORS}/ptr.npy", lambda a: a + 1, "it does not cut 15 edges into lists"),
+        (f"{AUTHORS}/ptr.npy", lambda a: a[:-1], "it does not cut 15 edges into lists"),
+        (f"{AUTHORS}/ptr.npy", lambda a: a[::-1] + a, "it does not cut 15 edges into lists"),
+        (f"{AUTHORS}/back/stop.npy", lambda a: a + 5, "it does not lie within the lists"),
+        (f"{AUTHORS}/back/stop.npy", lambda a: a - 5, "it does not lie within the lists"),
         (
-            _name_no_document,
-            "the edges ('document', 'has', 'author') name a 'document' that is none",
+            "nodes/document/train_mask.npy",
+            lambda a: a[:-1],
+            "'train_mask' is not one torch.bool a node",
         ),
         (
-            _make_float,
-            "the edges ('label', 'is_a', 'label') are not [2, E] of int32 or int64",
+            "nodes/word/train_count.npy",
+            lambda a: a.astype(np.int64),
+            "'train_count' is not one torch.int32 a node",
         ),
-        (_cut_mask, "'train_mask' of 'document' is not one torch.bool a node"),
-        (
-            _cut_positions,
-            "the positions of ('document', 'contains', 'word') are not one int16 an edge",
-        ),
-        (_count_nothing, "'venue' has no number of nodes"),
+        ("targets/index.npy", lambda a: a + 99, "it names nodes that are none"),
+        ("targets/ptr.npy", lambda a: 0 * a, "it does not cut 25 edges into lists"),
+        ("targets/ptr.npy", lambda a: a[:5], "it does not cut 25 edges into lists"),
     ],
-    ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
-def test_load_data_refuses_indices_out_of_range(
-    build: tuple[Path, Path], spoil: Any, fault: str
+def test_MappedGraph_refuses_arrays_of_something_else(
+    build: tuple[Path, Path], name: str, change: Any, fault: str
 ) -> None:
-    """Also where the manifest was written anew: torch would read memory that is not its own."""
+    """Also where the manifest was written anew: indices lead to what is there."""
     folder, built = build
-    content = torch.load(built / "data.pt", weights_only=True)
-    spoil(content)
-    torch.save(content, built / "data.pt")
+    np.save(built / name, change(np.load(built / name)))
     write_manifest(built)
+    dataset = MatchFolder(folder, root=built.parents[1])
+    graph = MappedGraph(built)
     with pytest.raises(CorpusError) as caught:
-        MatchFolder(folder, root=built.parents[1])
+        _ = dataset[0], dataset.targets
+        _ = [graph.adjacency(edge_type, backwards=True) for edge_type in graph.edge_types]
     assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{built / 'data.pt'}' is not ({fault}); "
+        f"Built data must be what match-graph wrote, but '{built / name}' is not ({fault}); "
         f"delete its folder, or build with force_reload."
     )
 
 
 @pytest.mark.parametrize(
-    "change",
+    "spoil",
     [
-        {"index": torch.full((26,), 99, dtype=torch.int32)},
-        {"ptr": torch.zeros(13, dtype=torch.int64)},
-        {"ptr": torch.zeros(5, dtype=torch.int64)},
-        {"num_labels": 10**9},
+        lambda schema: schema["nodes"].pop("label"),
+        lambda schema: schema["nodes"]["venue"].update(num_nodes=-1),
+        lambda schema: schema["nodes"].pop("venue"),
+        lambda schema: schema["edges"][0].update(num_edges="10"),
+        lambda schema: schema["edges"][0].pop("edge_type"),
     ],
-    ids=["beyond", "empty", "short", "labels"],
 )
-def test_load_targets_refuses_labels_that_are_none(
-    build: tuple[Path, Path], change: dict[str, Any]
+def test_MappedGraph_refuses_a_schema_of_something_else(
+    build: tuple[Path, Path], spoil: Any
 ) -> None:
-    """Offsets and labels fit the graph."""
-    folder, built = build
-    content = torch.load(built / "targets.pt", weights_only=True)
-    torch.save({**content, **change}, built / "targets.pt")
+    """Types that are not there, counts that are none."""
+    _, built = build
+    about = json.loads((built / "corpus.json").read_text("utf-8"))
+    spoil(about["schema"])
+    (built / "corpus.json").write_text(json.dumps(about), encoding="utf-8")
     write_manifest(built)
-    with pytest.raises(CorpusError) as caught:
-        _ = MatchFolder(folder, root=built.parents[1]).targets
-    assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{built / 'targets.pt'}' is not (it names "
-        f"documents or labels that the graph has not); delete its folder, or build with "
-        f"force_reload."
-    )
+    with pytest.raises(CorpusError, match=r"corpus\.json' is not \(it cannot be read"):
+        MappedGraph(built)
 
 
 def test_write_built_follows_no_link(tmp_path: Path) -> None:

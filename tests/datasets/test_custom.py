@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,14 @@ def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path)
         1,
     ]
     assert dataset.hierarchy.num_edges == 1
+    days = [(date(2000 + number, 1, 1) - date(1970, 1, 1)).days for number in range(8)]
+    assert dataset[0]["document"].time.tolist() == days
     flat = open_dataset(
         "custom", root=tmp_path, columns={key: COLUMNS[key] for key in ("id", "text", "label")},
         taxonomy=str(taxonomy), hierarchy="ignore",
     )  # fmt: skip
     assert flat.hierarchy.num_edges == 0
+    assert "time" not in flat[0]["document"]
     assert flat.processed_dir != dataset.processed_dir
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import platformdirs
 import pytest
 import torch
@@ -45,7 +46,7 @@ def _count_anew() -> None:
 
 def mark(data: HeteroData) -> HeteroData:
     """A transform that can be seen."""
-    data["document"].marked = torch.ones(1)
+    data["document"].marked = torch.ones(data["document"].num_nodes)
     return data
 
 
@@ -142,8 +143,8 @@ def test_CorpusDataset_force_reload_reads_again(tmp_path: Path) -> None:
 
 
 def test_CorpusDataset_incomplete_build_is_built_again(tmp_path: Path) -> None:
-    """A folder that lacks one of the processed files does not count as built."""
-    (Path(Counted(root=tmp_path).processed_dir) / "targets.pt").unlink()
+    """A folder that does not say what it is does not count as built."""
+    (Path(Counted(root=tmp_path).processed_dir) / "corpus.json").unlink()
     assert Counted(root=tmp_path).targets.num_labels == 8
     assert Counted.num_read == 2
 
@@ -154,11 +155,11 @@ def test_CorpusDataset_nothing_but_build_and_its_lock_is_left(tmp_path: Path) ->
     built = Path(dataset.processed_dir)
     assert {path.name for path in built.parent.iterdir()} == {built.name, f"{built.name}.lock"}
     assert {path.name for path in built.iterdir()} == {
-        "data.pt",
-        "targets.pt",
         "corpus.json",
+        "edges",
         "manifest.json",
-        "names",
+        "nodes",
+        "targets",
     }
 
 
@@ -171,7 +172,7 @@ def test_CorpusDataset_failed_build_leaves_nothing_can_repeated(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("pandas.DataFrame.to_parquet", crash)
+        patch.setattr("match_graph.datasets.built.write_frame", crash)
         with pytest.raises(MemoryError):
             Counted(root=tmp_path)
     assert [path.suffix for path in (tmp_path / "built").iterdir()] == [".lock"]
@@ -250,6 +251,11 @@ def test_MatchFolder_same_content_elsewhere_is_the_same_build(tmp_path: Path) ->
     assert first.processed_dir == second.processed_dir
 
 
+def read_all(dataset: CorpusDataset) -> None:
+    """Opens every array of a build."""
+    _ = dataset[0], dataset.targets
+
+
 class Payload:
     """Creates a folder when it is unpickled."""
 
@@ -260,52 +266,35 @@ class Payload:
         return os.mkdir, (self.path,)
 
 
-@pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
+ARRAYS = ["targets/index.npy", "nodes/word/train_count.npy", "edges/label.is_a.label/ptr.npy"]
+
+
+@pytest.mark.parametrize("file_name", ARRAYS)
 def test_CorpusDataset_crafted_file_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
     """Code in a built file never runs; the message says what to do."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
-    torch.save(Payload(tmp_path / "ran"), path)
-    write_manifest(path.parent)  # whoever writes the one can write the other
+    np.save(path, np.array([Payload(tmp_path / "ran")], dtype=object), allow_pickle=True)
+    write_manifest(Path(Counted(root=tmp_path).processed_dir))  # who writes one can write the other
     with pytest.raises(CorpusError) as caught:
-        _ = Counted(root=tmp_path).targets
+        read_all(Counted(root=tmp_path))
     assert not (tmp_path / "ran").exists()
     assert str(caught.value) == (
         f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
-        f"UnpicklingError); delete its folder, or build with force_reload."
+        f"ValueError); delete its folder, or build with force_reload."
     )
-    torch.load(path, weights_only=False)  # the payload is live
+    np.load(path, allow_pickle=True)  # the payload is live
     assert (tmp_path / "ran").exists()
 
 
-def test_CorpusDataset_plain_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
-    """Neither does a pickle that is no archive of torch."""
-    path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
-    path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
-    write_manifest(path.parent)
-    with pytest.raises(CorpusError) as caught:
-        Counted(root=tmp_path)
-    assert not (tmp_path / "ran").exists()
-    assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
-        f"RuntimeError); delete its folder, or build with force_reload."
-    )
-
-
-@pytest.mark.parametrize("content", [[torch.ones(2)], {"ptr": torch.ones(2)}, torch.ones(2)])
-@pytest.mark.parametrize("file_name", ["data.pt", "targets.pt"])
-def test_CorpusDataset_tensors_of_something_else_are_refused(
-    tmp_path: Path, file_name: str, content: Any
-) -> None:
-    """They load, but are no graph and no gold labels."""
+@pytest.mark.parametrize("file_name", ARRAYS)
+def test_CorpusDataset_plain_pickle_is_refused_and_not_run(tmp_path: Path, file_name: str) -> None:
+    """Neither does a pickle that is no array."""
     path = Path(Counted(root=tmp_path).processed_dir) / file_name
-    torch.save(content, path)
-    write_manifest(path.parent)
-    with pytest.raises(CorpusError) as caught:
-        _ = Counted(root=tmp_path).targets
-    assert str(caught.value) == (
-        f"Built data must be what match-graph wrote, but '{path}' is not (it cannot be read: "
-        f"TypeError); delete its folder, or build with force_reload."
-    )
+    path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
+    write_manifest(Path(Counted(root=tmp_path).processed_dir))
+    with pytest.raises(CorpusError, match=r"it cannot be read: ValueError"):
+        read_all(Counted(root=tmp_path))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
@@ -313,9 +302,9 @@ def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
     dataset = Counted(root=tmp_path)
     built = Path(dataset.processed_dir)
     for name, read in (
-        ("names/word.parquet", lambda: dataset.names("word")),
-        ("names/venue.parquet", lambda: list(dataset.iter_table("venue", 5))),
-        ("names/document.parquet", lambda: dataset.keeps_texts),
+        ("nodes/word.parquet", lambda: dataset.names("word")),
+        ("nodes/venue.parquet", lambda: list(dataset.iter_table("venue", 5))),
+        ("nodes/document.parquet", lambda: dataset.keeps_texts),
         ("corpus.json", lambda: dataset.notes),
     ):
         path = built / name
@@ -332,9 +321,9 @@ def test_CorpusDataset_damaged_table_is_named(tmp_path: Path) -> None:
 
 def test_CorpusDataset_force_reload_repairs_a_broken_build(tmp_path: Path) -> None:
     """What the message advises works."""
-    path = Path(Counted(root=tmp_path).processed_dir) / "data.pt"
+    path = Path(Counted(root=tmp_path).processed_dir) / "targets/ptr.npy"
     path.write_bytes(b"broken")
-    assert len(Counted(root=tmp_path, force_reload=True)) == 1
+    assert Counted(root=tmp_path, force_reload=True).targets.num_labels == 8
 
 
 OPEN_TOGETHER = """

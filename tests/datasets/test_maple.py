@@ -60,6 +60,8 @@ def test_open_dataset_papers_become_documents_with_names_depths(tmp_path: Path) 
     assert table["text"][3] == "paper 3 on toys"
     years = table["split"].groupby(table["id"].astype(int) - 100 + 2000 <= 2015).agg(set)
     assert years[False] == {"test"}
+    seconds = (dataset[0]["document"].time * 86_400).numpy().astype("datetime64[s]")
+    assert (seconds.astype("datetime64[Y]").astype(int) == table["id"].astype(int) - 70).all()
     assert years[True] <= {"train", "valid"}
     labels = dataset.table("label").set_index("id")
     assert labels["name"].to_dict() == {"11": "science", "12": "toys"}
@@ -218,6 +220,6 @@ def test_Maple_taxonomy_that_is_a_link_to_nothing_is_refused(tmp_path: Path) -> 
     folder = write_json(tmp_path / "raw" / "maple" / "json" / "Art")
     (folder / "taxonomy.txt").symlink_to(tmp_path / "gone")
     assert refusal(tmp_path) == (
-        f"A data set is read from regular files, but '{folder / 'taxonomy.txt'}' is none that can "
+        f"Data are read from regular files, but '{folder / 'taxonomy.txt'}' is none that can "
         f"be read (No such file or directory); check the path."
     )

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,10 @@ def test_open_dataset_options_reach_the_reader(root: Path) -> None:
         fields=["institution"], train_until=2015, valid_until=2017,
     )  # fmt: skip
     assert dataset[0].node_types == ["document", "institution", "word", "label"]
-    splits = dataset.table("document").set_index("id")["split"]
+    table = dataset.table("document").set_index("id")
+    first = (date(2010, 5, 1) - date(1970, 1, 1)).days
+    assert (table["time"]["W30"], table["time"].size) == (first, 10)
+    splits = table["split"]
     assert splits.to_dict() == {
         f"W{n}": "train" if n < 36 else "valid" if n < 38 else "test" for n in range(30, 40)
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from match_graph.config import parse_settings
-from match_graph.datasets.options import UNDATED, SplitConfig
+from match_graph.datasets.options import UNDATED, SplitConfig, count_days
 from match_graph.errors import ConfigError
 
 
@@ -95,3 +95,24 @@ def test_SplitConfig_what_is_no_date_is_refused() -> None:
         "Options must be good: valid_until must be a date after train_until, found "
         "train_until=None and valid_until=2015; change one of them."
     )
+
+
+@pytest.mark.parametrize(
+    ("day", "days"),
+    [
+        ("1970-01-01", 0),
+        ("1970", 0),
+        ("1969-12", -31),
+        ("2015-06-30", (date(2015, 6, 30) - date(1970, 1, 1)).days),
+        ("2015-06-30T12:00:00", (date(2015, 6, 30) - date(1970, 1, 1)).days),
+        ("20150630", None),
+        ("2015-02-30", None),
+        ("0000", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_count_days_counts_from_1970(day: str | None, days: int | None) -> None:
+    """A year or month counts from its first day; what is no date has no days."""
+    assert count_days(day) == days

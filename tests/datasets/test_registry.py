@@ -50,8 +50,8 @@ def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
     with pytest.raises(CorpusError) as caught:
         open_dataset("syntetic")
     assert str(caught.value) == (
-        f"A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, but there "
-        f"is nothing of that kind at 'syntetic'; check the name."
+        f"A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
+        f"(file.py:Class), but there is nothing of that kind at 'syntetic'; check the name."
     )
 
 

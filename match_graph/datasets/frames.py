@@ -1,0 +1,239 @@
+"""Tables in memory as a `Corpus`: pandas frames of documents, labels and their hierarchy."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from match_graph.config import parse_settings
+from match_graph.corpus import Corpus
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.custom import TableConfig, TableReader
+from match_graph.errors import CorpusError, list_faults
+from match_graph.io.json_lines import read_values
+from match_graph.typing import DOCUMENT, LABEL
+
+#: (child, parent) pairs, as a frame of these columns or as tuples.
+Hierarchy: TypeAlias = pd.DataFrame | Iterable[tuple[str, str]]
+
+_SUMMARY = "The frames must hold documents"
+
+
+def from_frames(
+    documents: pd.DataFrame,
+    labels: pd.DataFrame | None = None,
+    hierarchy: Hierarchy | None = None,
+    *,
+    features: Mapping[str, Any] | None = None,
+    name: str = "frames",
+    **options: Any,
+) -> Corpus:
+    """The corpus of pandas frames.
+
+    Args:
+        documents: A row per document: ``id`` (strings or whole numbers), ``text``, ``label`` and a
+            column per metadata field, each cell a string or a list of strings; what is missing
+            (None, NaN) is an empty list or text. Other names of columns stand in ``columns``.
+        labels: A row per label: ``id`` and, where known, ``name``, ``definition`` and ``parent``
+            (an id or a list of them); also of labels that no document has.
+        hierarchy: Further edges of the hierarchy, (child, parent); it must be acyclic.
+        features: Node features by type, "document", "label" or a field: a frame with the ids in its
+            index, or, of documents and labels, an array with a row per row of their frame.
+        name: Name of the corpus.
+        **options: Those of the data set `Custom` that are about columns and splits: ``fields``,
+            ``columns`` ({"text": ["title", "abstract"], "split": "fold", "date": "year"}),
+            ``tokenizer``, ``train_until``, ``valid_until``, ``seed``. Without a column of splits or
+            dates documents are split at random by text, 8 : 1 : 1.
+
+    Raises:
+        CorpusError: With every fault of the frames.
+        ConfigError: An option is unknown or impossible.
+    """
+    config = parse_settings(TableConfig, options, "The options of from_frames must be valid")
+    builder = CorpusBuilder(name, config.fields, _SUMMARY, tokenizer=config.tokenizer)
+    reader = TableReader(builder, config, "columns={...}")
+    frames = {"documents": documents, "labels": labels}
+    for key, frame in frames.items():
+        if frame is not None and (fault := _find_frame_fault(key, frame)):
+            raise CorpusError(f"{_SUMMARY}: {fault}")
+    try:
+        corpus = _build(builder, reader, documents, labels, hierarchy)
+    except UnicodeEncodeError as error:
+        raise CorpusError(f"{_SUMMARY}: all strings must be Unicode text ({error}).") from error
+    return _add_features(corpus, labels, features or {})
+
+
+def _build(
+    builder: CorpusBuilder,
+    reader: TableReader,
+    documents: pd.DataFrame,
+    labels: pd.DataFrame | None,
+    hierarchy: Hierarchy | None,
+) -> Corpus:
+    """The corpus of frames, without features."""
+    used = {column for columns in reader.columns.values() for column in columns}
+    reader.seen.update(map(str, documents.columns))
+    for place, row in builder.documents(_iter_rows(documents, used)):
+        reader.add(row, place)
+    reader.note_columns()
+    reader.check_columns()
+    edges = [*_read_pairs(hierarchy, builder)]
+    names: dict[str, str] = {}
+    if labels is not None:
+        edges += _read_labels(labels, builder, names)
+    corpus = builder.build(edges, names)
+    return corpus if labels is None else _define_labels(corpus, labels)
+
+
+def _find_frame_fault(key: str, frame: Any) -> str:
+    """Fault of a frame as a sentence; empty if it has none."""
+    if not isinstance(frame, pd.DataFrame):
+        return f"{key} must be a DataFrame, found {type(frame).__name__}."
+    if not len(frame):
+        return f"{key} must have rows, found none."
+    if repeated := frame.columns[frame.columns.duplicated()].tolist():
+        return f"{key} must name every column once, found {repeated} twice."
+    if key == "labels" and "id" not in frame:
+        return f"labels must have a column id, found {[*map(str, frame.columns)]}."
+    return ""
+
+
+def _iter_rows(frame: pd.DataFrame, used: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of a frame's used columns, as JSON would have them."""
+    columns = {name: [*map(_simplify, frame[name].tolist())] for name in frame if name in used}
+    for number, cells in enumerate(zip(*columns.values(), strict=True)):
+        yield f"documents, row {number}", dict(zip(columns, cells, strict=True))
+
+
+def _simplify(value: Any) -> Any:
+    """A cell as strings, whole numbers and lists of them; None where it is missing."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(_simplify, value), key=str)
+    if isinstance(value, list | tuple | np.ndarray | pd.Series):
+        return [_simplify(one) for one in value]
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float) and np.isnan(value):
+        return None
+    if isinstance(value, date):
+        return value.isoformat()[:10]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _index(values: Iterable[Any]) -> pd.Index:
+    """Ids as strings."""
+    return pd.Index([str(_simplify(one)) for one in values], dtype=object)
+
+
+def _read_pairs(
+    hierarchy: Hierarchy | None, builder: CorpusBuilder
+) -> Iterator[tuple[str, str, str]]:
+    """Edges of a hierarchy with their places."""
+    if isinstance(hierarchy, pd.DataFrame):
+        if not {"child", "parent"} <= {*hierarchy.columns}:
+            builder.fail(
+                f"hierarchy must have the columns child and parent, found "
+                f"{[*map(str, hierarchy.columns)]}."
+            )
+            return
+        hierarchy = zip(hierarchy["child"].tolist(), hierarchy["parent"].tolist(), strict=True)
+    for number, pair in enumerate(hierarchy or ()):
+        ends = [_simplify(one) for one in pair] if isinstance(pair, tuple | list) else []
+        if len(ends) != 2 or not all(isinstance(one, str | int) for one in ends):
+            builder.fail(
+                f"hierarchy, row {number}: an edge must be the ids of a child and a parent, found "
+                f"{pair!r:.60}."
+            )
+        else:
+            yield str(ends[0]), str(ends[1]), f"hierarchy, row {number}"
+
+
+def _read_labels(
+    labels: pd.DataFrame, builder: CorpusBuilder, names: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Notes names of labels; gives the edges of the column ``parent``."""
+    ids = [*map(_simplify, labels["id"].tolist())]
+    for number, one in enumerate(ids):
+        if not isinstance(one, str | int) or isinstance(one, bool):
+            builder.fail(f"labels, row {number}: id must be a string, found {one!r:.60}.")
+    repeated = pd.Series(ids, dtype=object)
+    for one in repeated[repeated.duplicated()].unique():
+        builder.fail(f"labels must name every label once, found '{one}' twice.")
+    if "name" in labels:
+        given = map(_simplify, labels["name"].tolist())
+        names |= {str(one): str(name) for one, name in zip(ids, given, strict=True) if name}
+    parents = map(_simplify, labels["parent"].tolist() if "parent" in labels else ())
+    for number, (one, above) in enumerate(zip(ids, parents, strict=False)):
+        values = read_values(above)
+        if values is None:
+            builder.fail(
+                f"labels, row {number}: parent must be an id or a list of ids, found {above!r:.60}."
+            )
+        yield from ((str(one), value, f"labels, row {number}") for value in values or ())
+
+
+def _define_labels(corpus: Corpus, labels: pd.DataFrame) -> Corpus:
+    """Adds definitions of labels, and says which labels of documents are not listed."""
+    ids = _index(labels["id"].tolist())
+    table = corpus.instances[LABEL]
+    row = ids.get_indexer(pd.Index(table["id"]))
+    warnings = [*corpus.warnings]
+    if (row < 0).any():
+        warnings.append(
+            f"{int((row < 0).sum()):,} labels of documents are not in labels, such as "
+            f"'{table['id'][row < 0].iloc[0]}'"
+        )
+    if "definition" in labels:
+        texts = np.array([str(_simplify(one) or "") for one in labels["definition"]], dtype=object)
+        found = np.where(row < 0, "", texts[row])
+        table = table.assign(definition=pd.Series(found, index=table.index, dtype=str))
+    return replace(corpus, instances={**corpus.instances, LABEL: table}, warnings=warnings)
+
+
+def _add_features(
+    corpus: Corpus, labels: pd.DataFrame | None, features: Mapping[str, Any]
+) -> Corpus:
+    """Adds features, each row to the node of its id."""
+    faults: list[str] = []
+    aligned = {}
+    for name, values in features.items():
+        table = corpus.documents if name == DOCUMENT else corpus.instances.get(name)
+        if table is not None and isinstance(values, pd.DataFrame):
+            rows = _index(values.index)
+        elif table is not None and name == LABEL and labels is not None:
+            rows = _index(labels["id"].tolist())
+        elif name == DOCUMENT or table is None:
+            aligned[name] = values  # `Corpus` refuses a type that is none
+            continue
+        else:
+            faults.append(
+                f"the features of '{name}' must be a DataFrame with the ids in its index, found "
+                f"{type(values).__name__}."
+            )
+            continue
+        if fault := _find_row_fault(name, rows, table["id"], len(values)):
+            faults.append(fault)
+        else:
+            aligned[name] = np.asarray(values)[rows.get_indexer(pd.Index(table["id"]))]
+    if faults:
+        raise CorpusError(list_faults("The features must fit the frames", faults))
+    return replace(corpus, features=aligned)
+
+
+def _find_row_fault(name: str, rows: pd.Index, ids: pd.Series, number: int) -> str:
+    """Fault of the ids of features as a sentence; empty if each node has one row."""
+    if len(rows) != number:
+        return f"the features of '{name}' must have {len(rows):,} rows, found {number:,}."
+    if rows.has_duplicates:
+        repeated = rows[rows.duplicated()][0]
+        return f"the features of '{name}' must name every id once, found '{repeated}' twice."
+    missing = ids[~ids.isin(rows)]
+    if len(missing):
+        return (
+            f"the features of '{name}' must have a row for each id, but {len(missing):,} have "
+            f"none, such as '{missing.iloc[0]}'."
+        )
+    return ""

@@ -1,0 +1,322 @@
+"""A PyG `HeteroData` in memory as a `Corpus`."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame, split_words
+from match_graph.corpus_builder import Interner
+from match_graph.corpus_faults import RECORD_KEYS
+from match_graph.datasets.hetero_parts import (
+    Array,
+    Edges,
+    join_edges,
+    number_edges,
+    read_classes,
+    read_edges,
+    read_features,
+    read_splits,
+    read_strings,
+    read_times,
+)
+from match_graph.datasets.hetero_roles import SUMMARY, Roles, find_roles
+from match_graph.datasets.options import SplitConfig
+from match_graph.errors import CorpusError, list_faults
+from match_graph.graph.build import CITATION_FIELD
+from match_graph.typing import CONTEXT, DOCUMENT, LABEL, MASKS, RESERVED_TYPES, WORD, EdgeType
+
+#: What `from_hetero` reads of nodes and of edges.
+_TEXT_KEYS = ("name", "definition")
+_NODE_KEYS = {"x", "num_nodes", "train_count", *_TEXT_KEYS}
+_EDGE_KEYS = {"edge_index", "edge_attr", "position"}
+
+
+def from_hetero(
+    data: HeteroData,
+    document: str | None = None,
+    labels: str | None = None,
+    *,
+    hierarchy: EdgeType | Tensor | None = None,
+    text: str | Sequence[str] | None = None,
+    names: Mapping[str, Sequence[str]] | None = None,
+    drop: Collection[str | EdgeType] = (),
+    time: str = "time",
+    tokenizer: Tokenizer = "regex",
+    seed: int = 0,
+    name: str = "hetero",
+) -> Corpus:
+    """The corpus of a graph: its documents with metadata, citations, features, times and labels.
+
+    Edges between documents and another type make that type a metadata field, whichever way they
+    point; both directions of one relation count once. Edges between documents are citations, the
+    field ``reference``. Node features ``x`` and ``edge_attr`` are kept, as are the lists of strings
+    ``name`` and ``definition`` of nodes. Edges to a type ``word`` are the words of the documents,
+    by ``position`` if they have it. Other attributes are left out, which `Corpus.warnings` says.
+
+    Args:
+        data: Graph; nothing of it is changed.
+        document: Node type of the documents; None takes "document", else the only type with ``y``.
+        labels: Attribute of the documents, class indices [N] (negative: none) or multi-hot [N, L],
+            with ``y_index`` for some of the documents alone; or a node type whose edges with the
+            documents are their labels. None takes ``y``, else the type "label".
+        hierarchy: Edge type between labels, or class indices [2, E]; row 0 child, row 1 parent.
+            None takes the only edge type between labels.
+        text: Texts of the documents, or the attribute that holds them; None takes ``text`` if
+            there is one.
+        names: Ids of nodes by node type, unique; of classes under the name of their attribute. None
+            takes their numbers.
+        drop: Node types and edge types to leave out.
+        time: Attribute of the documents' times, [N], integers in one unit.
+        tokenizer: How texts become words.
+        seed: Seed of the split of a graph without masks, 8 : 1 : 1 by text, or else by id. A graph
+            without ``val_mask`` gives a tenth of its training documents to it. Documents of no mask
+            are left out.
+        name: Name of the corpus.
+
+    Raises:
+        CorpusError: With every fault: a type that has no place in a corpus and is not dropped,
+            masks that overlap, labels of another length, features that are not finite, and so on.
+    """
+    if not isinstance(data, HeteroData):
+        raise CorpusError(
+            f"from_hetero reads a HeteroData, found {type(data).__name__}; a Data becomes one by "
+            f"its method to_heterogeneous."
+        )
+    roles = find_roles(data, document, labels, hierarchy, names or {}, drop)
+    reader = _Reader(data, roles, names or {})
+    reader.read_documents(text, time, SplitConfig(seed=seed))
+    reader.read_labels(hierarchy)
+    reader.read_fields()
+    reader.read_words(tokenizer)
+    if reader.faults:
+        raise CorpusError(list_faults(SUMMARY, reader.faults))
+    return reader.build(name, tokenizer)
+
+
+class _Reader:
+    """Reader of a graph: turns its types into tables, by their roles."""
+
+    def __init__(self, data: HeteroData, roles: Roles, names: Mapping[str, Sequence[str]]) -> None:
+        self.data, self.roles, self.names = data, roles, names
+        self.faults: list[str] = []
+        self.warnings: list[str] = []
+        self.num_repeated = 0
+        self.instances: dict[str, pd.DataFrame] = {}
+        self.edges: dict[str, pd.DataFrame] = {}
+        self.features: dict[str, Array] = {}
+
+    def read_documents(
+        self, text: str | Sequence[str] | None, time: str, config: SplitConfig
+    ) -> None:
+        """Reads ids, texts, times, splits and features of the documents."""
+        document = self.roles.document
+        store, number = self.data[document], self.roles.sizes[document]
+        self.ids = self._list_ids(document, number)
+        table = pd.DataFrame({"id": self.ids}, dtype=str)
+        texts = self._read_texts(text)
+        split = read_splits(store, number, self.faults)
+        if split is None:
+            split = np.array(
+                [*map(config.choose_split, self.ids, texts or [""] * number)], dtype=object
+            )
+        elif MASKS["valid"] not in store:
+            split = np.array(config.hold_out(split, self.ids, texts or [""] * number), dtype=object)
+        self.kept = split != ""
+        self.row = np.cumsum(self.kept) - 1
+        if left_out := int((~self.kept).sum()):
+            self.warnings.append(
+                f"left out {left_out:,} of {number:,} documents, which are in none of the masks"
+            )
+        table["split"] = pd.Series(split, dtype=str)
+        if texts is not None:
+            table["text"] = pd.Series(texts, dtype=str)
+        if time in store:
+            table["time"] = read_times(store[time], number, self.faults)
+        elif time != "time":
+            self.faults.append(f"time must name an attribute of '{document}', found '{time}'.")
+        self.documents = table[self.kept].reset_index(drop=True)
+        if (x := self._read_x(document)) is not None:
+            self.features[DOCUMENT] = x[self.kept]
+        self._warn_of_attributes({*MASKS.values(), time, text if isinstance(text, str) else "text"})
+
+    def _read_texts(self, text: str | Sequence[str] | None) -> list[str] | None:
+        """Texts of the documents; None without any."""
+        document, store = self.roles.document, self.data[self.roles.document]
+        if isinstance(text, str) and text not in store:
+            self.faults.append(f"text must name an attribute of '{document}', found '{text}'.")
+            return None
+        given = store.get(text or "text") if isinstance(text, str | None) else text
+        if given is None:
+            return None
+        what = f"the texts of '{document}'"
+        return read_strings(given, self.roles.sizes[document], what, self.faults)
+
+    def _warn_of_attributes(self, own: set[Any]) -> None:
+        """Notes the attributes that are left out, but for the documents' ``own``."""
+        labels = self.roles.labels
+        others = [
+            f"{one}.{key}"
+            for one in self.roles.sizes
+            for key in self.data[one]
+            if key not in _NODE_KEYS
+            and not (one == self.roles.document and key in {*own, labels, f"{labels}_index"})
+        ]
+        others += [
+            f"{one}.{key}"
+            for one in self.roles.edge_types
+            for key in self.data[one]
+            if key not in _EDGE_KEYS
+        ]
+        if others:
+            self.warnings.append(f"left out attributes that have no place in a corpus: {others}")
+
+    def _list_ids(self, node_type: str, number: int) -> Array:
+        """Ids of the nodes of a type, or of classes."""
+        if node_type not in self.names:
+            prefix = "reference " if node_type == CITATION_FIELD else ""  # no ids of documents
+            return np.array([f"{prefix}{one}" for one in range(number)], dtype=object)
+        given = [str(one) for one in self.names[node_type]]
+        found = read_strings(given, number, f"the names of '{node_type}'", self.faults)
+        return np.array([*range(number)] if found is None else found, dtype=object)
+
+    def _read_x(self, node_type: str) -> Array | None:
+        if "x" not in self.data[node_type]:
+            return None
+        number = self.roles.sizes[node_type]
+        return read_features(self.data[node_type].x, node_type, number, self.faults)
+
+    def read_labels(self, hierarchy: EdgeType | Tensor | None) -> None:
+        """Reads the labels of the documents, and the hierarchy above them."""
+        labels, pairs = self.roles.labels, np.empty((2, 0), dtype=np.int64)
+        if self.roles.has_label_nodes:
+            number = self.roles.sizes[labels]
+            edges = self._join(labels)
+            if self.roles.is_a is not None:
+                found = read_edges(self.data, self.roles.is_a, (number, number), self.faults)
+                pairs = np.stack([found.head, found.tail])
+        else:
+            store, rows = self.data[self.roles.document], self.roles.sizes[self.roles.document]
+            edges, number = read_classes(store, labels, rows, self.faults)
+            number = max(number, len(self.names.get(labels, ())))
+            if isinstance(hierarchy, Tensor):
+                pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
+        ids = self._list_ids(labels, number)
+        kept = self.kept[edges.head]
+        there = np.bincount(edges.tail[kept], minlength=number) > 0  # others only join these
+        edges = edges.take(kept).renumber_tail(np.cumsum(there) - 1)
+        self._add_type(LABEL, labels if self.roles.has_label_nodes else None, ids, edges, there)
+        self.hierarchy = hierarchy_frame([(*pair, "hierarchy") for pair in ids[pairs].T.tolist()])
+
+    def read_fields(self) -> None:
+        """Reads metadata fields and citations."""
+        for node_type in self.roles.of_type:
+            if node_type not in (self.roles.labels, WORD):
+                ids = self._list_ids(node_type, self.roles.sizes[node_type])
+                self._add_type(self._name_field(node_type), node_type, ids, self._join(node_type))
+        if self.roles.citations:
+            self._add_citations()
+
+    def read_words(self, tokenizer: Tokenizer) -> None:
+        """Reads the words of the graph, else of the texts."""
+        if WORD in self.roles.of_type:
+            ids = self._list_ids(WORD, self.roles.sizes[WORD])
+            self._add_type(WORD, WORD, ids, self._join(WORD, is_set=False))
+            return
+        words = Interner()
+        for text in self.documents.get("text", [""] * len(self.documents)):
+            words.append(split_words(text, tokenizer))
+        self.instances[WORD], self.edges[WORD] = words.instances(), words.edges()
+
+    def _join(self, node_type: str, is_set: bool = True) -> Edges:
+        """Edges from documents to a type, by document, from all edge types between the two."""
+        document, edge_types = self.roles.document, self.roles.of_type[node_type]
+        found = []
+        for one in edge_types:
+            sizes = self.roles.sizes[one[0]], self.roles.sizes[one[2]]
+            edges = read_edges(self.data, one, sizes, self.faults)
+            found.append(edges if one[0] == document else edges.reverse())
+        joined, is_same = join_edges(found, node_type, is_set, self.faults)
+        if not is_same:
+            self.warnings.append(
+                f"the edge types {edge_types} have other edges each, and became one field, "
+                f"'{node_type}'"
+            )
+        if is_set:
+            self.num_repeated += max(len(one.head) for one in found) - len(joined.head)
+        return joined
+
+    def _add_citations(self) -> None:
+        """Adds cited documents to the field ``reference``."""
+        number = self.roles.sizes[self.roles.document]
+        found = [
+            read_edges(self.data, one, (number, number), self.faults)
+            for one in self.roles.citations
+        ]
+        cited, _ = join_edges(found, CITATION_FIELD, True, self.faults)
+        cited = cited.take(self.kept[cited.head]).renumber_head(self.row)
+        table = self.instances.get(CITATION_FIELD, pd.DataFrame({"id": []}, dtype=str))
+        row = pd.Index(table["id"]).get_indexer(self.ids)
+        more = (np.bincount(cited.tail, minlength=number) > 0) & (row < 0)
+        row[more] = len(table) + np.arange(more.sum())
+        both = [cited.renumber_tail(row)]
+        if CITATION_FIELD in self.edges:
+            both.insert(0, Edges.from_frame(self.edges[CITATION_FIELD]))
+        added = pd.DataFrame({"id": self.ids[more]}, dtype=str)
+        self.instances[CITATION_FIELD] = pd.concat([table, added], ignore_index=True)
+        joined, _ = join_edges(both, CITATION_FIELD, True, self.faults)
+        self.edges[CITATION_FIELD] = joined.to_frame()
+        if more.any() and CITATION_FIELD in self.features:
+            self.faults.append(
+                f"a type '{CITATION_FIELD}' with x must hold all cited documents, but "
+                f"{int(more.sum()):,} are not in it; name its nodes by names, or drop it."
+            )
+
+    def _add_type(
+        self, name: str, node_type: str | None, ids: Array, edges: Edges, there: Array | None = None
+    ) -> None:
+        """Adds a type: its nodes, of which ``there`` are kept, its edges and features."""
+        there = np.ones(len(ids), dtype=bool) if there is None else there
+        table = pd.DataFrame({"id": ids[there]}, dtype=str)
+        if node_type is not None:
+            for key in [one for one in _TEXT_KEYS if one in self.data[node_type]]:
+                what = f"'{key}' of '{node_type}'"
+                strings = read_strings(self.data[node_type][key], len(ids), what, self.faults)
+                if strings is not None:
+                    table[key] = pd.Series(np.array(strings, dtype=object)[there], dtype=str)
+            if (x := self._read_x(node_type)) is not None:
+                self.features[name] = x[there]
+        self.instances[name] = table
+        self.edges[name] = edges.take(self.kept[edges.head]).renumber_head(self.row).to_frame()
+
+    def _name_field(self, node_type: str) -> str:
+        """Name of a metadata field: the node type's, where that is free and can be one."""
+        name = re.sub(r"[\W_]+", "_", node_type).strip("_") or "field"
+        name = f"type_{name}" if name[0].isdigit() else name
+        while name in {*RECORD_KEYS, *RESERVED_TYPES, CONTEXT, *self.instances}:
+            name = f"{name}_node"
+        if name != node_type:
+            self.warnings.append(
+                f"the node type '{node_type}' became the field '{name}', as its own name is taken "
+                f"or has other characters than letters, digits and single underscores"
+            )
+        return name
+
+    def build(self, name: str, tokenizer: Tokenizer) -> Corpus:
+        """The corpus of what was read."""
+        order = [*(one for one in self.instances if one not in (WORD, LABEL)), WORD, LABEL]
+        return Corpus(
+            name=name,
+            documents=self.documents,
+            instances={one: self.instances[one] for one in order},
+            edges={one: self.edges[one] for one in order},
+            hierarchy=self.hierarchy,
+            notes={"repeated_values_dropped": self.num_repeated},
+            warnings=self.warnings,
+            features=self.features,
+            tokenizer=tokenizer,
+        )

@@ -1,0 +1,239 @@
+"""Parts of a `HeteroData` as arrays, with faults: edges, masks, classes, features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.data.storage import NodeStorage
+
+from match_graph.corpus_faults import ENDS
+from match_graph.typing import MASKS, EdgeType
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Faults: TypeAlias = list[str]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges with attributes.
+
+    Args:
+        head: Start of each edge, [E], int64.
+        tail: End of each edge, [E], int64.
+        attr: Attributes, [E, K]; None without any.
+    """
+
+    head: Array
+    tail: Array
+    attr: Array | None
+
+    def reverse(self) -> "Edges":
+        """The same edges the other way round."""
+        return Edges(self.tail, self.head, self.attr)
+
+    def take(self, rows: Array) -> "Edges":
+        """Some of the edges, by mask or index."""
+        attr = None if self.attr is None else self.attr[rows]
+        return Edges(self.head[rows], self.tail[rows], attr)
+
+    def renumber_head(self, number: Array) -> "Edges":
+        """The same edges with other numbers of the starts."""
+        return replace(self, head=number[self.head])
+
+    def renumber_tail(self, number: Array) -> "Edges":
+        """The same edges with other numbers of the ends."""
+        return replace(self, tail=number[self.tail])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Table of edges as a `Corpus` has it; columns ``attr0`` and so on for attributes."""
+        table = pd.DataFrame(dict(zip(ENDS, (self.head, self.tail), strict=True)), dtype=np.int32)
+        attr = np.empty((len(table), 0)) if self.attr is None else self.attr
+        return table.assign(**{f"attr{k}": attr[:, k] for k in range(attr.shape[1])})
+
+    @classmethod
+    def from_frame(cls, table: pd.DataFrame) -> "Edges":
+        """Edges of a table as `to_frame` gives it."""
+        head, tail = (table[end].to_numpy(dtype=np.int64) for end in ENDS)
+        others = table.drop(columns=[*ENDS])
+        return cls(head, tail, others.to_numpy() if others.shape[1] else None)
+
+
+def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) -> Array:
+    """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
+    is_index = isinstance(index, Tensor) and index.dim() == 2 and index.size(0) == 2
+    if not is_index or index.is_floating_point() or index.dtype == torch.bool:
+        found = f"{index.dtype} {list(index.shape)}" if isinstance(index, Tensor) else "none"
+        faults.append(f"the edge_index of {what} must be [2, E] of integers, found {found}.")
+        return np.empty((2, 0), dtype=np.int64)
+    edges: Array = index.cpu().numpy().astype(np.int64)
+    for row, size in zip(edges, sizes, strict=True):
+        if len(row) and (row.min() < 0 or row.max() >= size):
+            faults.append(
+                f"the edge_index of {what} must be in [0, {size}), found {row.min()} to "
+                f"{row.max()}."
+            )
+            return np.empty((2, 0), dtype=np.int64)
+    return edges
+
+
+def read_edges(
+    data: HeteroData, edge_type: EdgeType, sizes: tuple[int, int], faults: Faults
+) -> Edges:
+    """Edges of a type, in the order of their ``position`` if they have one."""
+    store = data[edge_type]
+    head, tail = number_edges(store.get("edge_index"), sizes, str(edge_type), faults)
+    attr = None
+    if "edge_attr" in store:
+        attr = _to_array(store.edge_attr)
+        attr = attr[:, None] if attr is not None and attr.ndim == 1 else attr
+        if attr is None or attr.ndim != 2 or len(attr) != len(head):
+            found = type(store.edge_attr).__name__ if attr is None else list(attr.shape)
+            faults.append(f"the edge_attr of {edge_type} must be [{len(head)}, K], found {found}.")
+            attr = None
+    edges, position = Edges(head, tail, attr), store.get("position")
+    if isinstance(position, Tensor) and position.shape == (len(head),):
+        edges = edges.take(position.argsort(stable=True).cpu().numpy())
+    return edges
+
+
+def join_edges(
+    found: Sequence[Edges], name: str, is_set: bool, faults: Faults
+) -> tuple[Edges, bool]:
+    """Several lists of edges as one, sorted by start; whether all of them say the same.
+
+    Of a set the first of equal edges stays.
+    """
+    head, tail = (np.concatenate([getattr(one, end) for one in found]) for end in ("head", "tail"))
+    attributes = [one.attr for one in found if one.attr is not None]
+    attr = None
+    if attributes:
+        widths = {one.shape[1] for one in attributes}
+        if len(attributes) < len(found) or len(widths) > 1:
+            faults.append(
+                f"all edges between documents and '{name}' must have edge_attr of one width, "
+                f"found {[0 if one.attr is None else one.attr.shape[1] for one in found]}."
+            )
+        else:
+            attr = np.concatenate(attributes)
+    joined, is_same = Edges(head, tail, attr), True
+    if is_set and len(head):
+        key = head * (tail.max() + 1) + tail
+        first = np.sort(np.unique(key, return_index=True)[1])
+        parts = np.split(key, np.cumsum([len(one.head) for one in found])[:-1])
+        is_same = all(len(np.unique(part)) == len(first) for part in parts)
+        joined = joined.take(first)
+    return _sort_edges(joined), is_same
+
+
+def _sort_edges(edges: Edges) -> Edges:
+    """Edges by start; those of one start stay in their order."""
+    return edges.take(np.argsort(edges.head, kind="stable"))
+
+
+def read_splits(store: NodeStorage, number: int, faults: Faults) -> Array | None:
+    """Split of each document by PyG's masks, "" for none of them, [N]; None without masks."""
+    there = {split: store[mask] for split, mask in MASKS.items() if mask in store}
+    if not there:
+        return None
+    splits: Array = np.full(number, "", dtype=object)
+    if "train" not in there:
+        faults.append(f"masks must name training documents, found {[*there]}; add train_mask.")
+    for split, mask in there.items():
+        array = _to_array(mask)
+        if array is None or array.dtype != bool or array.shape != (number,):
+            found = type(mask).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
+            faults.append(f"{MASKS[split]} must be [{number}] of bool, found {found}.")
+            continue
+        if len(twice := np.flatnonzero(array & (splits != ""))):
+            faults.append(
+                f"a document must be in one mask, but {len(twice):,} are in two, the first is "
+                f"{twice[0]}, in {MASKS[splits[twice[0]]]} and {MASKS[split]}."
+            )
+        splits[array] = split
+    return splits
+
+
+def read_classes(store: NodeStorage, key: str, number: int, faults: Faults) -> tuple[Edges, int]:
+    """Edges from documents to classes, and the number of classes.
+
+    Class indices or a multi-hot matrix; with ``KEY_index`` the rows are of these documents alone.
+    """
+    empty = np.empty(0, dtype=np.int64)
+    nothing = Edges(empty, empty, None), 0
+    values, index = _to_array(store[key]), _to_array(store.get(f"{key}_index"))
+    rows = np.arange(number) if index is None else index.astype(np.int64)
+    if len(rows) and (rows.min() < 0 or rows.max() >= number):
+        bounds = f"{rows.min()} to {rows.max()}"
+        faults.append(f"'{key}_index' must be in [0, {number}), found {bounds}.")
+        return nothing
+    if values is None or not 1 <= values.ndim <= 2 or len(values) != len(rows):
+        found = "none" if values is None else list(values.shape)
+        faults.append(
+            f"labels '{key}' must be [{len(rows)}] or [{len(rows)}, L], a row per document, found "
+            f"{found}."
+        )
+        return nothing
+    is_column = values.ndim == 2 and values.shape[1] == 1 and values.dtype.kind in "iu"
+    values = values[:, 0] if is_column else values  # as OGB has class indices
+    if values.ndim == 2:
+        if not np.isin(values, (0, 1)).all():
+            faults.append(f"multi-hot labels '{key}' must be 0 or 1, found other numbers.")
+        document, classes = np.nonzero(values == 1)
+        return _sort_edges(Edges(rows[document], classes, None)), values.shape[1]
+    if values.dtype.kind not in "iu":
+        faults.append(f"class indices '{key}' must be integers, found {values.dtype}.")
+        return nothing
+    edges = Edges(rows, values.astype(np.int64), None).take(values >= 0)
+    return _sort_edges(edges), int(edges.tail.max(initial=-1)) + 1
+
+
+def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array | None:
+    """Features [N, F] of a type as an array; what they hold is checked by `Corpus`."""
+    array = _to_array(x)
+    if array is None or array.ndim != 2 or len(array) != number:
+        found = type(x).__name__ if array is None else list(array.shape)
+        faults.append(f"x of '{node_type}' must be [{number}, F], found {found}.")
+        return None
+    return array
+
+
+def read_times(time: Any, number: int, faults: Faults) -> Array:
+    """Times of documents, [N], int64."""
+    array = _to_array(time)
+    array = array[:, 0] if array is not None and array.shape == (number, 1) else array
+    if array is None or array.dtype.kind not in "iu" or array.shape != (number,):
+        found = type(time).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
+        faults.append(f"time must be [{number}] of integers, found {found}.")
+        return np.zeros(number, dtype=np.int64)
+    return array.astype(np.int64)
+
+
+def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[str] | None:
+    """A string per node; None and a fault where they are none."""
+    is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
+    if not is_list or len(values) != number or not all(isinstance(one, str) for one in values):
+        found = f"{len(values):,} items" if is_list else type(values).__name__
+        faults.append(f"{what} must be {number:,} strings, one per node, found {found}.")
+        return None
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError as error:
+        faults.append(f"{what} must be Unicode text ({error}).")
+        return None
+    return [*values]
+
+
+def _to_array(values: Any) -> Array | None:
+    """A tensor, also a sparse one, or an array, as an array of numbers; None for anything else."""
+    if isinstance(values, Tensor):
+        dense = values.detach().to_dense().cpu()
+        dense = dense.float() if dense.dtype == torch.bfloat16 else dense
+        return np.asarray(dense.numpy())
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values
+    return None

@@ -1,0 +1,169 @@
+"""Roles of the node and edge types of a `HeteroData` in a corpus."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from match_graph.errors import CorpusError, list_faults
+from match_graph.typing import DOCUMENT, LABEL, EdgeType
+
+SUMMARY = "A HeteroData must be readable as a corpus"
+
+
+@dataclass
+class Roles:
+    """Roles of the types of a graph.
+
+    Args:
+        document: Node type of the documents.
+        labels: Node type of the labels, or attribute of the documents.
+        sizes: Number of nodes by node type, in the graph's order; without what is dropped.
+        edge_types: Edge types that are not dropped.
+        of_type: Edge types between documents and another type, by that type, labels among them.
+        citations: Edge types between documents.
+        is_a: Edge type of the hierarchy; None without one.
+    """
+
+    document: str
+    labels: str
+    sizes: dict[str, int]
+    edge_types: list[EdgeType]
+    of_type: dict[str, list[EdgeType]]
+    citations: list[EdgeType] = field(default_factory=list)
+    is_a: EdgeType | None = None
+
+    @property
+    def has_label_nodes(self) -> bool:
+        """Whether labels are nodes, not an attribute of the documents."""
+        return self.labels in self.sizes
+
+
+def find_roles(
+    data: HeteroData,
+    document: str | None,
+    labels: str | None,
+    hierarchy: EdgeType | Tensor | None,
+    names: Mapping[str, Sequence[str]],
+    drop: Collection[str | EdgeType],
+) -> Roles:
+    """Finds the roles of a graph's types; arguments as for `from_hetero`.
+
+    Raises:
+        CorpusError: A type has no place in a corpus, or a name is none of the graph's.
+    """
+    faults = []
+    if unknown := [one for one in drop if one not in (*data.node_types, *data.edge_types)]:
+        faults.append(
+            f"drop must name node and edge types of the graph, found {unknown}; it has "
+            f"{data.node_types} and {data.edge_types}."
+        )
+    types = [one for one in data.node_types if one not in drop]
+    edge_types = [one for one in data.edge_types if one not in drop]
+    edge_types = [one for one in edge_types if {one[0], one[2]} <= {*types}]
+    document = _find_document(data, types, document)
+    labels = _find_labels(data, types, document, labels)
+    sizes = {one: _count_nodes(data, one, names) for one in types}
+    of_type: dict[str, list[EdgeType]] = {one: [] for one in types if one != document}
+    roles = Roles(document, labels, sizes, edge_types, of_type)
+    faults += _sort_edges(roles, hierarchy)
+    if faults:
+        raise CorpusError(list_faults(SUMMARY, faults))
+    return roles
+
+
+def _find_document(data: HeteroData, types: Sequence[str], document: str | None) -> str:
+    if document is None:
+        found = [one for one in types if one == DOCUMENT or "y" in data[one]]
+        if DOCUMENT not in found and len(found) != 1:
+            raise CorpusError(
+                f"A HeteroData must show which nodes are documents, by the type 'document' or by "
+                f"'y' of one type, found 'y' of {found}; call from_hetero(data, document=...)."
+            )
+        return DOCUMENT if DOCUMENT in found else found[0]
+    if document not in types:
+        raise CorpusError(
+            f"{SUMMARY}: document must name a node type, one of {types}, found '{document}'."
+        )
+    return document
+
+
+def _find_labels(data: HeteroData, types: Sequence[str], document: str, labels: str | None) -> str:
+    others = [one for one in types if one != document]
+    if labels is None:
+        if "y" in data[document]:
+            return "y"
+        if LABEL in others:
+            return LABEL
+        raise CorpusError(
+            f"A HeteroData must show its labels, by 'y' of '{document}' or by a node type "
+            f"'label', found neither; call from_hetero(data, document=..., labels=...)."
+        )
+    if labels not in others and labels not in data[document]:
+        raise CorpusError(
+            f"{SUMMARY}: labels must name a node type or an attribute of '{document}', one of "
+            f"{[*others, *data[document]]}, found '{labels}'."
+        )
+    return labels
+
+
+def _count_nodes(data: HeteroData, node_type: str, names: Mapping[str, Sequence[str]]) -> int:
+    """Number of nodes, also where the graph does not say it."""
+    store = data[node_type]
+    if {"x", "num_nodes", "y"} & {*store}:
+        return int(store.num_nodes or 0)
+    if node_type in names:
+        return len(names[node_type])
+    largest = [
+        int(index[row].max()) + 1
+        for edge_type in data.edge_types
+        for row, end in enumerate((edge_type[0], edge_type[2]))
+        if end == node_type
+        and isinstance(index := data[edge_type].get("edge_index"), Tensor)
+        and index.numel()
+    ]
+    return max(largest, default=0)
+
+
+def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | None) -> list[str]:
+    """Gives every edge type its role; sentences about those without one."""
+    homeless, between = list[Any](), list[EdgeType]()
+    for edge_type in [one for one in roles.edge_types if not _is_reverse(one, roles.edge_types)]:
+        head, _, tail = edge_type
+        if head == tail == roles.document:
+            roles.citations.append(edge_type)
+        elif head == tail == roles.labels:
+            between.append(edge_type)
+        elif roles.document in (head, tail):
+            roles.of_type[tail if head == roles.document else head].append(edge_type)
+        else:
+            homeless.append(edge_type)
+    if isinstance(hierarchy, tuple):
+        roles.is_a = hierarchy
+    elif len(between) == 1:
+        roles.is_a = between[0]
+    faults = []
+    if roles.is_a is not None and roles.is_a not in between:
+        faults.append(
+            f"hierarchy must name an edge type between labels, one of {between}, found "
+            f"{roles.is_a}."
+        )
+    homeless += [one for one in between if one != roles.is_a]
+    homeless += [one for one, edge_types in roles.of_type.items() if not edge_types]
+    if homeless:
+        shown = ", ".join(map(repr, homeless[:10]))
+        more = f" and {len(homeless) - 10} more" if len(homeless) > 10 else ""
+        faults.append(
+            f"every type must be joined to '{roles.document}', or be the hierarchy of the labels, "
+            f"but {shown}{more} have no place in a corpus; leave them out by drop=[...]."
+        )
+    return faults
+
+
+def _is_reverse(edge_type: EdgeType, edge_types: Collection[EdgeType]) -> bool:
+    """Whether it is what PyG's `ToUndirected` adds to another edge type within one node type."""
+    head, relation, tail = edge_type
+    forward = (head, relation.removeprefix("rev_"), tail)
+    return head == tail and forward != edge_type and forward in edge_types

@@ -1,0 +1,77 @@
+"""Readers of raw files in partitions, each of which is read alone, here or in another process."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from match_graph.corpus import Corpus, Faults, Tokenizer
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.io.partition import Partition
+from match_graph.io.source import Sources, Track, open_sources
+
+
+class PartitionReader:
+    """Base of readers of raw files; it goes to other processes before anything is read.
+
+    What a partition says of its documents, it says alone. What only all of them know together is
+    checked in `finish`.
+
+    Args:
+        name: Name of the corpus.
+        fields: The metadata fields to keep.
+        summary: Requirement on the files, for the message that lists the faults.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
+        tokenizer: Text tokenization.
+        paths: Paths of all files to read; missing ones count nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fields: Sequence[str],
+        summary: str,
+        faults: Faults,
+        tokenizer: Tokenizer,
+        paths: Sequence[Path],
+    ) -> None:
+        self.name, self.fields, self.summary = name, list(fields), summary
+        self.faults: Faults = faults
+        self.tokenizer: Tokenizer = tokenizer
+        self.paths = list(paths)
+
+    def make_builder(self, is_part: bool = False) -> CorpusBuilder:
+        """Builder of the corpus, or of a part of it."""
+        given = self.name, self.fields, self.summary, self.faults, self.tokenizer
+        return CorpusBuilder(*given, is_part=is_part)
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        """Partitions in reading order.
+
+        Args:
+            block: Bytes of a block of lines; None keeps files whole.
+        """
+        raise NotImplementedError
+
+    def prepare(self, builder: CorpusBuilder, sources: Sources) -> None:
+        """Reads what every partition needs; its faults are noted."""
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        """Adds the documents of a partition, or names, to a builder."""
+        raise NotImplementedError
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        """Reads what comes last, and checks what all partitions noted in a builder's ``seen``."""
+
+
+def read_corpus(reader: PartitionReader, track: Track | None = None) -> Corpus:
+    """Reads all partitions into memory.
+
+    Raises:
+        CorpusError: With every fault of the files, each with its place.
+    """
+    builder = reader.make_builder()
+    with open_sources(reader.paths, reader.name, track) as sources:
+        reader.prepare(builder, sources)
+        for partition in reader.list_partitions():
+            reader.read(partition, builder, sources)
+        reader.finish(builder, sources)
+    return builder.build()

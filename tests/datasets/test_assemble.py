@@ -1,0 +1,277 @@
+"""Builds by way of fragments: the same bytes and the same faults as a reading into memory."""
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from match_graph.datasets import (
+    Custom,
+    MagCs,
+    Maple,
+    OpenAlex,
+    PubMedXml,
+    Synthetic,
+    built,
+)
+from match_graph.datasets import (
+    assemble as module,
+)
+from match_graph.datasets.assemble import Task, assemble
+from match_graph.datasets.built import load_faults, write_build
+from match_graph.datasets.custom import CustomReader
+from match_graph.datasets.maple import MapleReader
+from match_graph.datasets.match_folder import TAXONOMY, MatchReader
+from match_graph.datasets.openalex import OpenAlexReader
+from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.pubmed_xml import PubMedReader
+from match_graph.errors import CorpusError
+from match_graph.graph import build_graph, node_tables, renumber, strings
+from match_graph.io.manifest import MANIFEST
+from match_graph.speed.formats import SEPARATOR, SPLIT, WRITERS, Sample, take_sample
+
+ABOUT = {"name": "it", "tokenizer": "regex", "source": {}}
+FIELDS = ["venue", "author", "reference"]
+
+
+def make_custom(folder: Path, name: str) -> PartitionReader:
+    taxonomy = str(folder / TAXONOMY)
+    config = Custom.Config(
+        fields=FIELDS, columns={"id": "paper", "split": "split"}, separator=SEPARATOR,
+        taxonomy=taxonomy,
+    )  # fmt: skip
+    return CustomReader([folder / name], config)
+
+
+def make_maple(folder: Path, release: str) -> PartitionReader:
+    return MapleReader(folder, Maple.Config.model_validate({"release": release, **SPLIT}))
+
+
+def make_openalex(folder: Path) -> PartitionReader:
+    options = {"labels": "concepts", "concepts": str(folder / "concepts.jsonl"), **SPLIT}
+    return OpenAlexReader([folder / "works.jsonl"], OpenAlex.Config.model_validate(options))
+
+
+def make_pubmed(folder: Path) -> PartitionReader:
+    options = {"trees": str(folder / "mtrees.bin"), "categories": "A", **SPLIT}
+    return PubMedReader([folder / "records.xml"], PubMedXml.Config.model_validate(options))
+
+
+READERS: dict[str, Callable[[Path], PartitionReader]] = {
+    "mag-cs": lambda folder: MatchReader(folder, MagCs.Config()),
+    "maple json": lambda folder: make_maple(folder, "json"),
+    "maple graph": lambda folder: make_maple(folder, "graph"),
+    "pubmed-xml": make_pubmed,
+    "openalex": make_openalex,
+    "custom json": lambda folder: make_custom(folder, "custom.jsonl"),
+    "custom csv": lambda folder: make_custom(folder, "custom.csv"),
+}
+
+
+@pytest.fixture(scope="module")
+def sample(synthetic: Synthetic) -> Sample:
+    return take_sample(synthetic, 400)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many fragments, ranges and row groups."""
+    monkeypatch.setattr(module, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(strings, "RANGE", 300)
+    monkeypatch.setattr(strings, "_BLOCK", 70)
+    monkeypatch.setattr("match_graph.io.tables.ROW_GROUP", 50)
+    monkeypatch.setattr(renumber, "MAX_POSITIONS", 60)
+    monkeypatch.setattr("match_graph.graph.build.MAX_POSITIONS", 60)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Bytes of every file of a build."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def build_in_memory(folder: Path, reader: PartitionReader) -> dict[str, bytes]:
+    corpus = read_corpus(reader)
+    graph = build_graph(corpus)
+    about = {**ABOUT, "notes": graph.notes, "warnings": corpus.find_oddities()}
+    write_build(folder, graph, corpus.skipped, about)
+    return content(folder)
+
+
+def build(folder: Path, reader: PartitionReader) -> dict[str, bytes]:
+    assemble(folder, reader, ABOUT, lambda: None)
+    return content(folder)
+
+
+def assert_same(left: dict[str, bytes], right: dict[str, bytes]) -> None:
+    assert json.loads(left["corpus.json"]) == json.loads(right["corpus.json"])
+    assert [name for name in left.keys() | right.keys() if left.get(name) != right.get(name)] == []
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_assemble_same_bytes_as_in_memory(name: str, sample: Sample, tmp_path: Path) -> None:
+    """Of every reader, with names, depths, times, citations and words that are cut."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    WRITERS[name](sample, raw)
+    expected = build_in_memory(tmp_path / "memory", READERS[name](raw))
+    assert_same(build(tmp_path / "parts", READERS[name](raw)), expected)
+    assert json.loads(expected["corpus.json"])["notes"]["words_cut"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"raw", "memory", "parts"}
+
+
+def write_rows(path: Path, rows: Sequence[Any]) -> Path:
+    path.write_text(
+        "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+    )
+    return path
+
+
+def make_row(number: int, **more: Any) -> dict[str, Any]:
+    return {"id": f"d{number}", "text": f"a w{number}", "label": ["l"], "author": ["x"], **more}
+
+
+def write_faulty(folder: Path) -> list[Path]:
+    """Three files with faults of lines, values and ids, some across the files."""
+    rows = [make_row(n, label=["l", "l", "m"]) for n in range(4)]
+    first = [*rows[:2], "{", rows[1], *rows[2:]]
+    second = [make_row(9, author={"x": 1}), make_row(2, label=["l", "l", "only"]), make_row(8)]
+    third = [make_row(8, label=["z", "z"]), make_row(0), "[]", make_row(7)]
+    given = enumerate((first, second, third))
+    return [write_rows(folder / f"{number}.jsonl", rows) for number, rows in given]
+
+
+def make_reader(files: Sequence[Path], faults: Any = "refuse", **options: Any) -> CustomReader:
+    return CustomReader(files, Custom.Config(fields=["author"], **options), faults)
+
+
+def test_assemble_faults_as_in_memory(tmp_path: Path) -> None:
+    """The same lines in the same order, repeated documents of other fragments among them."""
+    files = write_faulty(tmp_path)
+    with pytest.raises(CorpusError) as expected:
+        read_corpus(make_reader(files))
+    with pytest.raises(CorpusError) as caught:
+        build(tmp_path / "it", make_reader(files))
+    assert str(caught.value) == str(expected.value)
+    assert "2.jsonl:1: the document 'd8' was given before (1.jsonl:3)" in str(caught.value)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl"}
+
+
+def test_assemble_skipped_as_in_memory(tmp_path: Path) -> None:
+    """What only documents have that are left out is no node, and their notes do not count."""
+    files = write_faulty(tmp_path)
+    expected = build_in_memory(tmp_path / "memory", make_reader(files, "skip"))
+    assert_same(build(tmp_path / "parts", make_reader(files, "skip")), expected)
+    assert load_faults(tmp_path / "parts")["place"].tolist() == [
+        "0.jsonl:3", "0.jsonl:4", "1.jsonl:1", "1.jsonl:2", "2.jsonl:1", "2.jsonl:2", "2.jsonl:3",
+    ]  # fmt: skip
+
+
+def test_assemble_many_faults_as_in_memory(tmp_path: Path) -> None:
+    """Reading ends at a hundred, wherever they stand."""
+    rows = [[make_row(100 * part + n, text=n) for n in range(60)] for part in range(3)]
+    files = [write_rows(tmp_path / f"{part}.jsonl", rows[part]) for part in range(3)]
+    with pytest.raises(CorpusError) as expected:
+        read_corpus(make_reader(files))
+    with pytest.raises(CorpusError) as caught:
+        build(tmp_path / "it", make_reader(files))
+    assert str(caught.value) == str(expected.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ([make_row(1, date="2020")], {"train_until": "2019", "columns": {"date": "date"}}),
+        ([make_row(n) for n in range(20)], {"taxonomy": "b c\nc b\nl m\n"}),
+        ([make_row(n) for n in range(20)], {"columns": {"text": ["title"]}}),
+        ([{"id": "d"}], {"columns": {"text": "id", "label": "id"}, "train_until": None}),
+    ],
+)
+def test_assemble_faults_of_the_whole(rows, options, tmp_path: Path) -> None:
+    """No training document, a cycle, columns that no document has."""
+    if "taxonomy" in options:
+        (tmp_path / "t.txt").write_text(options["taxonomy"])
+        options = {"taxonomy": str(tmp_path / "t.txt")}
+    files = [write_rows(tmp_path / "a.jsonl", rows)]
+    with pytest.raises(CorpusError) as expected:
+        read_corpus(make_reader(files, **options))
+    with pytest.raises(CorpusError) as caught:
+        build(tmp_path / "it", make_reader(files, **options))
+    assert str(caught.value) == str(expected.value)
+
+
+def test_assemble_oddities_as_in_memory(tmp_path: Path) -> None:
+    """Empty fields and a hierarchy of something else are said of the whole."""
+    rows = [make_row(n, author=[], date=None if n else "2020") for n in range(200)]
+    files = [write_rows(tmp_path / "a.jsonl", rows)]
+    (tmp_path / "t.txt").write_text("p q\n")
+    reader = make_reader(files, taxonomy=str(tmp_path / "t.txt"), columns={"date": "date"})
+    expected = build_in_memory(tmp_path / "memory", reader)
+    assert_same(build(tmp_path / "parts", reader), expected)
+    assert len(json.loads(expected["corpus.json"])["warnings"]) == 2
+
+
+def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
+    """A later version in another file is dropped, with what was counted of it."""
+    record = (
+        '<PubmedArticle><MedlineCitation><PMID Version="{}">{}</PMID><MeshHeadingList><MeshHeading>'
+        '<DescriptorName UI="D{}">Ear{}</DescriptorName></MeshHeading></MeshHeadingList>'
+        "</MedlineCitation><PubmedData><ReferenceList><Reference><ArticleIdList/></Reference>"
+        "</ReferenceList></PubmedData></PubmedArticle>"
+    )
+    (tmp_path / "mtrees.bin").write_text("Ear1;A01\n")
+    for name, version in (("a.xml.gz", 1), ("b.xml.gz", 2)):
+        records = "".join(record.format(version, n, n % 3, n % 3) for n in range(9))
+        text = f"<PubmedArticleSet>{records}</PubmedArticleSet>"
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    files = sorted(tmp_path.glob("*.gz"))
+    reader = PubMedReader(files, PubMedXml.Config(trees=str(tmp_path / "mtrees.bin")))
+    expected = build_in_memory(tmp_path / "memory", reader)
+    assert_same(build(tmp_path / "parts", reader), expected)
+    assert json.loads(expected["corpus.json"])["notes"]["later_versions_dropped"] == 9
+
+
+def test_assemble_killed_build_resumes(
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is not read again; a fragment of another partition is."""
+    WRITERS["custom json"](sample, tmp_path)
+    reader, read = READERS["custom json"](tmp_path), module._read_fragment
+    seen: list[int] = []
+
+    def count(task: Task, *rest: Any) -> None:
+        seen.append(task.partition.line)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        read(task, *rest)
+
+    monkeypatch.setattr(module, "_read_fragment", count)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "it", reader)
+    room = tmp_path / "it.fragments"
+    assert sorted(path.name for path in room.iterdir()) == ["000000", "000001", "000002", "work"]
+    about = room / "000001" / "fragment.json"
+    about.write_text(about.read_text().replace('"kind": "documents"', '"kind": "works"'))
+    expected = build_in_memory(tmp_path / "memory", reader)
+    assert_same(build(tmp_path / "it", reader), expected)
+    again = seen[4:]
+    assert again[:2] == [seen[1], seen[3]]
+    assert len(again) == len(set(again)) > 5
+    assert not room.exists()
+
+
+def test_assemble_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence, and no fragments."""
+
+    def fill(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(node_tables, "write_table", fill)
+    files = [write_rows(tmp_path / "a.jsonl", [make_row(n) for n in range(20)])]
+    with pytest.raises(CorpusError, match=r"must be built whole, .* \(No space left on device\)"):
+        build(tmp_path / "it", make_reader(files))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    assert built.is_built(tmp_path / "it") is (tmp_path / "it" / MANIFEST).exists() is False

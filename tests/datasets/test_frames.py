@@ -1,0 +1,228 @@
+"""Corpora of pandas frames."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from match_graph.corpus import Corpus
+from match_graph.datasets import Custom, from_frames, open_dataset, read_custom
+from match_graph.errors import ConfigError, CorpusError
+
+SUMMARY = "The frames must hold documents: "
+
+
+def make_documents(number: int = 12) -> pd.DataFrame:
+    """Documents with odd cells: missing ones, arrays, one string for a list."""
+    return pd.DataFrame(
+        {
+            "key": range(number),
+            "title": [f"title {one}" for one in range(number)],
+            "body": [None if one == 3 else f"body {one % 3}" for one in range(number)],
+            "tags": [["deep", "all"] if one % 2 else np.array(["all"]) for one in range(number)],
+            "who": [("Bo", f"a{one % 4}") if one % 3 else "Bo" for one in range(number)],
+            "where": [float("nan") if one == 1 else "J" for one in range(number)],
+            "fold": (["train"] * 8 + ["dev", "val", "test", "Test"])[:number],
+            "day": pd.to_datetime([f"20{one:02}-01-01" for one in range(number)]),
+        }
+    )
+
+
+COLUMNS = {"id": "key", "text": ["title", "body"], "label": "tags", "author": "who"}
+OPTIONS: dict[str, Any] = {"fields": ["author"], "columns": COLUMNS}
+
+
+def test_from_frames_equals_the_same_rows_of_a_file(tmp_path: Path) -> None:
+    """Of JSON lines, which `Custom` reads, with metadata, splits and dates."""
+    frame = make_documents()
+    columns = {**COLUMNS, "venue": "where", "split": "fold", "date": "day"}
+    options: dict[str, Any] = {"fields": ["author", "venue"], "columns": columns}
+    path = tmp_path / "rows.jsonl"
+    frame.assign(day=frame["day"].dt.strftime("%Y-%m-%d")).to_json(
+        path, orient="records", lines=True
+    )
+    expected = read_custom([path], Custom.Config(**options))
+    corpus = from_frames(frame, **options)
+    assert corpus.documents.equals(expected.documents)
+    for name in expected.instances:
+        assert corpus.instances[name].equals(expected.instances[name])
+        assert corpus.edges[name].equals(expected.edges[name])
+    assert corpus.documents["time"][4] == (date(2004, 1, 1) - date(1970, 1, 1)).days
+
+
+def test_from_frames_labels_have_names_definitions_and_parents() -> None:
+    """Also those that no document has join the hierarchy; further edges come beside."""
+    labels = pd.DataFrame(
+        {
+            "id": ["all", "deep", "top"],
+            "name": ["All", None, "Top"],
+            "definition": ["all of it", "deep ones", None],
+            "parent": ["top", ["all"], None],
+        }
+    )
+    corpus = from_frames(make_documents(), labels, [("deep", "top")], **OPTIONS)
+    table = corpus.instances["label"].set_index("id")
+    assert table.loc["all"].tolist() == ["All", "all of it"]
+    assert table.loc["deep"].tolist() == ["deep", "deep ones"]
+    edges = corpus.hierarchy[["child", "parent"]].to_numpy().tolist()
+    assert edges == [["deep", "top"], ["all", "top"], ["deep", "all"]]
+    fewer = from_frames(make_documents(), labels.iloc[:1], **OPTIONS)
+    assert fewer.warnings == ["1 labels of documents are not in labels, such as 'deep'"]
+    frame = pd.DataFrame({"child": ["deep"], "parent": ["all"]})
+    assert from_frames(make_documents(), None, frame, **OPTIONS).hierarchy["child"][0] == "deep"
+
+
+def test_from_frames_features_follow_their_ids(tmp_path: Path) -> None:
+    """Arrays in the order of the rows, frames by their index; they reach the graph."""
+    labels = pd.DataFrame({"id": ["none", "deep", "all"]})
+    authors = pd.DataFrame(np.eye(5), index=["Bo", "a3", "a2", "a1", "a0"])
+    x = np.arange(24.0).reshape(12, 2)
+    order = np.random.default_rng(0).permutation(12)
+    features = {"document": x, "label": np.eye(3), "author": authors}
+    corpus = from_frames(make_documents(), labels, features=features, **OPTIONS)
+    shuffled = {**features, "document": pd.DataFrame(x[order], index=order)}
+    again = from_frames(make_documents(), labels, features=shuffled, **OPTIONS)
+    assert np.array_equal(again.features["document"], corpus.features["document"])
+    for name, table in {"label": labels, "author": authors.reset_index(names="id")}.items():
+        ids = corpus.instances[name]["id"]
+        row = dict(zip(table["id"], np.eye(len(table)).tolist(), strict=True))
+        assert corpus.features[name].tolist() == [row[one] for one in ids]
+    dataset = open_dataset(corpus, root=tmp_path)
+    assert dataset[0]["document"].x.tolist() == x.tolist()
+
+
+def spoil(**columns: Any) -> pd.DataFrame:
+    return make_documents(4).assign(**columns)
+
+
+@pytest.mark.parametrize(
+    ("documents", "fault"),
+    [
+        ([1], "documents must be a DataFrame, found list."),
+        (make_documents(0), "documents must have rows, found none."),
+        (
+            make_documents()[["key", "title", "body", "tags"]],
+            "no document has the columns ['who'], but they have ['body', 'key', 'tags', 'title']; "
+            "say by columns={...} which is which.",
+        ),
+        (
+            spoil(key=["a", "b", "a", "c"]),
+            "documents, row 2: the document 'a' was given before (documents, row 0); every "
+            "document needs an id of its own.",
+        ),
+        (
+            spoil(key=[0, 1, 2, None]),
+            "documents, row 0: 'key' must be the document's id, found the number 0.0.",
+        ),
+        (
+            spoil(tags=["a", "b", "c", 1.5]),
+            "documents, row 3: 'tags' must be a string or a list of strings, found the number 1.5.",
+        ),
+        (
+            spoil(title=pd.Series(["a", "b", "c", "\ud800"], dtype=object)),
+            "all strings must be Unicode text ('utf-8' codec can't encode character",
+        ),
+        (
+            pd.concat([make_documents(4)] * 2, axis=1).iloc[:, :10],
+            "documents must name every column once, found ['key', 'title'] twice.",
+        ),
+    ],
+)
+def test_from_frames_fault_of_documents_is_one_sentence(documents: Any, fault: str) -> None:
+    """With its row."""
+    with pytest.raises(CorpusError) as caught:
+        from_frames(documents, **OPTIONS)
+    text = str(caught.value)
+    assert fault in text
+    assert text.startswith(SUMMARY.removesuffix(": "))
+
+
+def test_from_frames_unknown_split_is_one_sentence() -> None:
+    """With the names that are known."""
+    columns = {**COLUMNS, "split": "fold"}
+    with pytest.raises(CorpusError, match=r"row 0: 'fold' must be one of \['train', .* found 'x'"):
+        from_frames(spoil(fold="x").iloc[:1], fields=["author"], columns=columns)
+    with pytest.raises(ConfigError, match="The options of from_frames must be valid: 'shares' is"):
+        from_frames(make_documents(), shares=[0.5])
+
+
+@pytest.mark.parametrize(
+    ("labels", "hierarchy", "fault"),
+    [
+        (pd.DataFrame({"name": ["a"]}), None, "labels must have a column id, found ['name']."),
+        (pd.DataFrame({"id": []}), None, "labels must have rows, found none."),
+        (
+            pd.DataFrame({"id": ["a", "a"]}),
+            None,
+            "labels must name every label once, found 'a' twice.",
+        ),
+        (
+            pd.DataFrame({"id": ["a"], "parent": [1.5]}),
+            None,
+            "labels, row 0: parent must be an id or a list of ids, found 1.5.",
+        ),
+        (
+            None,
+            pd.DataFrame({"a": ["b"]}),
+            "hierarchy must have the columns child and parent, found ['a'].",
+        ),
+        (
+            None,
+            [("a", None)],
+            "hierarchy, row 0: an edge must be the ids of a child and a parent, found ('a', None).",
+        ),
+    ],
+)
+def test_from_frames_fault_of_labels_is_one_sentence(
+    labels: Any, hierarchy: Any, fault: str
+) -> None:
+    """With its row."""
+    with pytest.raises(CorpusError) as caught:
+        from_frames(make_documents(), labels, hierarchy, **OPTIONS)
+    assert str(caught.value) == SUMMARY + fault
+
+
+def test_from_frames_cycle_is_one_sentence() -> None:
+    """With its labels."""
+    with pytest.raises(CorpusError, match="must be acyclic, but a -> b -> a is a cycle"):
+        from_frames(make_documents(), None, [("a", "b"), ("b", "a")], **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("features", "fault"),
+    [
+        ({"document": np.full((12, 2), np.nan)}, "must be finite, but 12 rows are not"),
+        ({"document": np.ones((11, 2))}, "must be numbers [12, F], a row per node, found"),
+        ({"document": [[1.0], [1.0, 2.0]]}, "must be numbers [12, F], a row per node, found list"),
+        ({"venue": np.ones((3, 2))}, "features must be of the types ['document', 'author',"),
+        (
+            {"author": np.ones((5, 2))},
+            "the features of 'author' must be a DataFrame with the ids in its index, found ndarray",
+        ),
+        (
+            {"author": pd.DataFrame(np.ones((2, 2)), index=["Bo", "a1"])},
+            "the features of 'author' must have a row for each id, but 3 have none, such as 'a2'.",
+        ),
+        (
+            {"author": pd.DataFrame(np.ones((2, 2)), index=["Bo", "Bo"])},
+            "the features of 'author' must name every id once, found 'Bo' twice.",
+        ),
+    ],
+)
+def test_from_frames_fault_of_features_is_one_sentence(features: Any, fault: str) -> None:
+    """Missing ids, NaN, rows and widths."""
+    with pytest.raises(CorpusError) as caught:
+        from_frames(make_documents(), features=features, **OPTIONS)
+    assert fault in str(caught.value)
+
+
+def test_from_frames_splits_as_custom_does() -> None:
+    """By text and seed, or by date."""
+    corpus: Corpus = from_frames(
+        make_documents(), columns={**COLUMNS, "date": "day"} | {"author": "who"},
+        fields=["author"], train_until=2005, valid_until=2008,
+    )  # fmt: skip
+    assert corpus.documents["split"].tolist() == ["train"] * 6 + ["valid"] * 3 + ["test"] * 3

@@ -1,0 +1,426 @@
+"""A `HeteroData` as a corpus: round trips, PyG's own layouts, and refusals."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import ToUndirected
+
+from match_graph.corpus import Corpus
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets import from_hetero, open_dataset
+from match_graph.datasets.options import SplitConfig
+from match_graph.errors import CorpusError
+from match_graph.graph import BuiltGraph, build_graph
+from match_graph.typing import SPLITS, TAGGED
+
+
+def give_back(built: BuiltGraph) -> Corpus:
+    """The corpus of a built graph, with the gold labels of all splits."""
+    data = built.data.clone()
+    targets = built.targets
+    y = torch.zeros(len(targets.ptr) - 1, targets.num_labels, dtype=torch.bool)
+    y[torch.arange(len(y)).repeat_interleave(targets.ptr.diff()), targets.index.long()] = True
+    data["document"].y = y
+    if "x" in data["label"]:
+        del data["label"].x
+    names = {name: table["id"].tolist() for name, table in built.tables.items()}
+    names["y"] = names.pop("label")
+    return from_hetero(
+        data, hierarchy=data["label", "is_a", "label"].edge_index, names=names, drop=["label"]
+    )
+
+
+def assert_same_graph(one: HeteroData, other: HeteroData) -> None:
+    assert {*one.node_types} == {*other.node_types}
+    assert {*one.edge_types} == {*other.edge_types}
+    for first, second in zip(
+        [one[name] for name in (*one.node_types, *one.edge_types)],
+        [other[name] for name in (*one.node_types, *one.edge_types)],
+        strict=True,
+    ):
+        for key, value in first.items():
+            if first._key == TAGGED:  # a set
+                assert pairs(value) == pairs(second[key])
+            elif isinstance(value, torch.Tensor):
+                assert torch.equal(value, second[key]), (first._key, key)
+            else:
+                assert value == second[key]
+
+
+words = st.lists(st.sampled_from("abc"), max_size=4)
+documents = st.lists(
+    st.tuples(
+        words, st.lists(st.sampled_from("uvw"), max_size=3), st.sets(st.integers(0, 3)), words
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=25)
+@given(documents, st.lists(st.sampled_from(SPLITS), min_size=6, max_size=6))
+def test_from_hetero_gives_a_built_graph_back(rows: list[Any], splits: list[str]) -> None:
+    """Of any corpus: nodes, edges, order, x, times, attributes and gold labels."""
+    builder = CorpusBuilder("any", ["author", "reference"], "It must be a corpus")
+    for number, (text, authors, cited, labels) in enumerate(rows):
+        metadata = {"author": authors, "reference": [f"d{one}" for one in sorted(cited)]}
+        split = splits[number] if number else "train"
+        builder.add(f"d{number}", split, " ".join(text), metadata, labels, "", number - 2)
+    corpus = builder.build([("a", "b", ""), ("b", "c", "")])
+    features = {
+        name: np.arange(2.0 * len(table)).reshape(-1, 2)
+        for name, table in {"document": corpus.documents, **corpus.instances}.items()
+        if name != "label"
+    }
+    edges = {
+        name: table if name == "label" else table.assign(weight=np.arange(len(table)))
+        for name, table in corpus.edges.items()
+    }
+    built = build_graph(replace(corpus, features=features, edges=edges))
+    again = build_graph(give_back(built))
+    assert_same_graph(built.data, again.data)
+    assert torch.equal(built.targets.ptr, again.targets.ptr)
+    assert torch.equal(built.targets.index, again.targets.index)
+
+
+def test_from_hetero_gives_the_toy_graph_back(toy: Corpus) -> None:
+    """With a hierarchy that has diamonds, and labels by their ids."""
+    built = build_graph(toy)
+    again = build_graph(give_back(built))
+    assert_same_graph(built.data, again.data)
+    assert again.tables["label"]["id"].tolist() == built.tables["label"]["id"].tolist()
+
+
+def random_edges(head: int, tail: int, number: int = 120, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    edges = [torch.randint(size, (number,), generator=generator) for size in (head, tail)]
+    return torch.stack(edges).unique(dim=1)
+
+
+def make_graph() -> HeteroData:
+    """Movies with directors, actors and keywords, as PyG's IMDB and OGB have them."""
+    data = HeteroData()
+    data["movie"].x, data["movie"].y = torch.rand(40, 3), torch.arange(40).view(-1, 1) % 4
+    data["movie"].year = torch.arange(40).view(-1, 1)
+    masks = torch.arange(40) % 4
+    data["movie"].train_mask, data["movie"].val_mask = masks < 2, masks == 2
+    data["movie"].test_mask = masks == 3
+    data["director"].x = torch.rand(8, 2, dtype=torch.float64)
+    data["actor"].num_nodes = 9
+    data["movie", "to", "director"].edge_index = random_edges(40, 8)
+    data["actor", "to", "movie"].edge_index = random_edges(9, 40)
+    data["actor", "to", "movie"].edge_attr = torch.rand(
+        data["actor", "to", "movie"].edge_index.size(1), 2
+    )
+    data["movie", "follows", "movie"].edge_index = random_edges(40, 40, 30)
+    return data
+
+
+def pairs(edge_index: torch.Tensor) -> set[tuple[int, ...]]:
+    return {*map(tuple, edge_index.t().tolist())}
+
+
+def test_from_hetero_edges_are_fields_whichever_way_they_point() -> None:
+    """With x, attributes, time and masks; edges between documents are citations."""
+    data = make_graph()
+    corpus = from_hetero(data, time="year")
+    assert corpus.fields == ["director", "actor", "reference"]
+    assert corpus.warnings == []
+    actor = corpus.edges["actor"]
+    edges = data["actor", "to", "movie"]
+    expected = {
+        (movie, one): row
+        for (one, movie), row in zip(edges.edge_index.t().tolist(), edges.edge_attr, strict=True)
+    }
+    found = {
+        (document, one): torch.tensor(row, dtype=torch.float32)
+        for document, one, *row in actor.itertuples(index=False)
+    }
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[key], expected[key]) for key in found)
+    assert corpus.features["director"].dtype == np.float32
+    assert corpus.documents["time"].tolist() == [*range(40)]
+    assert corpus.documents["split"].tolist() == ["train", "train", "valid", "test"] * 10
+    assert corpus.edges["label"]["document"].tolist() == [*range(40)]
+    graph = build_graph(corpus).data
+    follows = {(a, b) for a, b in pairs(data["movie", "follows", "movie"].edge_index) if a != b}
+    assert pairs(graph["document", "cites", "document"].edge_index) == follows
+    assert torch.equal(graph["document"].x, data["movie"].x)
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_from_hetero_reverse_edges_count_once(merge: bool) -> None:
+    """Of ToUndirected; edges between documents become both ways where it merges them."""
+    data = make_graph()
+    plain = from_hetero(data)
+    both = from_hetero(ToUndirected(merge=merge)(data.clone()))
+    assert both.fields == plain.fields
+    for name in ("director", "actor", *([] if merge else ["reference"])):
+        assert {*both.edges[name].itertuples(index=False, name=None)} == {
+            *plain.edges[name].itertuples(index=False, name=None)
+        }
+
+
+def test_from_hetero_types_without_a_place_are_named(tmp_path: Any) -> None:
+    """As of PyG's DBLP, where authors are labelled; drop lets it in."""
+    data = HeteroData()
+    data["author"].y, data["author"].x = torch.arange(30) % 3, torch.rand(30, 2)
+    data["paper"].x = torch.rand(40, 3)
+    data["term"].num_nodes, data["conference"].num_nodes = 10, 5
+    for tail, size in (("author", 30), ("term", 10), ("conference", 5)):
+        data["paper", "to", tail].edge_index = random_edges(40, size)
+        data[tail, "to", "paper"].edge_index = random_edges(40, size).flip(0)
+    with pytest.raises(CorpusError) as caught:
+        from_hetero(data)
+    assert str(caught.value) == (
+        "A HeteroData must be readable as a corpus: every type must be joined to 'author', or be "
+        "the hierarchy of the labels, but ('paper', 'to', 'term'), ('term', 'to', 'paper'), "
+        "('paper', 'to', 'conference'), ('conference', 'to', 'paper'), 'term', 'conference' have "
+        "no place in a corpus; leave them out by drop=[...]."
+    )
+    corpus = from_hetero(data, drop=["term", "conference"])
+    assert corpus.fields == ["paper_node"]
+    assert corpus.warnings == [
+        "the node type 'paper' became the field 'paper_node', as its own name is taken or has "
+        "other characters than letters, digits and single underscores"
+    ]
+    assert corpus.features["paper_node"].shape == (40, 3)
+    assert open_dataset(corpus, root=tmp_path)[0]["paper_node"].x.shape == (40, 3)
+
+
+def test_from_hetero_without_masks_is_split_by_seed() -> None:
+    """As every other source without splits; a validation mask that is missing is drawn."""
+    data = make_graph()
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        del data["movie"][mask]
+    split = from_hetero(data, seed=3).documents["split"].tolist()
+    assert split == [SplitConfig(seed=3).choose_split(str(one), "") for one in range(40)]
+    data = make_graph()
+    data["movie"].train_mask |= data["movie"].val_mask
+    del data["movie"].val_mask
+    splits = from_hetero(data).documents["split"]
+    assert (splits == "test").sum() == 10
+    assert 0 < (splits == "valid").sum() < 10
+
+
+def test_from_hetero_documents_of_no_mask_are_left_out() -> None:
+    """They stay as references, and the corpus says so; all tables are renumbered."""
+    data = make_graph()
+    data["movie"].val_mask = torch.arange(40) == 2
+    plain, corpus = from_hetero(make_graph()), from_hetero(data)
+    assert corpus.num_documents == 31
+    assert corpus.warnings[0] == ("left out 9 of 40 documents, which are in none of the masks")
+    ids = corpus.documents["id"]
+    assert corpus.features["document"].tolist() == data["movie"].x[ids.astype(int)].tolist()
+
+    def name(one: Corpus, field: str) -> set[tuple[str, str]]:
+        edges, nodes = one.edges[field], one.instances[field]["id"]
+        head = one.documents["id"].to_numpy()[edges["document"]]
+        return {*zip(head, nodes.to_numpy()[edges["instance"]], strict=True)}
+
+    for field in ("director", "reference", "label"):
+        assert name(corpus, field) == {
+            (head, tail) for head, tail in name(plain, field) if head in {*ids}
+        }
+
+
+def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
+    """Only those on documents are labels; others join them. Names and definitions are kept."""
+    data = make_graph()
+    del data["movie"].y
+    data["movie"].text = [f"w{one % 3} movie" for one in range(40)]
+    data["genre"].x = torch.eye(4)
+    data["genre"].name = ["top", "crime", "heist", "none"]
+    data["movie", "is", "genre"].edge_index = torch.tensor([[*range(40)], [2, 1] * 20])
+    data["genre", "below", "genre"].edge_index = torch.tensor([[2, 1, 3], [1, 0, 0]])
+    names = {"genre": ["t", "c", "h", "n"]}
+    corpus = from_hetero(data, "movie", "genre", names=names)
+    assert corpus.instances["label"].to_dict("list") == {
+        "id": ["c", "h"], "name": ["crime", "heist"]
+    }  # fmt: skip
+    assert corpus.features["label"].tolist() == torch.eye(4)[1:3].tolist()
+    graph = build_graph(corpus)
+    ids = graph.tables["label"]["id"]
+    child, parent = graph.data["label", "is_a", "label"].edge_index
+    assert [(ids[int(child)], ids[int(parent)])] == [("h", "c")]
+    assert corpus.documents["text"][0] == "w0 movie"
+    assert sorted(corpus.instances["word"]["id"]) == ["movie", "w0", "w1", "w2"]
+    texts = [f"x{one}" for one in range(40)]
+    assert from_hetero(data, "movie", "genre", text=texts).documents["text"].tolist() == texts
+
+
+def test_from_hetero_labels_of_some_documents() -> None:
+    """As of PyG's AMiner, and negative class indices: the others have none."""
+    data = make_graph()
+    data["movie"].y, data["movie"].y_index = torch.tensor([2, 0]), torch.tensor([7, 3])
+    corpus = from_hetero(data, names={"y": ["zero", "one", "two"]})
+    ids = corpus.instances["label"]["id"]
+    edges = corpus.edges["label"].itertuples(index=False, name=None)
+    assert [(one, ids[label]) for one, label in edges] == [(3, "zero"), (7, "two")]
+    data["movie"].y, data["movie"].y_index = torch.full((40,), -1), torch.arange(40)
+    data["movie"].y[5] = 0
+    assert from_hetero(data).edges["label"]["document"].tolist() == [5]
+
+
+def test_from_hetero_says_what_it_leaves_out() -> None:
+    """Attributes without a place, and edge types that differ."""
+    data = make_graph()
+    data["director"].born = torch.arange(8)
+    data["director", "knows", "movie"].edge_index = torch.tensor([[0], [0]])
+    warnings = from_hetero(data).warnings
+    assert warnings == [
+        "left out attributes that have no place in a corpus: ['movie.year', 'director.born']",
+        "the edge types [('movie', 'to', 'director'), ('director', 'knows', 'movie')] have other "
+        "edges each, and became one field, 'director'",
+    ]
+
+
+def _set(node_type: Any, **values: Any) -> Callable[[HeteroData], None]:
+    def spoil(data: HeteroData) -> None:
+        for key, value in values.items():
+            data[node_type][key] = value
+
+    return spoil
+
+
+EDGE = ("movie", "to", "director")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (
+            _set("movie", val_mask=(torch.arange(40) + 3) % 4 < 2),
+            "a document must be in one mask, but 10 are in two, the first is 1, in train_mask and "
+            "val_mask.",
+        ),
+        (
+            _set("movie", train_mask=torch.ones(40, 3, dtype=torch.bool)),
+            "train_mask must be [40] of bool, found bool [40, 3].",
+        ),
+        (
+            _set("movie", x=torch.rand(39, 2), num_nodes=40),
+            "x of 'movie' must be [40, F], found [39, 2].",
+        ),
+        (
+            _set("director", x=torch.rand(8), num_nodes=8),
+            "x of 'director' must be [8, F], found [8].",
+        ),
+        (
+            _set("movie", y=torch.zeros(39, dtype=torch.int64)),
+            "labels 'y' must be [40] or [40, L], a row per document, found [39].",
+        ),
+        (
+            _set("movie", y=torch.rand(40)),
+            "class indices 'y' must be integers, found float32.",
+        ),
+        (
+            _set("movie", y=torch.full((40, 3), 2)),
+            "multi-hot labels 'y' must be 0 or 1, found other numbers.",
+        ),
+        (
+            _set("movie", y_index=torch.arange(40) + 1),
+            "'y_index' must be in [0, 40), found 1 to 40.",
+        ),
+        (
+            _set("movie", time=torch.rand(40)),
+            "time must be [40] of integers, found float32 [40].",
+        ),
+        (
+            _set("movie", text=["a"]),
+            "the texts of 'movie' must be 40 strings, one per node, found 1 items.",
+        ),
+        (
+            _set(EDGE, edge_index=torch.tensor([[0], [8]])),
+            f"the edge_index of {EDGE} must be in [0, 8), found 8 to 8.",
+        ),
+        (
+            _set(EDGE, edge_index=torch.rand(2, 3)),
+            f"the edge_index of {EDGE} must be [2, E] of integers, found torch.float32 [2, 3].",
+        ),
+        (
+            _set(EDGE, edge_index=torch.tensor([[0], [1]]), edge_attr=torch.rand(2, 1)),
+            f"the edge_attr of {EDGE} must be [1, K], found [2, 1].",
+        ),
+        (
+            _set(("director", "to", "movie"), edge_index=torch.tensor([[0], [1]]),
+                 edge_attr=torch.rand(1, 1)),
+            "all edges between documents and 'director' must have edge_attr of one width, found "
+            "[0, 1].",
+        ),
+    ],
+)  # fmt: skip
+def test_from_hetero_fault_is_one_sentence(spoil: Callable[[HeteroData], None], fault: str) -> None:
+    """What must hold, and what was found."""
+    data = make_graph()
+    spoil(data)
+    with pytest.raises(CorpusError) as caught:
+        from_hetero(data)
+    assert str(caught.value) == f"A HeteroData must be readable as a corpus: {fault}"
+
+
+def test_from_hetero_features_must_be_finite() -> None:
+    """As of every corpus."""
+    data = make_graph()
+    data["movie"].x[4, 0] = float("nan")
+    with pytest.raises(CorpusError, match="the features of 'document' must be finite, but 1 rows"):
+        from_hetero(data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (
+            {"document": "film"},
+            "document must name a node type, one of ['movie', 'director', 'actor'], found 'film'.",
+        ),
+        ({"labels": "genre"}, "labels must name a node type or an attribute of 'movie', one of"),
+        ({"drop": ["genre"]}, "drop must name node and edge types of the graph, found ['genre']"),
+        ({"hierarchy": ("a", "b", "a")}, "hierarchy must name an edge type between labels, one of"),
+        ({"text": "plot"}, "text must name an attribute of 'movie', found 'plot'."),
+        ({"time": "date"}, "time must name an attribute of 'movie', found 'date'."),
+        (
+            {"names": {"actor": ["Ada"]}},
+            "the names of 'actor' must be 9 strings, one per node, found 1 items.",
+        ),
+    ],
+)
+def test_from_hetero_wrong_argument_is_one_sentence(arguments: Any, fault: str) -> None:
+    """With the choices."""
+    with pytest.raises(CorpusError) as caught:
+        from_hetero(make_graph(), **arguments)
+    assert str(caught.value).startswith(f"A HeteroData must be readable as a corpus: {fault}")
+
+
+def test_from_hetero_repeated_names_are_one_sentence() -> None:
+    """Ids are unique."""
+    with pytest.raises(CorpusError, match="the director 'A' is given twice"):
+        from_hetero(make_graph(), names={"director": ["A"] * 8})
+
+
+def test_open_dataset_graph_must_show_documents_and_labels() -> None:
+    """By the defaults of from_hetero, which the sentence names."""
+    data = make_graph()
+    data["actor"].y = torch.zeros(9, dtype=torch.int64)
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(data)
+    assert str(caught.value) == (
+        "A HeteroData must show which nodes are documents, by the type 'document' or by 'y' of "
+        "one type, found 'y' of ['movie', 'actor']; call from_hetero(data, document=...)."
+    )
+    data["document"].num_nodes = 3
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(data)
+    assert str(caught.value) == (
+        "A HeteroData must show its labels, by 'y' of 'document' or by a node type 'label', found "
+        "neither; call from_hetero(data, document=..., labels=...)."
+    )
+    with pytest.raises(CorpusError, match="reads a HeteroData, found Data; a Data becomes one by"):
+        from_hetero(Data())

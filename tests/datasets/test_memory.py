@@ -1,0 +1,251 @@
+"""Corpora in memory, built folders and classes of one's own as data sets."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from match_graph.corpus import Corpus
+from match_graph.datasets import (
+    BuiltFolder,
+    CorpusInMemory,
+    MatchFolder,
+    Synthetic,
+    list_options,
+    name_source,
+    open_dataset,
+)
+from match_graph.datasets.memory import hash_corpus
+from match_graph.errors import ConfigError, CorpusError
+from match_graph.graph import DropFields, build_graph
+from match_graph.io.manifest import write_manifest
+from match_graph.testing import write_match_folder
+
+
+@pytest.fixture(scope="module")
+def featured(toy: Corpus) -> Corpus:
+    """The toy corpus with features and times."""
+    rows = {"document": toy.num_documents, "label": len(toy.instances["label"])}
+    features = {name: np.eye(rows[name], dtype=np.float32) for name in rows}
+    documents = toy.documents.assign(time=np.arange(toy.num_documents))
+    return replace(toy, documents=documents, features=features)
+
+
+def test_CorpusInMemory_is_built_once_by_its_content(featured: Corpus, tmp_path: Path) -> None:
+    """x is saved, memory-mapped when it is opened, and part of the name of the folder."""
+    dataset = open_dataset(featured, root=tmp_path)
+    assert isinstance(dataset, CorpusInMemory)
+    graph = build_graph(featured)
+    for name in ("document", "label"):
+        assert torch.equal(dataset[0][name].x, graph.data[name].x)
+    assert torch.equal(dataset[0]["document"].time, graph.data["document"].time)
+    data = dataset.built / "nodes/label/x.npy"
+    before = data.stat().st_mtime_ns
+    assert open_dataset(replace(featured), root=tmp_path).built == dataset.built
+    assert data.stat().st_mtime_ns == before
+    doubled = replace(featured, features={"label": 2 * featured.features["label"]})
+    assert open_dataset(doubled, root=tmp_path).built != dataset.built
+    assert dataset.verify()
+
+
+def _change(name: str, key: str, value: Any) -> Any:
+    def change(corpus: Corpus) -> Corpus:
+        tables = {**getattr(corpus, name)}
+        tables[key] = value(tables[key])
+        return replace(corpus, **{name: tables})
+
+    return change
+
+
+CHANGES = [
+    lambda corpus: replace(corpus, name="other"),
+    lambda corpus: replace(corpus, tokenizer="whitespace"),
+    lambda corpus: replace(corpus, hierarchy=corpus.hierarchy.iloc[1:]),
+    lambda corpus: replace(corpus, documents=corpus.documents.drop(columns="time")),
+    lambda corpus: replace(corpus, documents=corpus.documents.assign(time=0)),
+    lambda corpus: replace(corpus, documents=corpus.documents.assign(text="")),
+    _change("features", "label", lambda x: x.astype(np.float16)),
+    _change("features", "label", lambda x: x[::-1]),
+    _change("instances", "venue", lambda table: table.assign(name="a")),
+    _change("edges", "word", lambda table: table.iloc[:-1]),
+    _change("edges", "word", lambda table: table.assign(weight=1.0)),
+]
+
+
+def test_hash_corpus_sees_every_part(featured: Corpus) -> None:
+    """But neither integer types nor where a table comes from."""
+    found = [hash_corpus(change(featured)) for change in CHANGES]
+    assert len({*found, hash_corpus(featured)}) == len(CHANGES) + 1
+    wide = {name: table.astype("int64") for name, table in featured.edges.items()}
+    elsewhere = featured.hierarchy.assign(origin="elsewhere")
+    same = replace(featured, edges=wide, hierarchy=elsewhere, notes={"x": 1}, warnings=["w"])
+    assert hash_corpus(same) == hash_corpus(featured)
+
+
+def test_hash_corpus_tells_cells_apart(toy: Corpus) -> None:
+    """Borders between strings count, and so do missing values."""
+    names = ["ab", "c"], ["a", "bc"], ["abc", ""], [None, "abc"], ["abc", None]
+    tables = [toy.instances["venue"].iloc[:2].assign(name=pd.Series(one)) for one in names]
+    edges = {**toy.edges, "venue": toy.edges["venue"].iloc[:0]}
+    found = [
+        replace(toy, instances={**toy.instances, "venue": table}, edges=edges) for table in tables
+    ]
+    assert len({*map(hash_corpus, found)}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("../up", "must be a name without / and \\, as it names a folder"),
+        ("a\nb", "must be a printable name of at most 200 bytes, as it names a folder"),
+    ],
+)
+def test_CorpusInMemory_name_must_name_a_folder(
+    toy: Corpus, tmp_path: Path, name: str, fault: str
+) -> None:
+    """It would lead elsewhere."""
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(replace(toy, name=name), root=tmp_path)
+    assert str(caught.value) == f"The name of a corpus {fault}, found {name!r}."
+
+
+def test_CorpusInMemory_half_a_surrogate_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
+    """No file can hold it; nothing is left."""
+    texts = pd.Series(["\ud800"] * toy.num_documents, dtype=object)
+    spoilt = replace(toy, documents=toy.documents.assign(text=texts))
+    with pytest.raises(CorpusError, match="must hold Unicode text and numbers, but the column"):
+        open_dataset(spoilt, root=tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_BuiltFolder_is_the_data_set_it_was_built_from(tmp_path: Path) -> None:
+    """Same checksum, name, tokenizer, targets and texts, without the files."""
+    folder = write_match_folder(tmp_path / "toy")
+    built = MatchFolder(folder, root=tmp_path / "root")
+    opened = open_dataset(str(built.built))
+    assert isinstance(opened, BuiltFolder)
+    assert (opened.checksum, opened.name, opened.tokenizer) == (built.checksum, "toy", "regex")
+    assert torch.equal(opened.targets.index, built.targets.index)
+    assert opened.as_json([0, 3]) == built.as_json([0, 3])
+    assert opened.warnings == built.warnings
+    assert name_source(opened) == name_source(built) == str(built.built)
+    assert open_dataset(Path(built.built)).checksum == built.checksum
+
+
+def test_BuiltFolder_keeps_how_words_are_read(synthetic: Synthetic) -> None:
+    """Of a class that has it as no option."""
+    assert open_dataset(synthetic.built).tokenizer == "whitespace"
+
+
+@pytest.mark.parametrize("option", ["force_reload", "pre_transform"])
+def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -> None:
+    """It has no source."""
+    value = True if option == "force_reload" else DropFields([])
+    with pytest.raises(CorpusError, match=f"but {option} would build"):
+        open_dataset(str(synthetic.built), **{option: value})
+    assert open_dataset(str(synthetic.built), force_reload=False)
+
+
+def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
+    """So is a name that would lead elsewhere."""
+    built = open_dataset(toy, root=tmp_path).built
+    about = json.loads((built / "corpus.json").read_text())
+    changed = {**about, "source": {**about["source"], "format": 1}}
+    (built / "corpus.json").write_text(json.dumps(changed))
+    write_manifest(built)
+    with pytest.raises(CorpusError, match="is of format 1; build it again from its source"):
+        open_dataset(str(built))
+    (built / "corpus.json").write_text(json.dumps({**about, "name": "../../up"}))
+    write_manifest(built)
+    with pytest.raises(CorpusError, match="it cannot be read: ValueError"):
+        open_dataset(str(built))
+
+
+def test_open_dataset_open_one_takes_no_options(synthetic: Synthetic) -> None:
+    """It is what it is."""
+    assert open_dataset(synthetic) is synthetic
+    with pytest.raises(ConfigError, match=r"takes no options, found \['num_documents'\]"):
+        open_dataset(synthetic, num_documents=3)
+
+
+@pytest.mark.parametrize("value", [3, None, pd.DataFrame({"id": ["a"]})])
+def test_open_dataset_other_objects_are_one_sentence(value: Any) -> None:
+    """With the functions that make a corpus."""
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(value)
+    assert str(caught.value) == (
+        f"A data set must be a name, a folder, a class by name, a Corpus, a HeteroData or an open "
+        f"data set, found {type(value).__name__}; from_frames, from_hetero and from_networkx make "
+        f"a Corpus."
+    )
+
+
+def test_name_source_transform_is_one_sentence(synthetic: Synthetic) -> None:
+    """No file keeps it."""
+    dataset = open_dataset(str(synthetic.built), transform=DropFields(["author"]))
+    with pytest.raises(CorpusError, match="has a transform; make it a pre_transform"):
+        name_source(dataset)
+
+
+OWN = """
+from pathlib import Path
+from pydantic import Field
+from match_graph import CorpusBuilder, CorpusDataset
+from match_graph.config import StrictModel
+
+class Notes(CorpusDataset):
+    class Config(StrictModel):
+        path: str = Field(description="the notes")
+
+    path_options = ("path",)
+
+    def read(self):
+        builder = CorpusBuilder("notes", [], "The file must hold notes")
+        for number, line in enumerate(Path(self.config.path).read_text().splitlines()):
+            split = ("train", "valid", "test")[number % 3]
+            builder.add(str(number), split, line, {}, [line[0]], f"line {number}")
+        return builder.build([])
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A data set class of one's own, in a file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("a b\nb c\nc d\n", encoding="utf-8")
+    (tmp_path / "my_notes.py").write_text(OWN, encoding="utf-8")
+    return "my_notes.py:Notes"
+
+
+def test_CorpusDataset_of_ones_own_needs_read_alone(own: str, tmp_path: Path) -> None:
+    """Named by its class; built anew where a file that an option names has changed."""
+    root = tmp_path / "root"
+    first = open_dataset(own, root=root, path="notes.txt")
+    assert first.name == "notes"
+    assert first.built.parent == root / "built"
+    assert first.names("document").tolist() == ["0", "1", "2"]
+    assert open_dataset(own, root=root, path="./notes.txt").checksum == first.checksum
+    (tmp_path / "notes.txt").write_text("x y\nb c\nc d\n", encoding="utf-8")
+    assert open_dataset(own, root=root, path="notes.txt").checksum != first.checksum
+    assert list_options(own) == [{"option": "path", "default": "required", "meaning": "the notes"}]
+
+
+def test_CorpusDataset_of_ones_own_depends_on_its_code(own: str, tmp_path: Path) -> None:
+    """Another reader makes another graph; the package's own classes have versions."""
+    assert "code" in open_dataset(own, root=tmp_path / "root", path="notes.txt").source
+    assert "code" not in Synthetic(root=tmp_path / "root", num_documents=200).source
+
+
+def test_CorpusDataset_of_ones_own_refuses_what_is_none(own: str, tmp_path: Path) -> None:
+    """A wrong option, a missing file, a class that is no data set."""
+    with pytest.raises(ConfigError, match=r"The options of Notes must be valid: 'pth' is not"):
+        open_dataset(own, path="notes.txt", pth="x")
+    with pytest.raises(CorpusError, match="Data are read from regular files"):
+        open_dataset(own, path="none.txt")
+    with pytest.raises(ConfigError, match="naming a subclass of CorpusDataset, found 'os:path'"):
+        open_dataset("os:path")

@@ -1,0 +1,124 @@
+"""Corpora of networkx graphs."""
+
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+
+from match_graph.datasets import from_networkx
+from match_graph.errors import CorpusError
+from match_graph.graph import build_graph
+
+
+def make_graph() -> "nx.DiGraph[str]":
+    """Documents with people who wrote them, labels in a hierarchy, and citations."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for label in ("top", "left", "right"):
+        graph.add_node(label, type="label", name=label.upper())
+    graph.add_edges_from([("left", "top"), ("right", "top")], type="is_a")
+    splits = ["train", "train", "train", "dev", "test"]
+    for number in range(10):
+        name = f"d{number}"
+        graph.add_node(
+            name, type="document", text=f"text {number}", split=splits[number % 5], time=number,
+            x=[number, 1],
+        )  # fmt: skip
+        graph.add_node(f"a{number % 3}", type="person")
+        graph.add_edge(f"a{number % 3}", name, type="wrote", weight=number / 2)
+        graph.add_edge(name, ("left", "right")[number % 2], type="tagged")
+        graph.add_edge(name, "top", type="tagged")
+        if number:
+            graph.add_edge(name, f"d{number - 1}", type="cites")
+    return graph
+
+
+def test_from_networkx_types_become_a_corpus() -> None:
+    """Fields, citations, labels and their hierarchy, x, time, weights, names and splits."""
+    corpus = from_networkx(make_graph())
+    assert corpus.warnings == []
+    assert corpus.fields == ["person", "reference"]
+    assert corpus.documents["id"].tolist() == [f"d{one}" for one in range(10)]
+    assert corpus.documents["split"].tolist() == ["train"] * 3 + ["valid", "test"] + [
+        "train", "train", "train", "valid", "test"
+    ]  # fmt: skip
+    built = build_graph(corpus)
+    assert built.data["document"].x.tolist() == [[one, 1] for one in range(10)]
+    assert built.data["document"].time.tolist() == [*range(10)]
+    assert built.data["document", "has", "person"].edge_attr.view(-1).tolist() == [
+        one / 2 for one in range(10)
+    ]
+    assert built.tables["label"].set_index("id")["name"].to_dict() == {
+        "top": "TOP", "left": "LEFT", "right": "RIGHT"
+    }  # fmt: skip
+    assert built.data["label", "is_a", "label"].edge_index.size(1) == 2
+    cites = built.data["document", "cites", "document"].edge_index
+    assert torch.equal(cites, torch.stack([torch.arange(1, 10), torch.arange(9)]).int())
+
+
+def test_from_networkx_undirected_graph_with_labels_as_attribute() -> None:
+    """Citations then lead both ways; labels may be a string or a list."""
+    graph = nx.Graph(make_graph().subgraph([f"d{one}" for one in range(10)] + ["a0", "a1", "a2"]))
+    for number in range(10):
+        graph.nodes[f"d{number}"]["tags"] = ["one", "two"] if number % 2 else "one"
+    corpus = from_networkx(graph, labels="tags")
+    assert corpus.instances["label"]["id"].tolist() == ["one", "two"]
+    assert len(corpus.edges["label"]) == 15
+    assert len(corpus.edges["reference"]) == 18
+    assert corpus.edges["person"].shape == (10, 3)
+
+
+def _set(node: Any, **values: Any) -> Any:
+    def spoil(graph: "nx.DiGraph[Any]") -> None:
+        graph.add_node(node, **values)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (_set("new"), "every node must have its type in 'type', but 'new' has none."),
+        (_set("d1", split="x"), "split must be one of ['train', 'training', 'valid',"),
+        (_set("d1", time=0.5), "time must be an integer of every document, or of none."),
+        (
+            _set("d1", x=[1, 2, 3]),
+            "x must be given for all nodes of the type 'document', as equally many numbers, or for "
+            "none.",
+        ),
+        (
+            lambda graph: graph.add_edge("a0", "d0", weight="heavy"),
+            "weight must be a number of every edge ('person', 'wrote', 'document'), or of none.",
+        ),
+        (
+            lambda graph: graph.add_edge("a0", "a1"),
+            "every type must be joined to 'document', or be the hierarchy of the labels, but "
+            "('person', 'to', 'person') have no place in a corpus; leave them out by drop=[...].",
+        ),
+    ],
+)
+def test_from_networkx_fault_is_one_sentence(spoil: Any, fault: str) -> None:
+    """What must hold, and what was found."""
+    graph = make_graph()
+    spoil(graph)
+    with pytest.raises(CorpusError) as caught:
+        from_networkx(graph)
+    assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("graph", "arguments", "fault"),
+    [
+        (3, {}, "A networkx graph must be readable as a corpus: it must be a Graph, found int."),
+        (make_graph(), {"document": "paper"}, "it must have nodes of the type 'paper', found"),
+        (make_graph(), {"labels": "tags"}, "labels must name a node type or an attribute of"),
+        (nx.Graph(make_graph()), {}, "edges between labels must point from child to parent, but"),
+    ],
+)
+def test_from_networkx_wrong_argument_is_one_sentence(
+    graph: Any, arguments: Any, fault: str
+) -> None:
+    """With the choices."""
+    with pytest.raises(CorpusError) as caught:
+        from_networkx(graph, **arguments)
+    assert fault in str(caught.value)
