@@ -14,13 +14,14 @@ from match_graph.nn.encoders import (
     MatchEncoder,
     MatchHeteroEncoder,
     MeshProbeNetEncoder,
+    PygConvEncoder,
     RgcnEncoder,
     StarTransformerEncoder,
     TextEncoder,
     TransformerEncoder,
     XmlCnnEncoder,
 )
-from match_graph.nn.heads import HEADS, Head, LabelAttentionHead, LinearHead
+from match_graph.nn.heads import HEADS, Head, LabelAttentionHead, LabelGraphHead, LinearHead
 from match_graph.nn.loss import (
     Losses,
     hypernymy_output_penalty,
@@ -43,6 +44,7 @@ __all__ = [
     "HeteroSageEncoder",
     "HgtEncoder",
     "LabelAttentionHead",
+    "LabelGraphHead",
     "LanguageModelEncoder",
     "LinearHead",
     "Losses",
@@ -50,6 +52,7 @@ __all__ = [
     "MatchHeteroEncoder",
     "MatchModel",
     "MeshProbeNetEncoder",
+    "PygConvEncoder",
     "RgcnEncoder",
     "StarTransformerEncoder",
     "TextEncoder",

@@ -1,14 +1,20 @@
-"""Checks of the encoder contract at wiring time."""
+"""Checks of the contracts of encoders and heads at wiring time."""
+
+import inspect
+from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import EgoBatch
 from match_graph.nn.encoders import Encoder, EncoderOutput
+from match_graph.nn.heads import Head
 
 NEEDS = frozenset({"tokens", "graph", "text"})
 GIVES = ("document", "tokens")
+_HEAD_ARGUMENTS = ("in_channels", "num_labels", "config", "label_graph")
 
 
 def check_encoder_class(cls: type[Encoder], name: str) -> None:
@@ -26,15 +32,52 @@ def check_encoder_class(cls: type[Encoder], name: str) -> None:
         faults.append(f"'needs' must be a set out of {sorted(NEEDS)}, found {cls.needs!r}.")
     if cls.gives not in GIVES:
         faults.append(f"'gives' must be one of {list(GIVES)}, found {cls.gives!r}.")
-    if not (isinstance(cls.Config, type) and issubclass(cls.Config, StrictModel)):
-        faults.append(f"'Config' must be a subclass of StrictModel, found {cls.Config!r}.")
-    faults += [
-        f"it must define '{method}', found none."
-        for method in ("forward", "reset_parameters")
-        if getattr(cls, method) is getattr(Encoder, method)
-    ]
+    faults += _find_config_faults(cls.Config)
+    faults += _find_missing(cls, Encoder, ("forward", "reset_parameters"))
     if faults:
         raise ConfigError(list_faults(f"The encoder '{name}' must keep the contract", faults))
+
+
+def check_head_class(cls: type[Head], name: str) -> None:
+    """Checks what a head's class states, and that it is made as heads are.
+
+    Args:
+        cls: Head class.
+        name: Name of the head as in ``model.head``, for the message.
+
+    Raises:
+        ConfigError: With every fault.
+    """
+    faults = []
+    if cls.takes not in GIVES:
+        faults.append(f"'takes' must be one of {list(GIVES)}, found {cls.takes!r}.")
+    faults += _find_config_faults(cls.Config)
+    signature = inspect.signature(cls)
+    try:
+        signature.bind(*_HEAD_ARGUMENTS)
+    except TypeError:
+        faults.append(
+            f"'__init__' must take ({', '.join(_HEAD_ARGUMENTS)}), found "
+            f"({', '.join(signature.parameters)})."
+        )
+    faults += _find_missing(cls, Head, ("forward", "reset_parameters", "label_weight"))
+    if faults:
+        raise ConfigError(list_faults(f"The head '{name}' must keep the contract", faults))
+
+
+def _find_config_faults(config: object) -> list[str]:
+    if isinstance(config, type) and issubclass(config, StrictModel):
+        return []
+    return [f"'Config' must be a subclass of StrictModel, found {config!r}."]
+
+
+def _find_missing(cls: type[nn.Module], base: type[nn.Module], methods: Sequence[str]) -> list[str]:
+    """A fault for each method that a class takes from its base, where it only raises."""
+    return [
+        f"it must define '{method}', found none."
+        for method in methods
+        if getattr(cls, method) is getattr(base, method)
+    ]
 
 
 def check_width(encoder: Encoder, name: str) -> None:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from match_graph.config import ModelConfig
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, Hierarchy, TokenSpace
+from match_graph.graph import EgoBatch, Hierarchy, NodeFeatures, TokenSpace
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.heads import LabelAttentionHead
 from match_graph.nn.model import MatchModel, find_head, head_settings
@@ -32,7 +32,10 @@ class TreeModel(MatchModel):
         space: The token space.
         sizes: Number of nodes of each level from the top to this one, two at least.
         config: Settings of the model; the head is `LabelAttentionHead` or a subclass.
-        hierarchy: Label hierarchy, for a coherent output of the last level.
+        hierarchy: Label hierarchy, for the head and a coherent output of the last level; None
+            where that is not of the labels.
+        features: Features of documents and other nodes.
+        sharded: Whether processes share the tables of tokens, where there are several.
 
     Raises:
         ConfigError: As for `MatchModel`, or there is a wide term.
@@ -48,6 +51,8 @@ class TreeModel(MatchModel):
         sizes: tuple[int, ...],
         config: ModelConfig,
         hierarchy: Hierarchy | None = None,
+        features: NodeFeatures | None = None,
+        sharded: bool = False,
     ) -> None:
         if config.wide:
             raise ConfigError(
@@ -55,9 +60,9 @@ class TreeModel(MatchModel):
                 "both; set model.wide to false, or raise flat_labels of model.head_config above "
                 "the number of labels."
             )
-        super().__init__(space, sizes[-1], config, hierarchy)
+        super().__init__(space, sizes[-1], config, hierarchy, features, sharded)
         inner = config.model_copy(update={"coherent": False})
-        self.above = make_levels(space, sizes[:-1], inner)
+        self.above = make_levels(space, sizes[:-1], inner, None, features, sharded)
         self.above.requires_grad_(False)
         self.register_buffer("parent", torch.zeros(sizes[-1], dtype=torch.int64))
         self.register_buffer("child_ptr", torch.zeros(sizes[-2] + 1, dtype=torch.int64))
@@ -94,7 +99,7 @@ class TreeModel(MatchModel):
         beam = self._choose_nodes(above, batch)
         candidates, valid, node = self._list_children(beam)
         assert isinstance(self.head, LabelAttentionHead)
-        scores: Tensor = self.head(self.encoder(batch), candidates)
+        scores: Tensor = self.head(self.encode(batch), candidates)
         scores = scores[valid]
         row = valid.nonzero()[:, 0]
         if not self.training:
@@ -151,11 +156,13 @@ def make_levels(
     sizes: tuple[int, ...],
     config: ModelConfig,
     hierarchy: Hierarchy | None = None,
+    features: NodeFeatures | None = None,
+    sharded: bool = False,
 ) -> MatchModel:
     """A model of the last level, with those above it; without any it is flat."""
     if len(sizes) == 1:
-        return MatchModel(space, sizes[0], config, hierarchy)
-    return TreeModel(space, sizes, config, hierarchy)
+        return MatchModel(space, sizes[0], config, hierarchy, features, sharded)
+    return TreeModel(space, sizes, config, hierarchy, features, sharded)
 
 
 def make_model(
@@ -163,13 +170,14 @@ def make_model(
     num_labels: int,
     config: ModelConfig,
     hierarchy: Hierarchy | None = None,
+    features: NodeFeatures | None = None,
 ) -> MatchModel:
     """The model of a configuration: a label tree where its head asks for one.
 
     Raises:
         ConfigError: As for `TreeModel`.
     """
-    return make_levels(space, level_sizes(num_labels, config), config, hierarchy)
+    return make_levels(space, level_sizes(num_labels, config), config, hierarchy, features)
 
 
 def level_sizes(num_labels: int, config: ModelConfig) -> tuple[int, ...]:

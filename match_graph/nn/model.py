@@ -1,39 +1,51 @@
 """The model that wires embedding, encoder and head."""
 
-import importlib
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from match_graph.config import ModelConfig, StrictModel, parse_settings
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, Hierarchy, TokenSpace
+from match_graph.graph import EgoBatch, Hierarchy, LabelGraph, NodeFeatures, TokenSpace
 from match_graph.nn.coherent import CoherentOutput
-from match_graph.nn.contract import check_encoder_class, check_width
-from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.encoders import ENCODERS, Encoder
+from match_graph.nn.contract import check_encoder_class, check_head_class, check_width
+from match_graph.nn.embedding import FeatureInput, TokenEmbedding
+from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput
 from match_graph.nn.heads import HEADS, Head
+from match_graph.nn.tables import TokenTable
 from match_graph.nn.wide import WideTerm
-from match_graph.typing import WORD
+from match_graph.own_code import find_class
+from match_graph.typing import LABEL, WORD
 
-T = TypeVar("T")
+#: Width of documents' features beside the state: 100 gave less than 256 (experiments/features).
+_JOINED = 256
 
 
 class MatchModel(nn.Module):
     """Batches of ego-networks -> label scores.
 
+    Features of documents reach the head twice: through the encoder, which reads them as a token or
+    as a start state, and mapped once more beside the encoder's state. The token alone gives less,
+    and as long as other tokens it draws attention from metadata where these decide, hence its
+    scale. Beside the state they are hidden for a share of the training documents, as in ModDrop
+    (Neverova et al. 2015, https://arxiv.org/abs/1501.00102), so that the encoder goes on learning
+    from words and metadata where features alone would do. What each gives on validation stands in
+    experiments/features.
+
     Args:
         space: The token space.
         num_labels: Number of labels L.
         config: Names of encoder and head, with their settings.
-        hierarchy: Label hierarchy, for ``config.coherent``.
+        hierarchy: Label hierarchy, for the head and ``config.coherent``; None for the nodes of a
+            level above the labels.
+        features: Features of documents and other nodes.
+        sharded: Whether processes share the tables of tokens, where there are several.
 
     Raises:
         ConfigError: A name or setting is unknown, the head takes what the encoder does not give,
-            or a coherent output has no hierarchy.
+            or a coherent output or a head that needs it has no hierarchy.
+        GraphError: The hierarchy is of another number of labels.
     """
 
     def __init__(
@@ -42,6 +54,8 @@ class MatchModel(nn.Module):
         num_labels: int,
         config: ModelConfig,
         hierarchy: Hierarchy | None = None,
+        features: NodeFeatures | None = None,
+        sharded: bool = False,
     ) -> None:
         super().__init__()
         self.config = config
@@ -51,6 +65,10 @@ class MatchModel(nn.Module):
             config.embedding_dropout,
             config.token_dropout,
             config.scale_embedding,
+            features,
+            config.feature_dropout,
+            config.feature_scale,
+            sharded,
         )
         encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
         check_encoder_class(encoder_cls, config.encoder)
@@ -69,16 +87,52 @@ class MatchModel(nn.Module):
             ),
         )
         check_width(self.encoder, config.encoder)
-        self.head = head_cls(self.encoder.out_channels, num_labels, head_settings(head_cls, config))
-        self.wide = WideTerm(space.num_tokens, num_labels) if config.wide else None
+        label_graph = None
+        if hierarchy is not None:
+            x = None if features is None else features.rows.get(LABEL)
+            label_graph = LabelGraph(hierarchy, None if x is None else x[:num_labels])
+        self.joined: FeatureInput | None = None
+        width = self.encoder.out_channels
+        if features is not None and features.width and head_cls.takes == "document":
+            width += _JOINED
+            self.joined = FeatureInput(
+                features.width, _JOINED, scale=1.0, dropout=config.feature_dropout
+            )
+        self.head = head_cls(width, num_labels, head_settings(head_cls, config), label_graph)
+        self.wide = WideTerm(space.num_tokens, num_labels, sharded) if config.wide else None
         self.coherent = _make_coherent(hierarchy, num_labels) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
-        logits: Tensor = self.head(self.encoder(batch))
+        logits: Tensor = self.head(self.encode(batch))
         if self.wide is not None:
             logits = logits + self.wide(self.wide_tokens(batch))
         return logits if self.coherent is None else self.coherent(logits)
+
+    def encode(self, batch: EgoBatch) -> EncoderOutput:
+        """The states of a batch as the head takes them, with features of documents."""
+        output: EncoderOutput = self.encoder(self.embedding.prepare(batch))
+        if self.joined is None:
+            return output
+        assert output.document is not None
+        assert batch.x is not None
+        vectors = self.joined(batch.x).to(output.document.dtype)
+        if self.training and self.config.feature_hidden:
+            chance = torch.rand(len(vectors), 1, device=vectors.device)
+            vectors = vectors * (chance >= self.config.feature_hidden)
+        return replace(output, document=torch.cat([output.document, vectors], dim=1))
+
+    def set_moments(self, x: Tensor | None, documents: Tensor) -> None:
+        """Standardizes features by nodes of training; arguments as `TokenEmbedding.set_moments`."""
+        self.embedding.set_moments(x, documents)
+        if self.joined is not None and x is not None:
+            self.joined.set_moments(x, documents)
+
+    @property
+    def sharded_tables(self) -> dict[str, TokenTable]:
+        """Tables that processes share, by name, those of other levels too."""
+        tables = {name: part for name, part in self.named_modules() if isinstance(part, TokenTable)}
+        return {name: table for name, table in tables.items() if table.shard is not None}
 
     @property
     def reads_metadata(self) -> bool:
@@ -96,16 +150,17 @@ class MatchModel(nn.Module):
         self.embedding.reset_parameters()
         self.encoder.reset_parameters()
         self.head.reset_parameters()
+        if self.joined is not None:
+            self.joined.reset_parameters()
         if self.wide is not None:
             self.wide.reset_parameters()
 
 
 def _make_coherent(hierarchy: Hierarchy | None, num_labels: int) -> CoherentOutput:
-    if hierarchy is None or hierarchy.num_labels != num_labels:
-        found = "none" if hierarchy is None else f"one of {hierarchy.num_labels} labels"
+    if hierarchy is None:
         raise ConfigError(
-            f"A coherent output needs the hierarchy of the {num_labels} labels, found {found}; "
-            f"give a hierarchy, or set model.coherent to false."
+            f"A coherent output needs the hierarchy of the {num_labels} labels, found none; give a "
+            f"hierarchy, or set model.coherent to false."
         )
     return CoherentOutput(hierarchy)
 
@@ -119,10 +174,13 @@ def find_head(config: ModelConfig) -> type[Head]:
     """The class of the head that a configuration names, or that fits its encoder.
 
     Raises:
-        ConfigError: There is no such head or encoder.
+        ConfigError: There is no such head or encoder, or the head does not keep its contract.
     """
     encoder_cls = find_class(config.encoder, ENCODERS, Encoder, "encoder")
-    return find_class(config.head or choose_head(encoder_cls), HEADS, Head, "head")
+    name = config.head or choose_head(encoder_cls)
+    head_cls = find_class(name, HEADS, Head, "head")
+    check_head_class(head_cls, name)
+    return head_cls
 
 
 def head_settings(head_cls: type[Head], config: ModelConfig) -> StrictModel:
@@ -132,38 +190,3 @@ def head_settings(head_cls: type[Head], config: ModelConfig) -> StrictModel:
         ConfigError: One is unknown or impossible.
     """
     return parse_settings(head_cls.Config, config.head_config, "model.head_config must be valid")
-
-
-def find_class(
-    name: str,
-    registered: Mapping[str, type[T]],
-    base: type[T] | tuple[type[Any], ...],
-    kind: str,
-) -> type[T]:
-    """A registered class, or the one that ``package.module:Class`` names, which is imported.
-
-    Modules are looked for in the current folder too, after all others. Who takes a name from a file
-    asks the caller first (`match_graph.config.check_code`).
-
-    Raises:
-        ConfigError: There is no such class, or it is not of the kind.
-    """
-    if name in registered:
-        return registered[name]
-    module_name, colon, class_name = name.partition(":")
-    found: object = None
-    cause = ""
-    if colon:
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)
-        try:
-            found = getattr(importlib.import_module(module_name), class_name, None)
-        except Exception as error:  # whatever the code of others raises when it is imported
-            cause = f" ({error})"
-    if not (isinstance(found, type) and issubclass(found, base)):
-        bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
-        raise ConfigError(
-            f"The {kind} must be one of {sorted(registered)} or package.module:Class naming a "
-            f"subclass of {bases}, found '{name}'{cause}; check the name."
-        )
-    return found

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import EgoLoader, EgoSampler, Hierarchy
 from match_graph.metrics import ViolationMeter
 from match_graph.nn import HEADS, MatchModel
@@ -147,11 +147,20 @@ def test_ModelConfig_every_head_can_be_coherent(synthetic: Synthetic, head: str)
 
 
 def test_MatchModel_coherent_output_needs_a_hierarchy(synthetic: Synthetic) -> None:
-    """That of its own labels; one sentence."""
-    for dag, found in ((None, "none"), (synthetic.hierarchy, "one of 25 labels")):
-        with pytest.raises(ConfigError) as caught:
-            MatchModel(synthetic.token_space(), 3, ModelConfig(coherent=True), dag)
-        assert str(caught.value) == (
-            f"A coherent output needs the hierarchy of the 3 labels, found {found}; give "
-            f"a hierarchy, or set model.coherent to false."
-        )
+    """One sentence."""
+    with pytest.raises(ConfigError) as caught:
+        MatchModel(synthetic.token_space(), 3, ModelConfig(coherent=True))
+    assert str(caught.value) == (
+        "A coherent output needs the hierarchy of the 3 labels, found none; give a hierarchy, or "
+        "set model.coherent to false."
+    )
+
+
+def test_MatchModel_hierarchy_is_that_of_its_labels(synthetic: Synthetic) -> None:
+    """Whatever the head; one sentence."""
+    for coherent in (False, True):
+        with pytest.raises(GraphError) as caught:
+            MatchModel(
+                synthetic.token_space(), 3, ModelConfig(coherent=coherent), synthetic.hierarchy
+            )
+        assert str(caught.value) == ("Values must be of the 25 labels of the hierarchy, found 3.")

@@ -1,4 +1,4 @@
-"""The contract of encoders where a user's class is wired: all faults at once, whole sentences."""
+"""The contracts of encoders and heads where a class is wired: all faults at once, in sentences."""
 
 from typing import ClassVar
 
@@ -7,10 +7,11 @@ import torch
 
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, TokenSpace
-from match_graph.nn import ENCODERS, Encoder, EncoderOutput, TokenEmbedding
+from match_graph.nn import ENCODERS, HEADS, Encoder, EncoderOutput, Head, LinearHead, TokenEmbedding
 from match_graph.nn.contract import (
     check_encoder_class,
     check_encoding,
+    check_head_class,
     check_output,
     check_width,
 )
@@ -63,6 +64,45 @@ def test_check_encoder_class_all_faults_of_a_class_come_at_once() -> None:
         "  'Config' must be a subclass of StrictModel, found <class 'dict'>.",
         "  it must define 'forward', found none.",
         "  it must define 'reset_parameters', found none.",
+    ]
+
+
+class WrongHead(Head):
+    """Keeps nothing of it, and is made without a label graph."""
+
+    takes: ClassVar = "words"
+    Config = dict  # type: ignore[assignment]
+
+    def __init__(self, in_channels, num_labels, config) -> None: ...
+
+
+class AnyHead(LinearHead):
+    """Hands on whatever it is made with."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+
+
+def test_check_head_class_registered_and_derived_classes_pass() -> None:
+    """Nothing is said; also where the constructor names no argument."""
+    for name, cls in HEADS.items():
+        check_head_class(cls, name)
+    check_head_class(AnyHead, "my:AnyHead")
+
+
+def test_check_head_class_all_faults_of_a_class_come_at_once() -> None:
+    """Each with what was found."""
+    with pytest.raises(ConfigError) as caught:
+        check_head_class(WrongHead, "my:WrongHead")
+    assert str(caught.value).splitlines() == [
+        "The head 'my:WrongHead' must keep the contract, but 6 faults were found:",
+        "  'takes' must be one of ['document', 'tokens'], found 'words'.",
+        "  'Config' must be a subclass of StrictModel, found <class 'dict'>.",
+        "  '__init__' must take (in_channels, num_labels, config, label_graph), found "
+        "(in_channels, num_labels, config).",
+        "  it must define 'forward', found none.",
+        "  it must define 'reset_parameters', found none.",
+        "  it must define 'label_weight', found none.",
     ]
 
 

@@ -12,7 +12,7 @@ from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
-from match_graph.nn import MatchModel
+from match_graph.nn import LabelAttentionHead, MatchModel
 from match_graph.nn.label_tree import OUTSIDE, TreeModel, join_log_odds, level_sizes, make_model
 
 SIZES = (2, 8, 25)
@@ -181,6 +181,22 @@ def test_level_sizes_follow_the_head(synthetic: Synthetic) -> None:
     assert level_sizes(4, tree) == (4,)
     assert level_sizes(10**6, ModelConfig()) == (10**6,)
     assert type(make_model(synthetic.token_space(), 25, ModelConfig(channels=8))) is MatchModel
+
+
+class NeedyHead(LabelAttentionHead):
+    """Needs the label graph."""
+
+    needs_label_graph = True
+
+
+def test_TreeModel_head_that_needs_the_label_graph_is_refused(synthetic: Synthetic) -> None:
+    """The levels above the labels have none; without a tree it gets it."""
+    own = f"{__name__}:NeedyHead"
+    with pytest.raises(ConfigError, match="A NeedyHead needs the label graph"):
+        make_tree(synthetic, head=own)
+    config = ModelConfig(encoder="attention_xml", channels=8, head=own)
+    model = make_model(synthetic.token_space(), 25, config, synthetic.hierarchy)
+    assert type(model.head) is NeedyHead
 
 
 def test_TreeModel_wide_term_is_refused(synthetic: Synthetic) -> None:

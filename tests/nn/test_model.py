@@ -9,7 +9,14 @@ import torch
 from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
-from match_graph.graph import EgoBatch, EgoLoader, EgoSampler, TokenSpace
+from match_graph.graph import (
+    EgoBatch,
+    EgoLoader,
+    EgoSampler,
+    Hierarchy,
+    NodeFeatures,
+    TokenSpace,
+)
 from match_graph.nn import (
     ENCODERS,
     Encoder,
@@ -38,6 +45,12 @@ class TokensEncoder(MatchEncoder):
 
 class OwnHead(LinearHead):
     """A head that is not registered."""
+
+
+class NeedyHead(LinearHead):
+    """Says that it needs the label graph."""
+
+    needs_label_graph = True
 
 
 class TokensHead(LinearHead):
@@ -112,6 +125,20 @@ def test_MatchModel_forward_pass_on_real_documents(synthetic: Synthetic, batch: 
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert bool(parameter.grad.any()), name
+
+
+@pytest.mark.parametrize(
+    "encoder", sorted(name for name, cls in ENCODERS.items() if cls.needs == {"tokens"})
+)
+def test_MatchModel_reaches_all_parameters_without_tokens(encoder: str) -> None:
+    """Processes wait for each parameter's gradient, also from one without tokens and labels."""
+    model = MatchModel(SPACE, 5, ModelConfig(channels=8, encoder=encoder))
+    none, ptr = torch.empty(0, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
+    batch = EgoBatch(torch.arange(2), none, none, none, ptr, ptr, none)
+    hierarchy = Hierarchy.without_edges(5)
+    match_loss(model(batch), batch.gold, model.head, hierarchy).total.backward()
+    missing = [name for name, value in model.named_parameters() if value.grad is None]
+    assert missing == []
 
 
 @pytest.mark.parametrize(
@@ -203,8 +230,8 @@ def test_MatchModel_classes_of_other_modules_are_found() -> None:
 def test_MatchModel_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     """Not registered, no such module or class, or no subclass; a failed import says why."""
     assert message_of(encoder=name) == (
-        f"The encoder must be one of {sorted(ENCODERS)} or package.module:Class naming a subclass "
-        f"of Encoder, found '{name}'{cause}; check the name."
+        f"The encoder must be one of {sorted(ENCODERS)}, or module:Class or file.py:Class naming a "
+        f"subclass of Encoder, found '{name}'{cause}; check the name."
     )
 
 
@@ -217,8 +244,8 @@ def test_MatchModel_relative_module_is_an_error() -> None:
 def test_MatchModel_unknown_head_is_an_error(name: str) -> None:
     """The same sentence for heads."""
     assert message_of(head=name) == (
-        f"The head must be one of ['label_attention', 'linear'] or package.module:Class naming a "
-        f"subclass of Head, found '{name}'; check the name."
+        f"The head must be one of ['label_attention', 'label_graph', 'linear'], or module:Class or "
+        f"file.py:Class naming a subclass of Head, found '{name}'; check the name."
     )
 
 
@@ -254,13 +281,24 @@ def test_MatchModel_head_takes_what_encoder_does_not_give_error() -> None:
     own = f"{__name__}:TokensHead"
     assert message_of(head=own) == (
         f"The head must take what the encoder gives, but '{own}' takes tokens and 'match' gives "
-        f"document; choose model.head from ['linear']."
+        f"document; choose model.head from ['label_graph', 'linear']."
     )
     own = f"{__name__}:TokensEncoder"
     assert message_of(encoder=own, head="linear") == (
         f"The head must take what the encoder gives, but 'linear' takes document and '{own}' "
         f"gives tokens; choose model.head from ['label_attention']."
     )
+
+
+def test_MatchModel_head_that_needs_the_label_graph_gets_it() -> None:
+    """The hierarchy of the model; without one a sentence."""
+    own = f"{__name__}:NeedyHead"
+    assert message_of(head=own, encoder_config=SMALL) == (
+        "A NeedyHead needs the label graph, but there is none above the labels of a label tree, or "
+        "where a model is made without a hierarchy; choose another head."
+    )
+    config = ModelConfig(channels=8, head=own, encoder_config=SMALL)
+    assert type(MatchModel(SPACE, 5, config, Hierarchy.without_edges(5)).head) is NeedyHead
 
 
 def test_MatchModel_without_a_name_the_head_is_the_one_that_fits() -> None:
@@ -294,3 +332,54 @@ def test_MatchModel_wide_term_reads_what_the_encoder_reads(
         assert model.wide is not None
         torch.nn.init.normal_(model.wide.weight, std=0.1)
         assert torch.equal(model(batch), model(other)) == (not metadata)
+
+
+def test_MatchModel_features_stand_beside_the_encoders_state() -> None:
+    """The head takes both; features given at rows of the batch, not of the graph."""
+    torch.manual_seed(0)
+    features = NodeFeatures(3)
+    config = ModelConfig(channels=8, encoder_config=SMALL, wide=True)
+    model = MatchModel(SPACE, 5, config, features=features).eval()
+    assert model.head.in_channels == model.encoder.out_channels + 256
+    token_id, field = torch.tensor([4, 5, 4]), torch.tensor([0, 1, 0])
+    ptr, zeros = torch.tensor([0, 2, 3]), torch.zeros(3, dtype=torch.int64)
+    x = torch.randn(2, 3)
+    batch = EgoBatch(torch.tensor([7, -1]), token_id, field, zeros, ptr, x=x)
+    state = model.encode(batch).document
+    prepared = model.embedding.prepare(batch)
+    assert torch.equal(state[:, :-256], model.encoder(prepared).document)
+    assert torch.equal(state[:, -256:], model.joined(x))
+    model.set_moments(torch.tensor([[5.0, 5, 5], [7, 7, 7]]), torch.arange(2))
+    assert model.joined.mean.tolist() == [6, 6, 6]
+    model(batch).sum().backward()
+    assert bool(model.joined.linear.weight.grad.any())
+    before = model.joined.linear.weight.detach().clone()
+    model.reset_parameters()
+    assert not torch.equal(model.joined.linear.weight, before)
+
+
+def test_MatchModel_hides_joined_features_in_training() -> None:
+    """Of the share of documents that is set, all of a document's; none in evaluation."""
+    x = torch.ones(400, 3)
+    batch = EgoBatch(
+        torch.arange(400), torch.full((400,), 4), torch.zeros(400, dtype=torch.int64),
+        torch.zeros(400, dtype=torch.int64), torch.arange(401), x=x,
+    )  # fmt: skip
+    for hidden in (0.0, 0.25):
+        config = ModelConfig(
+            channels=8, encoder_config=SMALL, feature_dropout=0, feature_hidden=hidden
+        )
+        model = MatchModel(SPACE, 5, config, features=NodeFeatures(3))
+        joined = model.encode(batch).document[:, -256:]
+        is_hidden = (joined == 0).all(dim=1)
+        assert torch.equal(joined[~is_hidden], model.joined(x)[~is_hidden])
+        assert abs(float(is_hidden.float().mean()) - hidden) < 0.08
+        assert torch.equal(model.eval().encode(batch).document[:, -256:], model.joined(x))
+
+
+def test_MatchModel_heads_over_tokens_read_features_as_a_token() -> None:
+    """Attention reaches it; nothing is joined."""
+    config = ModelConfig(channels=8, encoder="attention_xml")
+    model = MatchModel(SPACE, 5, config, features=NodeFeatures(3))
+    assert model.joined is None
+    assert model.head.in_channels == model.encoder.out_channels

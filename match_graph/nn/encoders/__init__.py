@@ -10,6 +10,7 @@ from match_graph.nn.encoders.language_model import LanguageModelEncoder
 from match_graph.nn.encoders.match import MatchEncoder
 from match_graph.nn.encoders.match_hetero import MatchHeteroEncoder
 from match_graph.nn.encoders.mesh_probe_net import MeshProbeNetEncoder
+from match_graph.nn.encoders.pyg_conv import PygConvEncoder
 from match_graph.nn.encoders.rgcn import RgcnEncoder
 from match_graph.nn.encoders.star_transformer import StarTransformerEncoder
 from match_graph.nn.encoders.transformer import TransformerEncoder
@@ -25,6 +26,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "match": MatchEncoder,
     "match_hetero": MatchHeteroEncoder,
     "mesh_probe_net": MeshProbeNetEncoder,
+    "pyg_conv": PygConvEncoder,
     "rgcn": RgcnEncoder,
     "star_transformer": StarTransformerEncoder,
     "transformer": TransformerEncoder,
@@ -44,6 +46,7 @@ __all__ = [
     "MatchEncoder",
     "MatchHeteroEncoder",
     "MeshProbeNetEncoder",
+    "PygConvEncoder",
     "RgcnEncoder",
     "StarTransformerEncoder",
     "TextEncoder",

@@ -147,5 +147,6 @@ class TextEncoder(Encoder):
             The batch of N tokens, and their vectors [N, C].
         """
         if not self.metadata:
-            batch = batch.select_tokens(batch.field == self.word_field)
-        return batch, self.embedding(batch.token_id, batch.field)
+            of_features = batch.field == self.embedding.space.document_field
+            batch = batch.select_tokens(of_features | (batch.field == self.word_field))
+        return batch, self.embedding(batch)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel
@@ -21,9 +22,10 @@ from match_graph.typing import CITES, CONTAINS, DOCUMENT, WORD, EdgeType, has_ed
 class GraphEncoder(Encoder):
     """Messages over the neighbourhoods of documents, by a layer that a subclass makes.
 
-    Words and metadata start from their embedded tokens, documents from the mean of theirs, so
-    that a document that lies at the rim, or is isolated, says what it is about; one linear map
-    and a learned vector for each node type follow. Reverse edges are added to the sampled graph.
+    Words and metadata start from their embedded tokens, documents from the mean of theirs and from
+    their features, so that a document that lies at the rim, or is isolated, says what it is about;
+    one linear map and a learned vector for each node type follow. Reverse edges are added to the
+    sampled graph.
     Each layer is followed by GELU, dropout, residual and LayerNorm; the last one computes
     documents only, and each one only those nodes that a later one reads. A document's state is
     that of all layers, the start included, joined: jumping knowledge (Xu et al. 2018,
@@ -165,6 +167,9 @@ class GraphEncoder(Encoder):
             for name, vectors, vector in zip(self.node_types, split, self.node_type, strict=True)
         }
         states[DOCUMENT] = take_rows(states[DOCUMENT], documents.token_row)
+        if self.embedding.document is not None:
+            vectors = self.embedding.dropout(self.embedding.document(documents.x))
+            states[DOCUMENT] = states[DOCUMENT] + F.linear(vectors, self.project.weight)
         return states
 
 

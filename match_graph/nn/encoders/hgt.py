@@ -20,8 +20,8 @@ from match_graph.typing import EdgeType
 class HgtEncoder(GraphEncoder):
     """Attention to the neighbours with keys, queries and values by node and edge type.
 
-    Source: Hu et al. 2020, https://arxiv.org/abs/2003.01332, without temporal
-    encoding: documents have no time.
+    Source: Hu et al. 2020, https://arxiv.org/abs/2003.01332, without its temporal encoding, which
+    needs a time of every node.
 
     Args:
         embedding: Embedding layer of the token space.

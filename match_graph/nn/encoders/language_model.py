@@ -1,24 +1,22 @@
 """A pre-trained language model over the raw text, with metadata as added tokens."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError
+from match_graph.features.sentence_model import find_max_positions, quiet_transformers
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
 from match_graph.typing import WORD
-
-#: What a tokenizer without a limit of its own gives for one.
-_NO_LIMIT = 10**9
 
 
 class LanguageModelEncoder(Encoder):
@@ -90,7 +88,7 @@ class LanguageModelEncoder(Encoder):
         self.word_field = embedding.space.field_index(WORD)
         self.out_channels = int(self._pieces.weight.size(1))
         self.project: nn.Linear | None = None
-        if config.metadata:
+        if config.metadata or embedding.document is not None:
             self.project = nn.Linear(embedding.channels, self.out_channels)
             self._reset_projection()
 
@@ -124,7 +122,7 @@ class LanguageModelEncoder(Encoder):
                 "as distilbert-base-uncased."
             )
         try:
-            with _quiet(transformers):
+            with quiet_transformers():
                 if part == "tokenizer":
                     return transformers.AutoTokenizer.from_pretrained(name, **safe)
                 settings = transformers.AutoConfig.from_pretrained(name, **safe)
@@ -136,7 +134,9 @@ class LanguageModelEncoder(Encoder):
                     model = transformers.AutoModel.from_pretrained(
                         name, use_safetensors=True, dtype=torch.float32, **safe
                     )
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        except (
+            OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError
+        ) as error:  # fmt: skip
             raise ConfigError(
                 f"A language model must be a checkpoint that transformers can read from "
                 f"safetensors without code of its own, but '{name}' is not "
@@ -175,12 +175,14 @@ class LanguageModelEncoder(Encoder):
         text = self._pieces(flat)  # [pieces, C]
         if self.project is None:
             return text, num_pieces
-        batch = batch.select_tokens(batch.field != self.word_field)
+        of_features = batch.field == self.embedding.space.document_field
+        read = batch.field != self.word_field if self.config.metadata else of_features
+        batch = batch.select_tokens(read)
         rank = torch.arange(batch.token_id.numel(), device=device) - torch.repeat_interleave(
             batch.ptr[:-1], batch.ptr.diff()
         )
         batch = batch.select_tokens(rank < (self.max_positions - num_pieces)[row_index(batch.ptr)])
-        metadata = self.project(self.embedding(batch.token_id, batch.field))  # [M, C]
+        metadata = self.project(self.embedding(batch))  # [M, C]
         num_metadata = batch.ptr.diff()
         lengths = num_pieces + num_metadata
         start = make_ptr(lengths)[:-1]
@@ -200,23 +202,6 @@ class LanguageModelEncoder(Encoder):
         return {"checkpoint": str(folder), "pretrained": False}
 
 
-def find_max_positions(model: Any, tokenizer: Any) -> int:
-    """Maximum number of tokens of a language model.
-
-    Args:
-        model: Model of transformers. Tables of positions that begin behind a padding row, as
-            RoBERTa's do, hold so many fewer.
-        tokenizer: Tokenizer, whose own limit counts too.
-    """
-    limits = [int(min(tokenizer.model_max_length, _NO_LIMIT))]
-    limits += [int(getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT)]
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            first = 0 if module.padding_idx is None else module.padding_idx + 1
-            limits.append(module.num_embeddings - first)
-    return min(limits)
-
-
 def import_transformers() -> Any:
     """The package transformers.
 
@@ -231,18 +216,3 @@ def import_transformers() -> Any:
             "run: pip install 'match-graph[lm]'"
         ) from error
     return transformers
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Neither progress bars nor notes of transformers; what was set before is set again."""
-    logging = transformers.utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()

@@ -97,7 +97,7 @@ class MatchEncoder(Encoder):
         self.cls = nn.Parameter(torch.empty(config.num_cls, self.channels))
         self.field: nn.Parameter | None = None
         if config.field_vectors:
-            self.field = nn.Parameter(torch.empty(len(embedding.space.types), self.channels))
+            self.field = nn.Parameter(torch.empty(embedding.num_fields, self.channels))
         self.dropout = ByteDropout(config.dropout)
         self.position_channels = config.position_channels
         self.layers = TransformerStack(
@@ -124,7 +124,7 @@ class MatchEncoder(Encoder):
 
     def join(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
         """The layer input H: packed [CLS] tokens, metadata, words, and its offsets [B + 1]."""
-        embedded = self.embedding(batch.token_id, batch.field)  # [N, delta]
+        embedded = self.embedding(batch)  # [N, delta]
         is_word = (batch.field == self.word_field).unsqueeze(1).to(embedded.dtype)
         code = sinusoids(batch.position, self.position_channels).to(embedded.dtype)
         content = torch.cat([embedded, code * is_word], dim=1)  # [N, C]

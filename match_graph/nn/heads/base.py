@@ -6,28 +6,52 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel
-from match_graph.errors import GraphError
+from match_graph.errors import ConfigError, GraphError
+from match_graph.graph import LabelGraph
 from match_graph.nn.encoders.base import EncoderOutput
+from match_graph.pretrain.vectors import spread_label_vectors
 
 
 class Head(nn.Module):
     """States -> logits [B, L].
 
-    A subclass states what it ``takes`` of an encoder: "document" or "tokens".
+    A subclass states what it ``takes`` of an encoder: "document" or "tokens"; and whether it
+    ``needs_label_graph``, without which it cannot be made.
 
     Args:
         in_channels: Width of the encoder's states.
         num_labels: Number of labels L.
         config: The head's settings.
+        label_graph: Hierarchy and features of the labels; None for the nodes of a level above the
+            labels in a label tree.
+
+    Raises:
+        ConfigError: The head needs a label graph, and there is none.
+        GraphError: The label graph is of another number of labels.
     """
 
     class Config(StrictModel):
         """Settings of the head."""
 
     takes: ClassVar[Literal["document", "tokens"]] = "document"
+    needs_label_graph: ClassVar[bool] = False
 
-    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        num_labels: int,
+        config: StrictModel,
+        label_graph: LabelGraph | None = None,
+    ) -> None:
         super().__init__()
+        if label_graph is not None:
+            label_graph.hierarchy.check_labels(num_labels)
+        elif self.needs_label_graph:
+            raise ConfigError(
+                f"A {type(self).__name__} needs the label graph, but there is none above the "
+                f"labels of a label tree, or where a model is made without a hierarchy; choose "
+                f"another head."
+            )
         self.in_channels, self.num_labels, self.config = in_channels, num_labels, config
 
     @property
@@ -50,6 +74,23 @@ class Head(nn.Module):
         if isinstance(bias, nn.Parameter) and bias.shape == (self.num_labels,):
             with torch.no_grad():
                 bias.copy_(prior_log_odds(count, num_documents))
+
+    def load_label_vectors(self, vectors: Tensor, width: int, slot_channels: int) -> None:
+        """Starts the labels' parameters from pre-trained vectors, for ``model.head_from_labels``.
+
+        Args:
+            vectors: Unit vectors of the labels, [L, C].
+            width: Width of the encoder's states, with which a document's state begins.
+            slot_channels: Width of the slots that they are made of.
+
+        Raises:
+            ConfigError: The head has no parameters that could.
+            GraphError: The vectors do not fit.
+        """
+        raise ConfigError(
+            f"model.head_from_labels needs a head whose labels start from vectors of their own, "
+            f"found a {type(self).__name__} without; set it to false."
+        )
 
     def start_from(self, other: "Head") -> None:
         """Takes over what does not belong to single labels from a head of other labels."""
@@ -97,10 +138,17 @@ class LinearHead(Head):
         in_channels: Width of a document's state.
         num_labels: Number of labels L.
         config: Settings of the head.
+        label_graph: Not read.
     """
 
-    def __init__(self, in_channels: int, num_labels: int, config: StrictModel) -> None:
-        super().__init__(in_channels, num_labels, config)
+    def __init__(
+        self,
+        in_channels: int,
+        num_labels: int,
+        config: StrictModel,
+        label_graph: LabelGraph | None = None,
+    ) -> None:
+        super().__init__(in_channels, num_labels, config, label_graph)
         self.weight = nn.Parameter(torch.empty(num_labels, in_channels))
         self.bias = nn.Parameter(torch.empty(num_labels))
         self.reset_parameters()
@@ -112,6 +160,11 @@ class LinearHead(Head):
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
+
+    @torch.no_grad()
+    def load_label_vectors(self, vectors: Tensor, width: int, slot_channels: int) -> None:
+        weight = self.weight[:, :width]
+        weight.copy_(spread_label_vectors(weight, vectors, slot_channels))
 
     def forward(self, output: EncoderOutput) -> Tensor:
         state = output.document

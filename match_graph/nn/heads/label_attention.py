@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.config import MAX_CHANNELS, StrictModel
+from match_graph.graph import LabelGraph
 from match_graph.graph.label_clusters import tree_sizes
 from match_graph.nn.attention import RaggedLayout, draw_weights, unreached
 from match_graph.nn.encoders.base import EncoderOutput
@@ -37,6 +38,7 @@ class LabelAttentionHead(Head):
         in_channels: Width of a token's state.
         num_labels: Number of labels L.
         config: Settings of the head.
+        label_graph: Not read.
     """
 
     class Config(StrictModel):
@@ -73,8 +75,14 @@ class LabelAttentionHead(Head):
 
     takes: ClassVar[Literal["document", "tokens"]] = "tokens"
 
-    def __init__(self, in_channels: int, num_labels: int, config: Config) -> None:
-        super().__init__(in_channels, num_labels, config)
+    def __init__(
+        self,
+        in_channels: int,
+        num_labels: int,
+        config: Config,
+        label_graph: LabelGraph | None = None,
+    ) -> None:
+        super().__init__(in_channels, num_labels, config, label_graph)
         self.chunk_values = config.chunk_values
         first, *others = config.hidden_channels
         self.attention = nn.Parameter(torch.empty(num_labels, in_channels))

@@ -44,7 +44,7 @@ def test_AttentionXmlEncoder_states_equal_those_single_documents(
     for document in range(12):
         span = slice(int(batch.ptr[document]), int(batch.ptr[document + 1]))
         kept = torch.ones_like(is_word[span]) if metadata else is_word[span]
-        tokens = encoder.embedding(batch.token_id[span][kept], batch.field[span][kept])
+        tokens = encoder.embedding(batch)[span][kept]
         found = output.states[output.ptr[document] : output.ptr[document + 1]]
         assert found.shape == (int(kept.sum()), 10)
         if len(tokens):

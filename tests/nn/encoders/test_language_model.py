@@ -147,7 +147,7 @@ def test_LanguageModelEncoder_metadata_are_tokens_behind_text(checkpoint) -> Non
         for row, venues in enumerate([[3, 4], [1]]):
             ids = tokenizer(batch.text[row], return_tensors="pt")["input_ids"]
             pieces = model.get_input_embeddings()(ids)[0]
-            rows = encoder.embedding(torch.tensor(venues), torch.zeros(len(venues)).long())
+            rows = encoder.embedding(make_batch([""], [venues]))[: len(venues)]
             joined = torch.cat([pieces, encoder.project(rows)]).unsqueeze(0)
             expected = model(inputs_embeds=joined).last_hidden_state[0].mean(dim=0)
             torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
@@ -177,7 +177,7 @@ def test_LanguageModelEncoder_projected_metadata_scale_pieces(checkpoint) -> Non
     """At the start, so that they neither drown the text nor vanish."""
     encoder = make_encoder(checkpoint(), channels=64)
     pieces = encoder.language_model.get_input_embeddings().weight.detach()
-    rows = encoder.embedding(torch.tensor([3, 4]), torch.zeros(2).long())
+    rows = encoder.embedding(make_batch([""], [[3, 4]]))[:2]
     ratio = encoder.project(rows).detach().std() / pieces.std()
     assert 0.5 < float(ratio) < 2
 
@@ -248,6 +248,11 @@ def spoil_weights(folder: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
 
 
+def damage_weights(folder: Path) -> None:
+    """The header claims more than the file has."""
+    (folder / "model.safetensors").write_bytes(b"\xff" * 64)
+
+
 def ask_for_code(folder: Path) -> None:
     path = folder / "config.json"
     content = json.loads(path.read_text())
@@ -258,7 +263,13 @@ def ask_for_code(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil", [spoil_weights, ask_for_code, lambda one: one.joinpath("config.json").unlink()]
+    "spoil",
+    [
+        spoil_weights,
+        damage_weights,
+        ask_for_code,
+        lambda one: one.joinpath("config.json").unlink(),
+    ],
 )
 def test_LanguageModelEncoder_pickles_code_broken_folders(checkpoint, tmp_path, spoil) -> None:
     """Pickles code and broken folders are refused.

@@ -25,8 +25,10 @@ OF_THE_RUN = {
     "data.faults",
     "model.encoder", "model.head", "model.word_vectors", "model.head_config.chunk_values",
     "train.accelerator", "train.devices", "train.num_nodes", "train.strategy",
+    "train.shard_embeddings",
     "train.deterministic",
     "train.wide_learning_rate",  # there is no wide term
+    "model.feature_dropout", "model.feature_hidden", "model.feature_scale",
 }  # fmt: skip
 BY_CORPUS = {"pretrain.samples", "train.valid_documents"}
 #: Section 4.1 of MATCH where a comment says so, else the release: joint/run.sh, preprocess.py,
@@ -36,6 +38,7 @@ MATCH = {
     "data.min_word_count": 1,
     "data.max_words": 500,
     "data.transductive": False,
+    "data.temporal": False,
     "pretrain.channels": 100,  # section 4.1
     "pretrain.negatives": 5,
     "pretrain.shared_negatives": False,

@@ -54,6 +54,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "hgt": [{"config": {"num_layers": 1, "channels": 6, "num_heads": 2}}],
     "hetero_sage": [{"config": {"num_layers": 3, "channels": 5, "neighborhood": WIDE}}],
     "rgcn": [{"config": {"num_layers": 1, "channels": 4, "num_bases": 2}, "channels": 7}],
+    "pyg_conv": [
+        {"config": {"num_layers": 1, "channels": 6, "conv_config": {"heads": 2}}, "channels": 7}
+    ],
     "match_hetero": [
         {"config": {"num_cls": 2, "num_layers": 1, "position_channels": 4, "graph_channels": 6}},
         {

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from match_graph.graph import Hierarchy, LabelGraph
 from match_graph.nn import HEADS, EncoderOutput, Head
 
 IN_CHANNELS, NUM_LABELS = 6, 5
@@ -21,7 +22,8 @@ def make_output(head_cls: type[Head], num_documents: int = 4) -> EncoderOutput:
 
 def make_head(name: str, seed: int = 0) -> Head:
     torch.manual_seed(seed)
-    return HEADS[name](IN_CHANNELS, NUM_LABELS, HEADS[name].Config())
+    dag = Hierarchy(torch.tensor([[1, 2, 3, 3], [0, 0, 1, 2]]), NUM_LABELS)
+    return HEADS[name](IN_CHANNELS, NUM_LABELS, HEADS[name].Config(), LabelGraph(dag))
 
 
 def test_Head_every_registered_head_is_tested() -> None:
@@ -63,11 +65,12 @@ def test_Head_every_parameter_is_trained_and_drawn_anew_by_seed(name: str) -> No
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
-def test_Head_label_weight_is_a_parameter_with_a_row_per_label(name: str) -> None:
-    """[L, C], itself and not a copy, so that the regularizer trains it."""
+def test_Head_label_weight_has_a_row_per_label_and_is_trained(name: str) -> None:
+    """[L, C], a parameter or made of some, so that the regularizer trains these."""
     head = make_head(name)
-    assert any(head.label_weight is parameter for parameter in head.parameters())
     assert head.label_weight.size(0) == NUM_LABELS
+    head.label_weight.sum().backward()
+    assert any(parameter.grad is not None for parameter in head.parameters())
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
