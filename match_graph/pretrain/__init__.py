@@ -1,5 +1,6 @@
 """`HeteroData` -> unit vectors: pair sampling, objective, Riemannian gradient descent."""
 
+from match_graph.pretrain.checkpoint import PretrainCheckpoint
 from match_graph.pretrain.evaluation import (
     HeldOut,
     evaluate_vectors,
@@ -9,6 +10,7 @@ from match_graph.pretrain.evaluation import (
 )
 from match_graph.pretrain.objective import margin_gradients, margin_tangents, margin_violations
 from match_graph.pretrain.pairs import Chunk, PairFeed, Relation, find_relations
+from match_graph.pretrain.sharded import ShardedTrainer
 from match_graph.pretrain.sphere import (
     random_unit_rows,
     retract_rows_,
@@ -29,7 +31,9 @@ __all__ = [
     "Chunk",
     "HeldOut",
     "PairFeed",
+    "PretrainCheckpoint",
     "Relation",
+    "ShardedTrainer",
     "SphericalTrainer",
     "escape_name",
     "evaluate_vectors",

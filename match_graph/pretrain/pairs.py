@@ -1,108 +1,86 @@
 """Positive pairs drawn from the graph on the fly, with their negatives, in full chunks."""
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.csr import RowFinder, make_ptr, row_index, select_rows
+from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import CONTEXT, DOCUMENT, MASKS, EdgeType
 
 NEGATIVE_POWER = 0.75
 
-#: Edges are counted in pieces of this size, so that temporaries stay small.
-_PIECE = 1 << 20
+#: Edges are looked through in pieces of this size, so that temporaries stay small.
+_PIECE = 1 << 17
 #: A relation of which so many trial draws give no pair is left out.
 _TRIALS = 100_000
 
 
 @dataclass
-class Relation:
+class Relation(ABC):
     """Pairs (anchor, target), each edge of the graph equally likely.
+
+    Lists are read where they are, in memory or in files, and nothing is stored that grows with the
+    edges.
 
     Args:
         name: Name of the relation, for messages and logs.
         anchor: Name of the table of anchors.
         target: Name of the table of positives and negatives.
-        row: Anchor of each edge, ascending for sequences, [E].
-        col: Target of each edge, [E].
-        num_targets: Number of targets that may be drawn, a prefix of the table.
-        row_mask: Mask of anchors that may be drawn, bool; None for all.
-        window: Maximum distance of partners in the sequence, for (word, context); 0 for edges.
-
-    Pairs that are not allowed are drawn and dropped, so that nothing is stored that grows with
-    edges x window.
+        lists: Targets of each source of the edges.
+        degree: Number of edges of each target that may be drawn, [num_targets], int64. Targets that
+            may be drawn are a prefix of the table.
     """
 
     name: str
     anchor: str
     target: str
-    row: Tensor
-    col: Tensor
-    num_targets: int
-    row_mask: Tensor | None = None
-    window: int = 0
+    lists: Adjacency
+    degree: InitVar[Tensor]
     cdf: Tensor = field(init=False)
-    _keys: Tensor | None = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
-        degree = torch.zeros(self.num_targets, dtype=torch.int64)
-        self.first, self.stop = 0, self.col.numel()  # edges outside hold no pair
-        allowed_pieces = []
-        for start in range(0, self.col.numel(), _PIECE):
-            row, col = self.row[start : start + _PIECE], self.col[start : start + _PIECE]
-            allowed = col < self.num_targets
-            if self.row_mask is not None:
-                allowed &= self.row_mask.index_select(0, row)
-            degree += torch.bincount(col[allowed], minlength=self.num_targets)
-            place = allowed.nonzero()
-            if len(place):
-                allowed_pieces.append((start + int(place[0]), start + int(place[-1]) + 1))
-        if allowed_pieces:
-            self.first, self.stop = allowed_pieces[0][0], allowed_pieces[-1][1]
+    def __post_init__(self, degree: Tensor) -> None:
+        self.num_targets = degree.numel()
         self.num_pairs = int(degree.sum())
         self.num_distinct = int((degree > 0).sum())
         self.cdf = torch.cumsum(degree.to(torch.float64) ** NEGATIVE_POWER, 0)
 
     def to(self, device: torch.device) -> "Relation":
-        """Moves the tensors of pairs to a device, in place."""
-        for name in ("row", "col", "row_mask", "cdf"):
-            value = getattr(self, name)
-            if value is not None:
+        """Moves the tensors of pairs to a device, in place; lists are copied to a GPU."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor | RowFinder):
                 setattr(self, name, value.to(device))
+            elif isinstance(value, Adjacency):
+                moved = replace(value, ptr=value.ptr.to(device), node=value.node.to(device))
+                setattr(self, name, moved)
         return self
+
+    @abstractmethod
+    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
+
+    @abstractmethod
+    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
+        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
+
+        Args:
+            anchor: Anchors, [P], int64.
+            target: Targets, [K] or [P, K], int64.
+        """
 
     def is_drawable(self) -> bool:
         """Whether there are pairs, and negatives to them; by trial where windows decide."""
         if not self.num_pairs or self.num_distinct < 2:
             return False
-        trial = torch.Generator(self.col.device).manual_seed(0)
+        trial = torch.Generator(self.cdf.device).manual_seed(0)
         return any(len(self.draw(number, trial)[0]) for number in (_TRIALS // 100, _TRIALS))
-
-    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
-        device, shape = self.col.device, (number,)
-        edge = torch.randint(self.first, self.stop, shape, generator=generator, device=device)
-        row, target = self.row.index_select(0, edge), self.col.index_select(0, edge)
-        allowed = target < self.num_targets
-        if self.row_mask is not None:
-            allowed &= self.row_mask.index_select(0, row)
-        anchor = row
-        if self.window:
-            step = torch.randint(2 * self.window, shape, generator=generator, device=device)
-            step = step - self.window + (step >= self.window)  # -window..-1, 1..window
-            partner = edge + step
-            inside = (partner >= 0) & (partner < self.col.numel())
-            partner = torch.where(inside, partner, edge)
-            anchor = self.col.index_select(0, partner)
-            allowed &= inside & (self.row.index_select(0, partner) == row)
-            allowed &= anchor < self.num_targets
-        kept = allowed.nonzero().view(-1)
-        anchor, target = anchor.index_select(0, kept), target.index_select(0, kept)
-        return anchor.to(torch.int64), target.to(torch.int64)
 
     def draw_negatives(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Targets with probability proportional to degree^0.75, int64."""
@@ -112,27 +90,120 @@ class Relation:
         index = torch.searchsorted(self.cdf, uniform * self.cdf[-1], right=True)
         return index.clamp(max=self.num_targets - 1)
 
-    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
-        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
+    def _holds_edge(self, anchor: Tensor, target: Tensor) -> Tensor:
+        """Whether a target is in the list of an anchor, [P, K], bool."""
+        ptr, node = select_rows(self.lists.ptr, self.lists.node, anchor)
+        span = max(self.num_targets, int(target.max()) + 1 if target.numel() else 0)
+        kept = node < span
+        keys = torch.unique(row_index(ptr)[kept] * span + node[kept])
+        own = torch.arange(anchor.numel(), device=anchor.device).unsqueeze(1)
+        key = own * span + target
+        if not keys.numel():
+            return torch.zeros_like(key, dtype=torch.bool)
+        place = torch.searchsorted(keys, key).clamp(max=keys.numel() - 1)
+        return keys[place] == key
 
-        Args:
-            anchor: Anchors, [P], int64.
-            target: Targets, [K] or [P, K], int64.
-        """
+
+@dataclass
+class SetRelation(Relation):
+    """Pairs of sets, such as a document's authors: the target is drawn first, then its source.
+
+    Args:
+        back: Sources of each target, of which the first ``degree`` may be drawn.
+    """
+
+    back: Adjacency
+
+    def __post_init__(self, degree: Tensor) -> None:
+        super().__post_init__(degree)
+        ptr = make_ptr(degree)
+        self.targets, self.shift = RowFinder(ptr), self.back.ptr[: self.num_targets] - ptr[:-1]
+
+    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        device = self.cdf.device
+        pair = torch.randint(self.num_pairs, (number,), generator=generator, device=device)
+        target = self.targets.find(pair)
+        anchor = self.back.node.index_select(0, pair + self.shift.index_select(0, target))
+        return anchor.to(torch.int64), target
+
+    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
+        return self._holds_edge(anchor, target)
+
+
+@dataclass
+class SequenceRelation(Relation):
+    """Pairs of sequences, such as a document's words: with the source, or within a window.
+
+    Pairs that are not allowed are drawn and dropped, so that nothing is stored that grows with
+    edges x window.
+
+    Args:
+        mask: Mask of the sources that may be drawn, bool; None for all.
+        window: Maximum distance of partners in the sequence, for (word, context); 0 for edges.
+    """
+
+    mask: Tensor | None = None
+    window: int = 0
+
+    def __post_init__(self, degree: Tensor) -> None:
+        super().__post_init__(degree)
+        self.sources = RowFinder(self.lists.ptr)
+        self.first, self.stop = self._find_ends()
+
+    def within(self, window: int) -> "SequenceRelation":
+        """The same sequences as pairs of targets and their contexts."""
+        other = copy.copy(self)
+        other.name, other.anchor, other.window = f"({self.target}, {CONTEXT})", CONTEXT, window
+        return other
+
+    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        node, ptr = self.lists.node, self.lists.ptr
+        device, shape = self.cdf.device, (number,)
+        edge = torch.randint(self.first, self.stop, shape, generator=generator, device=device)
+        row, target = self.sources.find(edge), node.index_select(0, edge)
+        allowed = target < self.num_targets
+        if self.mask is not None:
+            allowed &= self.mask.index_select(0, row)
+        anchor = row
         if self.window:
-            return torch.zeros(
-                anchor.size(0), target.size(-1), dtype=torch.bool, device=target.device
-            )
-        if self._keys is None:
-            keys = self.row.to(torch.int64) * self.num_targets + self.col
-            self._keys = torch.unique(keys[self.col < self.num_targets])
-        key = anchor.unsqueeze(1) * self.num_targets + target
-        place = torch.searchsorted(self._keys, key).clamp(max=self._keys.numel() - 1)
-        return self._keys[place] == key
+            step = torch.randint(2 * self.window, shape, generator=generator, device=device)
+            step = step - self.window + (step >= self.window)  # -window..-1, 1..window
+            partner = edge + step
+            start, end = ptr.index_select(0, row), ptr.index_select(0, row + 1)
+            inside = (partner >= start) & (partner < end)
+            anchor = node.index_select(0, torch.where(inside, partner, edge))
+            allowed &= inside & (anchor < self.num_targets)
+        kept = allowed.nonzero().view(-1)
+        anchor, target = anchor.index_select(0, kept), target.index_select(0, kept)
+        return anchor.to(torch.int64), target.to(torch.int64)
+
+    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
+        if not self.window:
+            return self._holds_edge(anchor, target)
+        shape = anchor.size(0), target.size(-1)
+        return torch.zeros(shape, dtype=torch.bool, device=target.device)
+
+    def _find_ends(self) -> tuple[int, int]:
+        """First edge that holds a pair, and the place behind the last."""
+        num_edges, piece = self.lists.node.numel(), _PIECE
+        starts = range(0, num_edges, piece)
+        first = next(filter(None, map(self._allowed_within, starts)), None)
+        last = next(filter(None, map(self._allowed_within, reversed(starts))), None)
+        return (0, num_edges) if first is None or last is None else (first[0], last[1])
+
+    def _allowed_within(self, start: int) -> tuple[int, int] | None:
+        """First allowed edge of a piece, and the place behind its last; None without."""
+        col = self.lists.node[start : start + _PIECE]
+        allowed = col < self.num_targets
+        if self.mask is not None:
+            edge = torch.arange(start, start + col.numel(), device=col.device)
+            allowed = allowed & self.mask.index_select(0, self.sources.find(edge))
+        place = allowed.nonzero()
+        return (start + int(place[0]), start + int(place[-1]) + 1) if len(place) else None
 
 
 def find_relations(
-    data: HeteroData,
+    data: Graph,
     num_rows: Mapping[str, int],
     window: int,
     edge_types: Sequence[EdgeType] | None = None,
@@ -145,7 +216,7 @@ def find_relations(
     training mask are drawn from it alone, be they anchors or targets.
 
     Args:
-        data: A graph.
+        data: A graph, in memory or in files, which are read in place.
         num_rows: Number of rows of each node type's table; nodes beyond are not trained.
         window: Context window of (word, context) in words; 0 leaves that proximity out.
         edge_types: Edge types to use; None takes all but (document, cites, document) and (label,
@@ -158,40 +229,38 @@ def find_relations(
     Raises:
         GraphError: An edge type is not in the graph.
     """
+    graph = view_graph(data)
     if edge_types is None:
         edge_types = [
-            edge_type for edge_type in data.edge_types if edge_type[1] not in ("cites", "is_a")
+            edge_type for edge_type in graph.edge_types if edge_type[1] not in ("cites", "is_a")
         ]
-    missing = [edge_type for edge_type in edge_types if edge_type not in data.edge_types]
+    missing = [edge_type for edge_type in edge_types if edge_type not in graph.edge_types]
     if missing:
         raise GraphError(
             f"Pre-training needs edge types of the graph, found {missing}; "
-            f"choose from {data.edge_types}."
+            f"choose from {graph.edge_types}."
         )
     kinds: dict[object, list[Relation]] = {}
     names: set[str] = set()
     for edge_type in edge_types:
-        source, _, target = edge_type
-        row, col = data[edge_type].edge_index
-        mask = data[source].get(MASKS["train"])
-        if "position" not in data[edge_type]:
-            # small: keep what may be drawn, so that no draw is lost
-            allowed = col < num_rows[target]
-            allowed = allowed if mask is None else allowed & mask[row]
-            target_mask = data[target].get(MASKS["train"])
-            allowed = allowed if target_mask is None else allowed & target_mask[col]
-            row, col, mask = row[allowed], col[allowed], None
+        source, relation, target = edge_type
         name = f"({source}, {target})"
-        name = f"({source}, {edge_type[1]}, {target})" if name in names else name
+        name = f"({source}, {relation}, {target})" if name in names else name
         names.add(name)
-        relation = Relation(name, source, target, row, col, num_rows[target], mask)
-        key = "has" if edge_type[1] == "has" and source == DOCUMENT else edge_type
-        kinds.setdefault(key, []).append(relation)
-        if "position" in data[edge_type] and window:
-            pair = Relation(
-                f"({target}, {CONTEXT})", CONTEXT, target, row, col, num_rows[target], mask, window
-            )
-            kinds[(edge_type, CONTEXT)] = [pair]
+        key = "has" if relation == "has" and source == DOCUMENT else edge_type
+        degree = graph.train_degree(edge_type)[: num_rows[target]]
+        allowed = graph.node_tensor(target, MASKS["train"])
+        degree = degree if allowed is None else degree * allowed[: degree.numel()]
+        lists = graph.adjacency(edge_type)
+        if not graph.is_sequence(edge_type):
+            back = graph.adjacency(edge_type, backwards=True)
+            kinds.setdefault(key, []).append(SetRelation(name, source, target, lists, degree, back))
+            continue
+        mask = graph.node_tensor(source, MASKS["train"])
+        words = SequenceRelation(name, source, target, lists, degree, mask)
+        kinds.setdefault(key, []).append(words)
+        if window:
+            kinds[(edge_type, CONTEXT)] = [words.within(window)]
     usable = [[relation for relation in kind if relation.is_drawable()] for kind in kinds.values()]
     return [kind for kind in usable if kind]
 
@@ -232,7 +301,7 @@ class PairFeed:
     ) -> None:
         self.relation, self.chunk_size = relation, chunk_size
         self.num_negatives, self.shared = num_negatives, shared
-        empty = torch.empty(0, dtype=torch.int64, device=relation.col.device)
+        empty = torch.empty(0, dtype=torch.int64, device=relation.cdf.device)
         self.anchor = self.positive = empty  # [pairs in store]
         self.negative = empty.view(0, num_negatives)  # [chunks in store, K]
 

@@ -3,18 +3,20 @@
 import bisect
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.config import PretrainConfig
 from match_graph.errors import CheckpointError, GraphError
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.openmp import limit_threads
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
 from match_graph.pretrain.pairs import Chunk, PairFeed, Relation, find_relations
+from match_graph.pretrain.shards import Share
 from match_graph.pretrain.sphere import random_unit_rows, riemannian_gradient, riemannian_step_
 from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 
@@ -22,6 +24,20 @@ from match_graph.typing import CITES, CONTEXT, IS_A, EdgeType
 _REPORT_EVERY = 100
 #: Values of a chunk's vectors for which a thread pays on CPU.
 _VALUES_PER_THREAD = 2**18
+
+
+class Step(NamedTuple):
+    """A chunk to train on.
+
+    Args:
+        relation: Relation of the chunk.
+        chunk: Pairs and negatives.
+        learning_rate: Factor of the step.
+    """
+
+    relation: Relation
+    chunk: Chunk
+    learning_rate: float
 
 
 class SphericalTrainer:
@@ -52,21 +68,25 @@ class SphericalTrainer:
         GraphError: No kind of pair can be drawn.
     """
 
+    #: This process among those that share the tables, and the steps that are drawn in one go.
+    share, steps_ahead = Share(), 1
+
     def __init__(
         self,
-        data: HeteroData,
+        data: Graph,
         config: PretrainConfig,
         seed: int = 0,
         num_rows: Mapping[str, int] | None = None,
         edge_types: Sequence[EdgeType] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.config, self.device = config, torch.device(device)
-        rows = {name: int(data[name].num_nodes) for name in data.node_types}
+        self.config, self.device, self.seed = config, torch.device(device), seed
+        graph = view_graph(data)
+        rows = {name: graph.num_nodes(name) for name in graph.node_types}
         rows.update(num_rows or {})
         if edge_types is None:
-            edge_types = _choose_edge_types(data, config)
-        self.kinds = find_relations(data, rows, config.window, edge_types)
+            edge_types = _choose_edge_types(graph, config)
+        self.kinds = find_relations(graph, rows, config.window, edge_types)
         if not self.kinds:
             raise GraphError(
                 "Pre-training needs pairs of at least two different targets among the training "
@@ -79,22 +99,18 @@ class SphericalTrainer:
             )
             for relation in relations
         }
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = torch.Generator(self.device)
+        self.generator.manual_seed(_derive_seed(seed, self.share))
         self.chooser = torch.Generator().manual_seed(seed)  # on CPU: no wait for a GPU
-        self.tables = self._make_tables(relations, rows)
+        self.sizes = _find_sizes(relations, rows)
+        self.tables = self._make_tables(self.sizes)
         self.num_seen = self.num_chunks = 0
         self.loss = 0.0
 
-    def _make_tables(
-        self, relations: Sequence[Relation], rows: Mapping[str, int]
-    ) -> dict[str, Tensor]:
-        sizes = {relation.target: rows[relation.target] for relation in relations}
-        for relation in relations:
-            is_context = relation.anchor == CONTEXT
-            sizes[relation.anchor] = rows[relation.target if is_context else relation.anchor]
+    def _make_tables(self, sizes: Mapping[str, int]) -> dict[str, Tensor]:
         return {
-            name: random_unit_rows(sizes[name], self.config.channels, self.generator, self.device)
-            for name in sorted(sizes)
+            name: random_unit_rows(size, self.config.channels, self.generator, self.device)
+            for name, size in sizes.items()
         }
 
     def fit(
@@ -132,57 +148,101 @@ class SphericalTrainer:
         total, count, last = torch.zeros((), device=self.device), 0, time.monotonic()
         stop = samples if stop is None else min(stop, samples)
         while self.num_seen < stop:
-            relation = self._choose(self.kinds[self.num_chunks % len(self.kinds)])
-            size = min(self.config.chunk_size, samples - self.num_seen)
-            rate = self.config.learning_rate * (1 - self.num_seen / samples)
-            chunk = self.feeds[relation.name].next_chunk(size, self.generator)
-            total += self.step(relation, chunk, rate)
-            count += size
-            self.num_seen += size
-            self.num_chunks += 1
-            if self.num_chunks % _REPORT_EVERY == 0 or self.num_seen >= stop:
-                self.loss = float(total) / count
-                total, count = torch.zeros((), device=self.device), 0
+            reports = self.num_chunks // _REPORT_EVERY
+            steps = self._draw(samples, stop)
+            for step, loss in zip(steps, self._take(steps), strict=True):
+                total += loss
+                count += len(step.chunk.anchor)
+            if self.num_chunks // _REPORT_EVERY > reports or self.num_seen >= stop:
+                loss, pairs = self.sum_up(torch.stack([total, total.new_tensor(count)])).tolist()
+                self.loss, total, count = loss / pairs, torch.zeros_like(total), 0
                 if report is not None:
                     report(self.num_seen, self.loss)
-            if save is not None and time.monotonic() - last >= save_seconds:
+            if save is not None and self._any(time.monotonic() - last >= save_seconds):
                 last = time.monotonic()
                 save(self.state_dict())
                 save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
                 last = time.monotonic()
+
+    def _draw(self, samples: int, stop: int) -> list[Step]:
+        """The next steps, counted as done."""
+        steps: list[Step] = []
+        while len(steps) < self.steps_ahead and self.num_seen < stop:
+            relation = self._choose(self.kinds[self.num_chunks % len(self.kinds)])
+            size = min(self.config.chunk_size * self.share.number, samples - self.num_seen)
+            rate = self.config.learning_rate * (1 - self.num_seen / samples)
+            feed = self.feeds[relation.name]
+            chunk = feed.next_chunk(self.share.split(size), self.generator)
+            steps.append(Step(relation, chunk, rate))
+            self.num_seen += size
+            self.num_chunks += 1
+        return steps
+
+    @torch.no_grad()
+    def _take(self, steps: Sequence[Step]) -> list[Tensor]:
+        """Takes steps; the sum of the pairs' losses of each, []."""
+        return [self.step(*step) for step in steps]
+
+    def sum_up(self, values: Tensor) -> Tensor:
+        """The sum of a tensor over the processes that share the tables."""
+        return values
+
+    def _any(self, is_due: bool) -> bool:
+        """Whether something is due on any of these processes."""
+        return is_due
 
     @torch.no_grad()
     def step(self, relation: Relation, chunk: Chunk, learning_rate: float) -> Tensor:
         """Moves the rows of one chunk; the sum of the pairs' losses, []."""
         anchor, positive, negative = chunk
         anchors, targets = self.tables[relation.anchor], self.tables[relation.target]
-        allowed = negative != positive.unsqueeze(1)  # [P, K]
-        if self.config.filter_positives:
-            allowed &= ~relation.holds(anchor, negative)
-        anchor_row, positive_row = (
-            anchors.index_select(0, anchor),
-            targets.index_select(0, positive),
+        loss, tangents = self._pull(anchors, targets, chunk, self._allow(relation, chunk))
+        moved = (
+            (anchors, [anchor], tangents[:1]),
+            (targets, [positive, negative.view(-1)], tangents[1:]),
         )
-        shape, negative = negative.shape, negative.view(-1)
+        riemannian_step_(moved, learning_rate)
+        return loss
+
+    def _allow(self, relation: Relation, chunk: Chunk) -> Tensor:
+        """Mask of negatives that are none of their anchor's positives, [P, K], bool."""
+        allowed = chunk.negative != chunk.positive.unsqueeze(1)
+        if self.config.filter_positives:
+            allowed &= ~relation.holds(chunk.anchor, chunk.negative)
+        return allowed
+
+    def _pull(
+        self, anchors: Tensor, targets: Tensor, chunk: Chunk, allowed: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Summed loss of a chunk, and Riemannian gradients of anchor, positive and negative."""
+        anchor_row, positive_row = (
+            anchors.index_select(0, chunk.anchor),
+            targets.index_select(0, chunk.positive),
+        )
+        shape, negative = chunk.negative.shape, chunk.negative.view(-1)
         negative_row = targets.index_select(0, negative)  # [K, C] or [P * K, C]
         if len(shape) == 1:
             loss, *tangents = margin_tangents(
                 anchor_row, positive_row, negative_row, self.config.margin, allowed
             )
-        else:
-            losses, *gradients = margin_gradients(
-                anchor_row, positive_row, negative_row.view(*shape, -1), self.config.margin, allowed
+            return loss, tangents
+        losses, *gradients = margin_gradients(
+            anchor_row, positive_row, negative_row.view(*shape, -1), self.config.margin, allowed
+        )
+        tangents = [
+            riemannian_gradient(row, gradient.view(row.shape))
+            for row, gradient in zip(
+                (anchor_row, positive_row, negative_row), gradients, strict=True
             )
-            loss = losses.sum()
-            tangents = [
-                riemannian_gradient(row, gradient.view(row.shape))
-                for row, gradient in zip(
-                    (anchor_row, positive_row, negative_row), gradients, strict=True
-                )
-            ]
-        moved = (anchors, [anchor], tangents[:1]), (targets, [positive, negative], tangents[1:])
-        riemannian_step_(moved, learning_rate)
-        return loss
+        ]
+        return losses.sum(), tangents
+
+    def gather(self, name: str) -> Iterator[Tensor]:
+        """The rows of a whole table in order, in blocks, on the first process.
+
+        The others iterate too, over empty blocks.
+        """
+        yield self.tables[name]
 
     def _choose(self, kind: list[Relation]) -> Relation:
         """Random relation of a kind of proximity, with probability proportional to its pairs."""
@@ -217,20 +277,51 @@ class SphericalTrainer:
                 f"A pre-training checkpoint must hold the tables {here}, found {there}; delete it "
                 f"to start again."
             )
-        num_seen, num_chunks = state["num_seen"], state["num_chunks"]
-        if not (type(num_seen) is type(num_chunks) is int and 0 <= num_chunks <= num_seen):
-            raise ValueError(f"{num_seen!r} pairs in {num_chunks!r} chunks were not drawn")
         for name, table in self.tables.items():
             if not bool(state["tables"][name].isfinite().all()):
                 raise ValueError(f"the vectors of '{name}' are not finite")
             table.copy_(state["tables"][name])
-        for name, feed in self.feeds.items():
-            feed.load_state_dict(state["feeds"][name], len(self.tables[feed.relation.anchor]))
-        self.generator.set_state(state["generator"].cpu())
+        self.load_progress(state)
+
+    def load_progress(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a saved state, of which the tables are there already.
+
+        Without ``generator`` and ``feeds``, as of a state of another number of processes, the draws
+        start anew.
+
+        Raises:
+            ValueError: A number in it is out of range.
+        """
+        num_seen, num_chunks = state["num_seen"], state["num_chunks"]
+        if not (type(num_seen) is type(num_chunks) is int and 0 <= num_chunks <= num_seen):
+            raise ValueError(f"{num_seen!r} pairs in {num_chunks!r} chunks were not drawn")
+        if "generator" in state:
+            for name, feed in self.feeds.items():
+                feed.load_state_dict(state["feeds"][name], self.sizes[feed.relation.anchor])
+            self.generator.set_state(state["generator"].cpu())
+        else:
+            self.generator.manual_seed(_derive_seed(self.seed, self.share, num_seen))
         self.chooser.set_state(state["chooser"].cpu())
         self.num_seen, self.num_chunks = num_seen, num_chunks
 
 
-def _choose_edge_types(data: HeteroData, config: PretrainConfig) -> list[EdgeType]:
+def _derive_seed(seed: int, share: Share, num_seen: int = 0) -> int:
+    """Seed of a process's draws; the given one for all draws of a single process."""
+    if share.number == 1 and not num_seen:
+        return seed
+    entropy = (seed, share.rank, share.number, num_seen)
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def _find_sizes(relations: Sequence[Relation], rows: Mapping[str, int]) -> dict[str, int]:
+    """Rows of each table, sorted by name."""
+    sizes = {relation.target: rows[relation.target] for relation in relations}
+    for relation in relations:
+        is_context = relation.anchor == CONTEXT
+        sizes[relation.anchor] = rows[relation.target if is_context else relation.anchor]
+    return dict(sorted(sizes.items()))
+
+
+def _choose_edge_types(data: GraphView, config: PretrainConfig) -> list[EdgeType]:
     wanted = {CITES: config.cited_documents, IS_A: config.label_parent}
     return [edge_type for edge_type in data.edge_types if wanted.get(edge_type, True)]

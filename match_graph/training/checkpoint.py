@@ -3,29 +3,26 @@
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from torch import Tensor, nn
+from torch import Tensor
 
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
-from match_graph.io.files import has_state, read_state, write_state, write_tensors
+from match_graph.io.files import has_state, read_state, write_state
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import MODEL, STATE
-from match_graph.nn import MatchModel
-from match_graph.nn.loss import Losses, whole
-from match_graph.training.average import WeightAverage
-from match_graph.training.processes import gather, lead, sum_up
-from match_graph.training.shards import is_sharded, spread, spread_moments, spread_weights
+from match_graph.io.run_folder import STATE
+from match_graph.nn.loss import Losses
+from match_graph.training.parts import check_parts, remove_parts
+from match_graph.training.processes import gather, sum_up
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
@@ -149,146 +146,6 @@ class LossMeter:
         self.num_documents = int(state["num_documents"])
 
 
-@dataclass
-class Learner:
-    """Model, optimizers, average and progress of a training.
-
-    Args:
-        fabric: Devices and processes.
-        model: Model on its device; its parameters may be shards.
-        wrapped: Model as training calls it, wrapped by Fabric.
-        optimizers: Optimizers of the model's parameters; the first one has those with dense
-            gradients.
-        steppers: Optimizers as training calls them, wrapped by Fabric.
-        average: Average of the model's weights, if any.
-        origin: Name of the data and settings of the training.
-        state: Progress of the training.
-        history: Losses and measures, a row per epoch.
-        losses: Mean losses of the current epoch.
-        best: Copies of the best weights so far, while they are not written.
-    """
-
-    fabric: Fabric
-    model: MatchModel
-    wrapped: nn.Module
-    optimizers: list[torch.optim.Optimizer]
-    steppers: list[Any]
-    average: WeightAverage | None
-    origin: str
-    state: TrainState = field(default_factory=TrainState)
-    history: pd.DataFrame = field(default_factory=pd.DataFrame)
-    losses: LossMeter = field(init=False)
-    best: dict[str, Tensor] | None = None
-
-    def __post_init__(self) -> None:
-        self.losses = LossMeter(self.fabric.device)
-
-    def averaged(self) -> AbstractContextManager[None]:
-        """Within the block the model has the averaged parameters, if an average has started."""
-        if self.average is None or self.state.epoch < self.average.after:
-            return nullcontext()
-        return self.average.shown()
-
-    def add_row(self, row: Mapping[str, float]) -> None:
-        """Adds an epoch to the history."""
-        self.history = pd.concat([self.history, pd.DataFrame([row])], ignore_index=True)
-
-    def keep_weights(self, folder: Path, write: bool) -> None:
-        """Keeps the model's weights as the best ones.
-
-        Args:
-            folder: Run folder.
-            write: Whether to write them now; otherwise they are copied, until `save` writes them.
-        """
-        weights = self.collect(self.model.state_dict())
-        if write:
-            self.best = None
-            lead(self.fabric, lambda: write_tensors(folder / MODEL, weights))
-        else:  # None is what other processes have of shards
-            self.best = {
-                name: value.clone() for name, value in weights.items() if value is not None
-            }
-
-    def save(self, folder: Path) -> None:
-        """Writes the checkpoint; every process calls this, the first one writes."""
-        best = self.best
-        if best is not None:
-            lead(self.fabric, lambda: write_tensors(folder / MODEL, best))
-        self.best = None
-        content = {
-            "origin": self.origin,
-            "train": asdict(self.state),
-            "model": self.collect(self.model.state_dict()),
-            "average": None if self.average is None else self.collect(self.average.values),
-            "optimizers": [self.collect(each.state_dict()) for each in self.optimizers],
-            "history": self.history.to_dict("list"),
-            "losses": self.losses.state_dict(self.fabric),
-            "random": self._random_states(),
-        }
-        lead(self.fabric, lambda: write_state(folder / STATE, content))
-
-    def collect(self, values: Any) -> Any:
-        """Tensors in lists and mappings, shards put together on the CPU of the first process."""
-        if isinstance(values, Mapping):
-            return {name: self.collect(value) for name, value in values.items()}
-        if isinstance(values, list):
-            return [self.collect(value) for value in values]
-        if not is_sharded(values):
-            return values
-        full = whole(values)
-        return full.cpu() if self.fabric.is_global_zero else None
-
-    def load(self, content: Mapping[str, Any], path: Path) -> None:
-        """Goes on from a checkpoint, except for `restore_random`.
-
-        Raises:
-            CheckpointError: It is of another model.
-        """
-        try:
-            spread_weights(self.model, content["model"])
-            if self.average is not None:
-                values = zip(content["average"], self.average.values, strict=True)
-                self.average.load([spread(value, like) for value, like in values])
-            for optimizer, moments in zip(self.optimizers, content["optimizers"], strict=True):
-                spread_moments(optimizer, moments)
-            self.losses.load_state_dict(content["losses"], self.fabric)
-            for name, states in content["random"].items():
-                for each in states if name in (self.fabric.device.type, "cpu") else ():
-                    torch.Generator(name).set_state(each.clone())  # refuses what is none
-            self.state = TrainState.from_checkpoint(content, path)
-            self.history = pd.DataFrame(content["history"])
-            if self.history.get("epoch", pd.Series()).tolist() != [*range(1, self.state.epoch + 1)]:
-                raise ValueError("the history is of other epochs")
-        except (
-            AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError,
-            CheckpointError,
-        ) as error:  # fmt: skip
-            raise CheckpointError(
-                f"The checkpoint '{path}' must hold the weights, moments and counts of this run's "
-                f"model, but it cannot be used ({type(error).__name__}); delete the folder "
-                f"'{path.parent}' to train again."
-            ) from error
-
-    def _random_states(self) -> dict[str, Tensor]:
-        """The states of all processes' generators, each [num_processes, bytes]."""
-        states = {"cpu": gather(self.fabric, torch.get_rng_state())}
-        if self.fabric.device.type == "cuda":
-            state = torch.cuda.get_rng_state(self.fabric.device)
-            states["cuda"] = gather(self.fabric, state)
-        return states
-
-    def restore_random(self, states: Mapping[str, Tensor]) -> None:
-        """Goes on with the draws of a checkpoint, if it is of as many processes."""
-        kinds = {"cpu", "cuda"} if self.fabric.device.type == "cuda" else {"cpu"}
-        if states.keys() != kinds or len(states["cpu"]) != self.fabric.world_size:
-            return
-        torch.set_rng_state(states["cpu"][self.fabric.global_rank].clone())
-        if "cuda" in states:
-            torch.cuda.set_rng_state(
-                states["cuda"][self.fabric.global_rank].clone(), self.fabric.device
-            )
-
-
 def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, Any] | None:
     """The checkpoint of a run folder; None if there is none.
 
@@ -298,7 +155,7 @@ def read_checkpoint(folder: Path, origin: str, reporter: Reporter) -> dict[str, 
     path = folder / STATE
     if not has_state(path):
         return None
-    content = read_state(path, reporter.warn)
+    content = read_state(path, reporter.warn, lambda state: check_parts(path.parent, state))
     if content.get("origin") != origin:
         raise CheckpointError(
             f"The checkpoint '{path}' must be of the data and settings of this run, but it was "
@@ -345,6 +202,7 @@ def close_training(folder: Path, config: TrainConfig) -> None:
         )
     kept = {name: content.get(name) for name in ("origin", "train")}
     write_state(path, kept, keep_previous=False)
+    remove_parts(path.parent)
 
 
 class SaveTimer:

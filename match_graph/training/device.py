@@ -8,24 +8,29 @@ from weakref import WeakKeyDictionary
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from lightning_fabric.strategies import (
+    DDPStrategy,
+    ModelParallelStrategy,
+    SingleDeviceStrategy,
+    Strategy,
+)
 from torch import nn
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
+from match_graph.nn.tables import TokenTable
+from match_graph.nn.wide import WideTerm
 from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.heartbeat import read_timeout
-from match_graph.training.launch import check_number, count_processes, launch
+from match_graph.training.launch import check_number, count_processes, launch, read_number
 
 #: Multiplications of a matrix product for which one more thread pays on CPU.
 _WORK_PER_THREAD = 2**28
 #: Weights of the largest matrix of each module that was asked for.
 _WIDEST: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-#: Parameters with sparse gradients, which neither DDP on GPUs nor FSDP takes.
-APART = ["wide.weight"]
 
 
 def choose_device(accelerator: str) -> torch.device:
@@ -91,7 +96,7 @@ def _find_widest(module: nn.Module) -> int:
     return _WIDEST[module]
 
 
-def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
+def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = False) -> Fabric:
     """Lightning Fabric on the devices of a configuration, its processes started.
 
     Several processes are started by torchrun, by a scheduler that Lightning knows, or else here
@@ -101,13 +106,15 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         config: Settings of training: ``devices`` on each of ``num_nodes`` machines; one process
             where both are 1.
         find_unused: Whether a step may leave parameters without gradient.
+        alone: Whether this process computes by itself on one device, whoever started it and how
+            many beside it.
 
     Raises:
         ConfigError: There is no such device, or there are not as many.
         ProcessError: The processes do not find each other.
     """
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # not its choices, every time
-    config = count_processes(config)
+    config = config if alone else count_processes(config)
     device = choose_device(config.accelerator)
     check_number(config, device)
     if config.deterministic and device.type == "cuda":  # on CPU nothing needs it
@@ -123,11 +130,18 @@ def make_fabric(config: TrainConfig, find_unused: bool = False) -> Fabric:
         accelerator=device.type,
         devices=config.devices,
         num_nodes=config.num_nodes,
-        strategy=_make_strategy(config, find_unused),
+        strategy=_choose_alone(device) if alone else _make_strategy(config, find_unused),
         precision=precision,
     )
     launch(fabric, config)
     return fabric
+
+
+def _choose_alone(device: torch.device) -> Strategy:
+    """One device: on a GPU that of the process's place on its machine."""
+    if device.type == "cuda":
+        device = torch.device("cuda", read_number("LOCAL_RANK") % torch.cuda.device_count())
+    return SingleDeviceStrategy(device)
 
 
 def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
@@ -155,12 +169,28 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = mesh["data_parallel"]
     fully_shard(model.get_submodule("head"), mesh=mesh, reshard_after_forward=True)
-    apart = {value for name, value in model.named_parameters() if name in APART}
+    names = find_apart(model)
+    apart = {value for name, value in model.named_parameters() if name in names}
     whole_model = fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
     whole_model.set_reduce_scatter_unused_params(True)  # each process reduces what any of them used
     return model
 
 
-def keep_apart(model: nn.Module) -> None:
-    """Leaves the parameters with sparse gradients to `average_sparse_gradient`."""
-    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, APART)
+def keep_apart(model: MatchModel, device: torch.device) -> None:
+    """Leaves what `find_apart` names out of what wraps a model, and moves it to the device."""
+    names = find_apart(model)
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
+    for name in names:
+        model.get_submodule(name.removesuffix(".weight")).to(device)
+
+
+def find_apart(model: nn.Module) -> list[str]:
+    """Parameters that neither DDP nor FSDP takes: sharded tables, and sparse gradients.
+
+    The first have a `reduce_gradient`, of the others `average_sparse_gradient` takes the mean.
+    """
+    return [
+        f"{name}.weight"
+        for name, part in model.named_modules()
+        if isinstance(part, WideTerm) or (isinstance(part, TokenTable) and part.shard is not None)
+    ]

@@ -39,7 +39,7 @@ def count_processes(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: The settings ask for another number, or what torchrun sets is missing.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not is_by_torchrun():
         return config
     missing = [name for name in (*_NUMBERS, "MASTER_ADDR") if name not in os.environ]
     if missing:
@@ -58,6 +58,16 @@ def count_processes(config: TrainConfig) -> TrainConfig:
             f"run torchrun with --nproc-per-node {config.devices} --nnodes {config.num_nodes}."
         )
     return config.model_copy(update={"devices": local, "num_nodes": max(world // local, 1)})
+
+
+def is_by_torchrun() -> bool:
+    """Whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_first() -> bool:
+    """Whether this is the only process, or the first of those that torchrun started."""
+    return not is_by_torchrun() or read_number("RANK") == 0
 
 
 def read_number(name: str, default: int = 0) -> int:

@@ -14,6 +14,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger, TensorBoardLogger
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 
 from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
@@ -22,10 +23,10 @@ from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import HISTORY, STATE
 from match_graph.nn import MatchModel, match_loss
+from match_graph.nn.loss import whole
 from match_graph.openmp import limit_threads
 from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import (
-    Learner,
     SaveTimer,
     TrainState,
     check_same,
@@ -33,8 +34,9 @@ from match_graph.training.checkpoint import (
 )
 from match_graph.training.device import count_threads, keep_apart
 from match_graph.training.evaluate import evaluate_model
+from match_graph.training.learner import Learner
 from match_graph.training.optimizers import make_optimizers, set_progress
-from match_graph.training.processes import average_sparse_gradient, lead, sum_up
+from match_graph.training.processes import average_sparse_gradient, lead, sum_squares, sum_up
 from match_graph.training.shards import find_shard
 
 #: The validation measure that chooses the checkpoint and stops the training.
@@ -156,9 +158,7 @@ def draw_seed(seed: int, epoch: int, rank: int) -> int:
 
 def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin: str) -> Learner:
     """The model on its device with optimizer and average, nothing learned yet."""
-    if model.wide is not None:
-        keep_apart(model)
-        model.wide.to(fabric.device)
+    keep_apart(model, fabric.device)
     wrapped = fabric.setup_module(model)
     optimizers = make_optimizers(model, config)  # only now: of the shards, if there are any
     average = None
@@ -267,17 +267,36 @@ def train_step(
             check=False,
         )
         fabric.backward(losses.total)
-    if model.wide is not None:
+    for table in learner.tables.values():
+        table.reduce_gradient()
+    if model.wide is not None and model.wide.shard is None:
         average_sparse_gradient(fabric, model.wide.weight)
-    fabric.clip_gradients(
-        learner.wrapped, learner.steppers[0], max_norm=config.clip_norm, error_if_nonfinite=False
-    )
+    clip_gradients(learner, config.clip_norm)
     for stepper in learner.steppers:
         stepper.step()
     if learner.average is not None:
         assert config.epochs is not None
         learner.average.update(step - num_steps * config.average_after // config.epochs)
     return learner.losses.update(losses, config, batch)
+
+
+def clip_gradients(learner: Learner, max_norm: float) -> None:
+    """Clips the gradients of the first optimizer by their norm over all processes' shards."""
+    if not learner.tables:
+        learner.fabric.clip_gradients(
+            learner.wrapped, learner.steppers[0], max_norm=max_norm, error_if_nonfinite=False
+        )
+        return
+    weights = {table.weight for table in learner.tables.values()}
+    own: list[Tensor] = []
+    common: list[Tensor] = []
+    for group in learner.optimizers[0].param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                (own if parameter in weights else common).append(parameter.grad)
+    square = whole(get_total_norm(common)).square() + sum_squares(own, learner.fabric.device)
+    factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch's own
+    torch._foreach_mul_([find_shard(gradient) for gradient in (*own, *common)], factor)
 
 
 def _check_finite(learner: Learner, config: TrainConfig) -> None:

@@ -1,10 +1,8 @@
 """Models by name: any encoder with any head, and baselines, behind one protocol."""
 
-import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,15 +14,25 @@ from torch import nn
 from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import Hierarchy, NeighborhoodConfig, TokenSpace
-from match_graph.io.files import has_folder, load_weights, write_folder
+from match_graph.graph import (
+    Hierarchy,
+    NeighborhoodConfig,
+    NodeFeatures,
+    TokenSpace,
+)
+from match_graph.io.files import has_folder, write_folder
 from match_graph.io.run_folder import ENCODER_FILES, FITTED
-from match_graph.nn import ENCODERS, HEADS, Encoder, Head, MatchModel, TokenEmbedding
+from match_graph.io.weights import load_weights
+from match_graph.nn import ENCODERS, Encoder, MatchModel
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
-from match_graph.nn.model import choose_head, find_class, find_head, head_settings
+from match_graph.nn.model import choose_head, find_head, head_settings
+from match_graph.nn.tables import TokenTable
+from match_graph.own_code import find_class
+from match_graph.training.device import keep_apart
 from match_graph.training.loop import FitInputs, train_model
 from match_graph.training.processes import lead
+from match_graph.typing import DOCUMENT, LABEL, WORD
 
 
 class Model(ABC):
@@ -67,6 +75,10 @@ class Model(ABC):
     def reads_metadata(self) -> bool:
         """Whether it reads metadata: some encoders, and the wide term with them, on request."""
         return bool(self.needs & {"tokens", "graph"}) and getattr(self.settings, "metadata", True)
+
+    def reads_features(self, node_type: str) -> bool:
+        """Whether it reads features of the nodes of a type."""
+        return node_type == DOCUMENT and bool(self.needs)
 
     @property
     def is_pretrained(self) -> bool:
@@ -135,14 +147,20 @@ class Model(ABC):
 
     @abstractmethod
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
+        self,
+        space: TokenSpace,
+        sizes: tuple[int, ...],
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> nn.Module:
         """The model before training or fitting.
 
         Args:
             space: Token space of the run.
             sizes: Nodes on each level, from `level_sizes`.
-            hierarchy: Label hierarchy, for ``model.coherent``.
+            hierarchy: Label hierarchy, for the head and ``model.coherent``; None for a level above
+                the labels.
+            features: Features of documents and other nodes.
 
         Raises:
             ConfigError: Settings are wrong or do not fit together, or a package is missing.
@@ -159,7 +177,12 @@ class Model(ABC):
 
     @abstractmethod
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
+        self,
+        folder: Path,
+        space: TokenSpace,
+        num_labels: int,
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> nn.Module:
         """The trained or fitted model of a run folder; arguments as for `build`.
 
@@ -188,6 +211,14 @@ class NeuralModel(Model):
         head = complete.head or choose_head(self.cls)
         return complete.model_copy(update={"head": head, "head_config": settings})
 
+    def reads_features(self, node_type: str) -> bool:
+        if node_type == LABEL:  # a head of one's own may read them unasked
+            is_own = ":" in (self.config.model.head or "")
+            return is_own or find_head(self.config.model).needs_label_graph
+        if node_type == WORD:
+            return "text" not in self.needs
+        return node_type == DOCUMENT or self.reads_metadata
+
     @property
     def neighborhood(self) -> NeighborhoodConfig | None:
         found: NeighborhoodConfig | None = self.cls.neighborhood(self.settings)
@@ -197,25 +228,37 @@ class NeuralModel(Model):
         return level_sizes(num_labels, self.config.model)
 
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
+        self,
+        space: TokenSpace,
+        sizes: tuple[int, ...],
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> MatchModel:
         torch.default_generator.manual_seed(self.config.seed)
-        return make_levels(space, sizes, self.config.model, hierarchy)
+        sharded = self.config.train.shard_embeddings
+        return make_levels(space, sizes, self.config.model, hierarchy, features, sharded)
 
     def fit(self, module: nn.Module, inputs: FitInputs) -> None:
         assert isinstance(module, MatchModel)
         train_model(module, inputs, self.config.train, self.config.seed)
 
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
+        self,
+        folder: Path,
+        space: TokenSpace,
+        num_labels: int,
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> nn.Module:
         sizes = self.level_sizes(num_labels)
         with torch.random.fork_rng(devices=[]):  # weights are read; leave the caller's draws alone
-            model = self.with_files(folder).build(space, sizes, hierarchy)
+            model = self.with_files(folder).build(space, sizes, hierarchy, features)
         load_weights(model, folder, self.config.dataset)
         return model
 
     def set_up(self, module: nn.Module, fabric: Fabric) -> nn.Module:
+        assert isinstance(module, MatchModel)
+        keep_apart(module, fabric.device)
         return fabric.setup_module(module)
 
     @staticmethod
@@ -248,9 +291,14 @@ class BaselineModel(Model):
     }
 
     def build(
-        self, space: TokenSpace, sizes: tuple[int, ...], hierarchy: Hierarchy | None = None
+        self,
+        space: TokenSpace,
+        sizes: tuple[int, ...],
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> Baseline:
-        baseline: Baseline = self.cls(space, sizes[-1], self.settings, self.config.seed)
+        width = 0 if features is None else features.width
+        baseline: Baseline = self.cls(space, sizes[-1], self.settings, self.config.seed, width)
         if self.config.model.coherent:
             raise ConfigError(
                 f"A coherent output stands behind a network's head, but "
@@ -276,9 +324,14 @@ class BaselineModel(Model):
         lead(inputs.fabric, fit_once)
 
     def load(
-        self, folder: Path, space: TokenSpace, num_labels: int, hierarchy: Hierarchy | None = None
+        self,
+        folder: Path,
+        space: TokenSpace,
+        num_labels: int,
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures | None = None,
     ) -> nn.Module:
-        baseline = self.build(space, (num_labels,))
+        baseline = self.build(space, (num_labels,), hierarchy, features)
         if not has_folder(folder / FITTED):
             raise CheckpointError(
                 f"A trained run of a baseline holds a folder '{FITTED}', but '{folder}' has none; "
@@ -289,7 +342,7 @@ class BaselineModel(Model):
 
 
 def find_model(config: Config) -> Model:
-    """The model that a configuration names: a registered encoder or baseline, or ``module:Class``.
+    """The model that a configuration names: a registered encoder or baseline, or one's own.
 
     Raises:
         ConfigError: There is none, or it does not keep the contract of encoders.
@@ -299,74 +352,11 @@ def find_model(config: Config) -> Model:
     return NeuralModel(cls, config) if issubclass(cls, Encoder) else BaselineModel(cls, config)
 
 
-#: The size at which parameters are counted.
-CHANNELS, NUM_LABELS, FIELDS = 100, 1000, ("venue", "author", "reference")
-#: For the heading of a table.
-SIZE = f"{CHANNELS} channels, {NUM_LABELS:,} labels, {len(FIELDS)} metadata fields"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One registered class.
-
-    Args:
-        name: Name as in ``model.encoder`` or ``model.head``.
-        kind: Kind of the class.
-        needs: Parts of a batch that an encoder or baseline reads, or states that a head takes.
-        gives: Output: the states of an encoder, or logits.
-        parameters: Number of parameters without token embeddings, at the size of `SIZE`; None
-            where there are none before fitting, or where a checkpoint decides.
-        parameters_with_head: Number of parameters with the fitting head, at the same size.
-        paper: URL of the paper.
-        summary: Summary in one line.
-    """
-
-    name: str
-    kind: Literal["encoder", "head", "baseline"]
-    needs: Sequence[str]
-    gives: str
-    parameters: int | None
-    parameters_with_head: int | None
-    paper: str
-    summary: str
-
-
-def list_models() -> list[Entry]:
-    """Names that ``model.encoder`` and ``model.head`` take: encoders, heads, baselines."""
-    with torch.random.fork_rng(devices=[]):  # parameters are drawn; leave the caller's draws alone
-        encoders = [_describe(*one, "encoder", *_count(one[1])) for one in sorted(ENCODERS.items())]
-        heads = [_describe(*one, "head", _count_head(one[1])) for one in sorted(HEADS.items())]
-    return [*encoders, *heads, *(_describe(*one, "baseline") for one in sorted(BASELINES.items()))]
-
-
-def _describe(
-    name: str,
-    cls: type[Any],
-    kind: Literal["encoder", "head", "baseline"],
-    parameters: int | None = None,
-    with_head: int | None = None,
-) -> Entry:
-    needs = [cls.takes] if kind == "head" else sorted(cls.needs)
-    summary = (inspect.getdoc(cls) or "").partition("\n")[0]
-    gives, paper = getattr(cls, "gives", "logits"), getattr(cls, "paper", "")
-    return Entry(name, kind, needs, gives, parameters, with_head, paper, summary)
-
-
 def count_parameters(module: nn.Module) -> int:
-    """Number of learned parameters of a module."""
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _count(cls: type[Encoder]) -> tuple[int | None, int | None]:
-    """Parameters of an encoder with its defaults, alone and with its head; None by a checkpoint."""
-    space = TokenSpace((*FIELDS, "word"), (0,) * (len(FIELDS) + 1))
-    try:
-        encoder = cls(TokenEmbedding(space, CHANNELS), cls.Config())
-    except ConfigError:
-        return None, None
-    own = count_parameters(encoder)
-    return own, own + _count_head(HEADS[choose_head(cls)], encoder.out_channels)
-
-
-def _count_head(cls: type[Head], channels: int = CHANNELS) -> int:
-    return count_parameters(cls(channels, NUM_LABELS, cls.Config()))
+    """Number of learned parameters of a module, those that other processes hold too."""
+    elsewhere = sum(
+        (table.num_tokens - len(table.weight)) * table.weight.size(1)
+        for table in module.modules()
+        if isinstance(table, TokenTable)
+    )
+    return elsewhere + sum(parameter.numel() for parameter in module.parameters())

@@ -27,22 +27,24 @@ def make_optimizers(model: MatchModel, config: TrainConfig) -> list[optim.Optimi
     """
     wide: list[nn.Parameter] = []
     factors = {f"encoder.{name}": value for name, value in model.encoder.rate_factors.items()}
-    dense: dict[tuple[bool, float], list[nn.Parameter]] = {(True, 1.0): [], (False, 1.0): []}
+    dense: dict[tuple[str, float], list[nn.Parameter]] = {("matrix", 1.0): [], ("other", 1.0): []}
     for name, parameter in model.named_parameters():
         if name.startswith("wide."):
             wide.append(parameter)
         if name.startswith("wide.") or not parameter.requires_grad:
             continue
-        is_matrix = parameter.dim() > 1 and not name.startswith("embedding.")
+        # the table alone: its rows may lie with several processes, and not as FSDP's do
+        kind = "matrix" if parameter.dim() > 1 else "other"
+        kind = "table" if name == "embedding.weight" else kind
         factor = next((value for part, value in factors.items() if name.startswith(part)), 1.0)
-        dense.setdefault((is_matrix, factor), []).append(parameter)
+        dense.setdefault((kind, factor), []).append(parameter)
     groups = [
         {
             "params": some,
-            "weight_decay": config.weight_decay if is_matrix else 0.0,
+            "weight_decay": config.weight_decay if kind == "matrix" else 0.0,
             "lr": factor * config.learning_rate,
         }
-        for (is_matrix, factor), some in dense.items()
+        for (kind, factor), some in dense.items()
     ]
     adam = optim.AdamW if config.optimizer == "adamw" else optim.Adam
     optimizers: list[optim.Optimizer] = [adam(groups, lr=config.learning_rate, fused=True)]

@@ -1,9 +1,9 @@
 """Collectives of a run's processes: lead, sum, gather."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -53,6 +53,14 @@ def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
     return values
 
 
+def sum_squares(values: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Sum of the squares of all processes' values, on the device."""
+    norms = [torch.linalg.vector_norm(value) for value in values if value.numel()]
+    total = torch.stack(norms).square().sum() if norms else torch.zeros((), device=device)
+    distributed.all_reduce(total)
+    return total
+
+
 def gather(fabric: Fabric, values: Tensor) -> Tensor:
     """The tensors of all processes, of one shape, by their ranks: [num_processes, ...], CPU."""
     values = values.detach().cpu().contiguous()
@@ -61,6 +69,13 @@ def gather(fabric: Fabric, values: Tensor) -> Tensor:
     parts = [torch.empty_like(values) for _ in range(fabric.world_size)]
     distributed.all_gather(parts, values, group=_patient_group())
     return torch.stack(parts)
+
+
+def gather_objects(fabric: Fabric, content: T) -> list[T]:
+    """Plain values of all processes, by their ranks."""
+    found: list[Any] = [None] * fabric.world_size
+    distributed.all_gather_object(found, content, group=_patient_group())
+    return found
 
 
 def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from match_graph.io.exchange import RowShard
+from match_graph.nn.tables import put_rows
 
 
 def is_sharded(value: Any) -> bool:
@@ -18,8 +21,18 @@ def find_shard(value: Tensor) -> Tensor:
     return shard
 
 
-def spread(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor placed as another one."""
+def spread(value: Tensor, like: Tensor, shard: RowShard | None = None) -> Tensor:
+    """A whole tensor placed as another one.
+
+    Args:
+        value: Whole tensor.
+        like: Whole tensor, shard or share of a table.
+        shard: Which rows of the table ``like`` is; None if it is no share.
+    """
+    if shard is not None:
+        own = torch.empty_like(like)
+        put_rows(own, shard, 0, value)
+        return own
     if not is_sharded(like):
         return value.to(like.device)
     from torch.distributed.tensor import distribute_tensor
@@ -28,48 +41,27 @@ def spread(value: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(value.to(like.device), placed.device_mesh, placed.placements)
 
 
-def spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Loads whole weights into a model, whose parameters may be shards.
-
-    Raises:
-        ValueError: They are not finite.
-        RuntimeError: They are of another model.
-    """
-    here = model.state_dict()
-    for name, value in weights.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise ValueError(f"the weights '{name}' are not finite")
-    placed = {
-        name: spread(value, here[name]) if name in here else value
-        for name, value in weights.items()
-    }
-    model.load_state_dict(placed)
-
-
-def spread_moments(optimizer: torch.optim.Optimizer, content: Mapping[str, Any]) -> None:
-    """Loads whole moments into an optimizer, whose parameters may be shards.
+def load_moments(
+    optimizer: torch.optim.Optimizer, groups: Any, state: Mapping[int, Mapping[str, Tensor]]
+) -> None:
+    """Loads moments into an optimizer, each placed as its parameter.
 
     Raises:
         ValueError: They are of another optimizer.
     """
-    parameters = [value for group in optimizer.param_groups for value in group["params"]]
-    groups = [
-        [{name: type(value) for name, value in group.items()} for group in state["param_groups"]]
-        for state in (optimizer.state_dict(), content)
+    kinds = [
+        [{name: type(value) for name, value in group.items()} for group in some]
+        for some in (optimizer.state_dict()["param_groups"], groups)
     ]
-    if groups[0] != groups[1]:
+    if kinds[0] != kinds[1]:
         raise ValueError("the optimizer has other settings")
-    for number, moments in content["state"].items():
-        if not 0 <= number < len(parameters):
-            raise ValueError(f"there is no parameter {number}")
-        for value in moments.values():
-            if value.dim() and value.shape != parameters[number].shape:
-                raise ValueError(f"the moments of parameter {number} have another shape")
-    state = {
-        number: {
-            name: spread(value, parameters[number]) if value.dim() else value  # or a count
-            for name, value in moments.items()
-        }
-        for number, moments in content["state"].items()
-    }
-    optimizer.load_state_dict({**content, "state": state})
+    for number, moments in state.items():
+        shape = list_parameters(optimizer)[number].shape
+        if any(value.dim() and value.shape != shape for value in moments.values()):
+            raise ValueError(f"the moments of parameter {number} have another shape")
+    optimizer.load_state_dict({"param_groups": groups, "state": dict(state)})
+
+
+def list_parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Parameters by their numbers in the optimizer's state."""
+    return [value for group in optimizer.param_groups for value in group["params"]]

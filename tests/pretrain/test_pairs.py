@@ -1,6 +1,7 @@
 """Positive pairs and negatives, against naive listings and by chi-square tests."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch_geometric.data import HeteroData
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import BuiltGraph
+from match_graph.graph.adjacency import Adjacency
 from match_graph.pretrain import CONTEXT, PairFeed, Relation, find_relations
+from match_graph.pretrain.pairs import SequenceRelation, SetRelation
 
 P_LEAST = 1e-4  # the seeds are fixed: a failure means that the distribution changed
 
@@ -24,13 +27,26 @@ def all_rows(data: HeteroData) -> dict[str, int]:
     return {name: int(data[name].num_nodes) for name in data.node_types}
 
 
+ROW = [0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
+COL = [0, 1, 1, 4, 2, 0, 1, 2, 3, 2, 0]
+TRAIN = torch.tensor([True, False, True])
+KIND = ("document", "contains", "word")
+
+
 def words_relation(window: int = 0) -> Relation:
     """Three documents, of which the middle one is not drawn; word 4 is beyond the kept ones."""
-    row = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2], dtype=torch.int32)
-    col = torch.tensor([0, 1, 1, 4, 2, 0, 1, 2, 3, 2, 0], dtype=torch.int32)
-    mask = torch.tensor([True, False, True])
+    edge_index = torch.tensor([ROW, COL], dtype=torch.int32)
+    lists, degree = Adjacency.from_edges(KIND, edge_index, 3), torch.tensor([2, 2, 2, 1])
     anchor = CONTEXT if window else "document"
-    return Relation("words", anchor, "word", row, col, 4, mask, window)
+    return SequenceRelation("words", anchor, "word", lists, degree, TRAIN, window)
+
+
+def set_relation() -> Relation:
+    """The same edges as sets."""
+    edge_index = torch.tensor([ROW, COL], dtype=torch.int32)
+    lists, degree = Adjacency.from_edges(KIND, edge_index, 3), torch.tensor([2, 2, 2, 1])
+    back = Adjacency.by_training(KIND, edge_index, 5, TRAIN, None)
+    return SetRelation("sets", "document", "word", lists, degree, back)
 
 
 def draw_many(relation: Relation, number: int = 40_000) -> Counter[tuple[int, int]]:
@@ -47,20 +63,26 @@ def assert_uniform_over(found: Counter, weight: Counter) -> None:
     assert result.pvalue > P_LEAST
 
 
-def test_Relation_positives_uniform_over_edges_kept_targets() -> None:
+@pytest.mark.parametrize("make", [words_relation, set_relation])
+def test_Relation_positives_uniform_over_edges_kept_targets(make: Callable[[], Relation]) -> None:
     """Positives are uniform over edges of kept targets and training anchors.
 
     A word that stands twice in a document is drawn twice as often.
     """
     weight = Counter({(0, 0): 1, (0, 1): 2, (0, 2): 1, (2, 3): 1, (2, 2): 1, (2, 0): 1})
-    assert_uniform_over(draw_many(words_relation()), weight)
+    assert_uniform_over(draw_many(make()), weight)
+
+
+def test_SetRelation_loses_no_draw() -> None:
+    """Every one is a pair, whatever share of the edges may be drawn."""
+    assert len(set_relation().draw(1000, seeded())[0]) == 1000
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
 def test_Relation_contexts_uniform_over_windows_each_document(window: int) -> None:
     """Contexts are uniform over the windows of each document."""
     relation = words_relation(window)
-    row, col = relation.row.tolist(), relation.col.tolist()
+    row, col = ROW, COL
     weight: Counter[tuple[int, int]] = Counter()
     for center in range(len(row)):
         for partner in range(len(row)):
@@ -74,7 +96,8 @@ def test_Relation_negatives_follow_degree_to_three_quarters() -> None:
     generator = seeded()
     col = torch.repeat_interleave(torch.arange(6), torch.tensor([50, 20, 9, 4, 0, 1]))
     row = torch.zeros_like(col)
-    relation = Relation("r", "a", "t", row, col, 6)
+    lists = Adjacency.from_edges(KIND, torch.stack([row, col]), 1)
+    relation = SequenceRelation("r", "a", "t", lists, col.bincount())
     drawn = relation.draw_negatives((30_000, 2), generator)
     assert drawn.shape == (30_000, 2)
     count = torch.bincount(drawn.view(-1), minlength=6).double()
@@ -92,9 +115,9 @@ def test_Relation_negatives_count_training_degrees_only() -> None:
     assert torch.allclose(degree / degree.sum(), expected / expected.sum(), atol=1e-6)
 
 
-def test_Relation_holds_knows_every_pair() -> None:
-    relation = words_relation()
-    pairs = set(zip(relation.row.tolist(), relation.col.tolist(), strict=True))
+@pytest.mark.parametrize("make", [words_relation, set_relation])
+def test_Relation_holds_knows_every_pair(make: Callable[[], Relation]) -> None:
+    relation, pairs = make(), set(zip(ROW, COL, strict=True))
     anchor = torch.tensor([0, 2, 0])
     for target in (torch.arange(4), torch.arange(4).expand(3, 4)):
         held = relation.holds(anchor, target)

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from together import as_torchrun, find_port
 
 from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError, ProcessError
@@ -50,16 +50,10 @@ def run_pair(
     fault: Callable[[], None], faulty: int, folder: Path, timeout: float, work: str = "sum"
 ) -> tuple[list[int | None], float]:
     """Two processes as of torchrun; exit codes, and seconds. What one says is ``folder/RANK``."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
 
     def start(rank: int) -> None:
-        os.environ.update(
-            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
-            GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-            TORCHELASTIC_RUN_ID="test",
-        )  # fmt: skip
+        os.environ.update(as_torchrun(rank, 2, port))
         os.environ[TIMEOUT] = str(timeout)
         heartbeat._GRACE = 2.0
         sys.stderr = (folder / f"error{rank}").open("w")

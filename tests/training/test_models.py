@@ -1,25 +1,24 @@
-"""Encoders and baselines by one protocol: found, completed, fitted, kept, loaded, listed."""
+"""Encoders and baselines by one protocol: found, completed, fitted, kept, loaded."""
 
 import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from match_graph import Baseline, Run, cli, load, load_config, rank_labels, start_run
+from match_graph import Baseline, Run, load, load_config, rank_labels, start_run
 from match_graph.baselines import BASELINES
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECORD
-from match_graph.nn import ENCODERS, HEADS, MatchEncoder, TokenEmbedding
+from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run
-from match_graph.training.models import NeuralModel, find_model, list_models
+from match_graph.training.models import NeuralModel, find_model
 from match_graph.typing import MASKS
 
 
@@ -56,6 +55,26 @@ def start(tmp_path: Path, small_settings):
         return start_run("synthetic", config, tmp_path / name, tmp_path / "root", **kwargs)
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("encoder", "settings", "read"),
+    [
+        ("match", [], {"document", "venue", "word"}),
+        ("hetero_sage", [], {"document", "venue", "word"}),
+        ("match", ["model.head=label_graph"], {"document", "venue", "word", "label"}),
+        ("match", ["model.head=mine:Head"], {"document", "venue", "word", "label"}),
+        ("xml_cnn", [], {"document", "word"}),
+        ("language_model", [], {"document", "venue"}),
+        ("tfidf_linear", [], {"document"}),
+        ("prior", [], set()),
+    ],
+)
+def test_Model_reads_features_of_types(encoder: str, settings: list[str], read: set[str]) -> None:
+    """Of documents everywhere but in the prior; of labels by heads that may see them."""
+    model = find_model(load_config(settings=[f"model.encoder={encoder}", *settings]))
+    found = {name for name in ("document", "venue", "word", "label") if model.reads_features(name)}
+    assert found == read
 
 
 @pytest.mark.parametrize("name", sorted(BASELINES))
@@ -164,8 +183,8 @@ def test_Run_names_and_settings_are_checked_before_folder_made(start, tmp_path: 
     with pytest.raises(ConfigError) as caught:
         start("tfidf")
     assert str(caught.value) == (
-        f"The encoder must be one of {sorted({**ENCODERS, **BASELINES})} or package.module:Class "
-        f"naming a subclass of Encoder or Baseline, found 'tfidf'; check the name."
+        f"The encoder must be one of {sorted({**ENCODERS, **BASELINES})}, or module:Class or "
+        f"file.py:Class naming a subclass of Encoder or Baseline, found 'tfidf'; check the name."
     )
     with pytest.raises(ConfigError) as caught:
         start("prior", "model.encoder_config={cost: 2.0}")
@@ -210,60 +229,6 @@ def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
         load_config(None, ["model.encoder=tfidf_linear", "train.epochs=~", *used])
     ).check_used()
     find_model(load_config(None, ["train.learning_rate=77"])).check_used()
-
-
-def test_list_models_everything_registered_is_listed() -> None:
-    """Once, by kind, with what its class states."""
-    entries = {(entry.kind, entry.name): entry for entry in list_models()}
-    expected = {("encoder", name) for name in ENCODERS} | {("head", name) for name in HEADS}
-    assert set(entries) == expected | {("baseline", name) for name in BASELINES}
-    for name, cls in ENCODERS.items():
-        entry = entries["encoder", name]
-        assert (entry.needs, entry.gives) == (sorted(cls.needs), cls.gives)
-        assert entry.paper == cls.paper
-    for entry in entries.values():
-        assert entry.summary.endswith((".", ":")), entry
-        assert entry.paper or entry.kind == "head" or entry.name == "prior", entry
-
-
-def test_list_models_parameters_are_counted_at_the_stated_size() -> None:
-    """MATCH and the linear head by hand: 100 channels, 1,000 labels, 3 fields and words."""
-    entries = {(entry.kind, entry.name): entry for entry in list_models()}
-    width = 100 + 28
-    layer = 4 * (width * width + width) + 2 * 2 * width + 8 * width * width + 5 * width
-    match = entries["encoder", "match"]
-    assert match.parameters == 8 * width + 4 * width + layer
-    assert match.parameters_with_head == match.parameters + (8 * width + 1) * 1000
-    assert entries["head", "linear"].parameters == 101 * 1000
-    assert entries["encoder", "language_model"].parameters is None  # the checkpoint decides
-
-
-def test_list_models_listing_leaves_callers_random_state_alone() -> None:
-    """Although every encoder is made."""
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    list_models()
-    assert torch.equal(torch.rand(3), expected)
-
-
-@pytest.mark.parametrize("arguments", [[], ["--json"]])
-def test_list_models_by_the_command(arguments, monkeypatch, capsys) -> None:
-    """Every name is there; --json gives every value, the paper's address too."""
-    monkeypatch.setattr(sys, "argv", ["match-graph", "encoders", *arguments])
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert not stop.value.code
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in (*ENCODERS, *HEADS, *BASELINES))
-    if arguments:
-        lines = [json.loads(line) for line in printed.splitlines()]
-        assert "https://arxiv.org/abs/2102.07349" in next(
-            line["paper"] for line in lines if line["name"] == "match"
-        )
-    else:
-        assert "Parameters without token embeddings, at 100 channels, 1,000 labels" in printed
 
 
 def write_checkpoint(folder: Path) -> Path:

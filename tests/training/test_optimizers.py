@@ -55,7 +55,7 @@ def test_make_optimizers_weight_decay_leaves_embeddings_biases(wide: bool) -> No
         assert (id(parameter) in decayed) == expected, name
     total = sum(len(group["params"]) for group in groups)
     assert total == len(list(model.parameters()))
-    assert [group["weight_decay"] for group in groups] == [0.1, 0.0] + [0] * wide
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.0] + [0] * wide
     if wide:
         assert model.wide is not None
-        assert groups[2]["params"] == [model.wide.weight]
+        assert groups[3]["params"] == [model.wide.weight]

@@ -1,21 +1,18 @@
 """Several processes do what one does: the same batches, gradients, measures and files."""
 
 import json
-import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 import torch.distributed.fsdp  # here, so that forked processes need not
+from together import run_together
 
 from match_graph.config import Config, TrainConfig
 from match_graph.errors import CheckpointError, ConfigError
@@ -34,7 +31,8 @@ from match_graph.training.processes import (
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-#: What is random by process is off, so that two processes compute what one does.
+#: What is random by process is off, so that two processes compute what one does. Pre-training draws
+#: other pairs by two processes.
 EXACT = (
     "model.embedding_dropout=0",
     "model.token_dropout=0",
@@ -42,37 +40,8 @@ EXACT = (
     "train.precision=32-true",
     "train.accelerator=cpu",
     "data.max_metadata=3",
-    "pretrain.samples=20000",
+    "model.init=random",
 )
-
-
-def as_torchrun(rank: int, number: int, port: int) -> dict[str, str]:
-    """The variables that torchrun gives a process."""
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT")
-    values = (rank, rank, number, number, 0, port)
-    plain = {name: str(value) for name, value in zip(names, values, strict=True)}
-    return {**plain, "MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "test"}
-
-
-def run_together(work: Callable[..., None], *args: Any, number: int = 2) -> list[int | None]:
-    """Calls ``work`` in several processes as torchrun would; their exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def start(rank: int) -> None:
-        os.environ.update(as_torchrun(rank, number, port))
-        torch.set_num_threads(1)
-        work(*args)
-
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=start, args=(rank,)) for rank in range(number)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        process.kill()
-    return [process.exitcode for process in processes]
 
 
 def whole_line(config: Config, folder: Path) -> Run:
@@ -92,12 +61,19 @@ def assert_close_weights(one: Path, two: Path, atol: float = 1e-5) -> None:
         assert float(difference.max()) < atol, name
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+#: How processes share a model: whole, in FSDP's shards, with tables in rows of their own.
+DDP, FSDP = ("train.strategy=ddp",), ("train.strategy=fsdp",)
+ROWS = (*DDP, "train.shard_embeddings=true")
+SHARDED = (*ROWS, "model.wide=true")
+BOTH = (*FSDP, "train.shard_embeddings=true")
+
+
+@pytest.mark.parametrize("sharing", [DDP, FSDP, SHARDED, BOTH], ids=["ddp", "fsdp", "rows", "both"])
 def test_Run_two_processes_train_what_one_does(
-    tmp_path: Path, small_settings, strategy: str
+    tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
     """Weights, losses and measures within 1e-5, also where the last batch has one document."""
-    config = small_settings(*EXACT, f"train.strategy={strategy}", "train.batch_size=29")
+    config = small_settings(*EXACT, *sharing, "train.batch_size=29")
     alone = whole_line(config, tmp_path / "one")
     num_train = int(alone.dataset[0]["document"].train_mask.sum())
     assert num_train % 29 == 1  # one of the two has no document of that batch
@@ -126,37 +102,47 @@ def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     whole_line(config, folder)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("sharing", [DDP, FSDP, SHARDED], ids=["ddp", "fsdp", "rows"])
 def test_Run_killed_processes_go_on_to_the_same_weights(
-    tmp_path: Path, small_settings, strategy: str
+    tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
-    """To the bit, with dropout."""
+    """To the bit, with dropout; of the parts in rows two states are kept and then none."""
     common = ("train.precision=32-true", "train.accelerator=cpu", "model.init=random")
-    config = small_settings(*common, f"train.strategy={strategy}", "train.batch_size=29")
+    config = small_settings(*common, *sharing, "train.batch_size=29")
     assert run_together(whole_line, config, tmp_path / "whole") == [0, 0]
     assert run_together(train_and_die, config, tmp_path / "killed", 1, 7) == [-9, -9]
     state = read_state(tmp_path / "killed" / STATE)
     assert (state["train"]["epoch"], state["train"]["step"]) == (1, 6)
+    parts = sorted(path.name for path in (tmp_path / "killed" / STATE).parent.glob("parts-*"))
+    if sharing == DDP:
+        assert parts == []
+    else:  # of this checkpoint and the one before
+        assert (len(parts), parts[-1]) == (2, state["parts"]["folder"])
     assert run_together(whole_line, config, tmp_path / "killed") == [0, 0]
     for name in (MODEL, HISTORY, METRICS):
         left, right = (tmp_path / run / name for run in ("whole", "killed"))
         assert left.read_bytes() == right.read_bytes(), name
+    assert not list((tmp_path / "killed" / STATE).parent.glob("parts-*"))
 
 
-def test_Run_one_process_goes_on_where_two_were_killed(tmp_path: Path, small_settings) -> None:
-    """The checkpoint of a model in parts is whole; without dropout within 1e-5."""
-    config = small_settings(*EXACT, "train.strategy=fsdp", "train.batch_size=29")
+@pytest.mark.parametrize("sharing", [FSDP, SHARDED], ids=["fsdp", "rows"])
+def test_Run_others_go_on_where_two_were_killed(
+    tmp_path: Path, small_settings, sharing: tuple[str, ...]
+) -> None:
+    """Three go on from the parts of two, and one from those of three; within 1e-5."""
+    config = small_settings(*EXACT, *sharing, "train.batch_size=29", "model.init=random")
     whole_line(config, tmp_path / "one")
-    assert run_together(train_and_die, config, tmp_path / "fewer", 1, 7) == [-9, -9]
-    whole_line(config, tmp_path / "fewer")
-    assert_close_weights(tmp_path / "one", tmp_path / "fewer")
-    one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "fewer"))
+    assert run_together(train_and_die, config, tmp_path / "other", 0, 7) == [-9, -9]
+    assert run_together(train_and_die, config, tmp_path / "other", 1, 7, number=3) == [-9] * 3
+    whole_line(config, tmp_path / "other")
+    assert_close_weights(tmp_path / "one", tmp_path / "other", atol=3e-5)
+    one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "other"))
     pd.testing.assert_frame_equal(one, two, atol=1e-5, rtol=1e-5)
 
 
 def test_Run_more_processes_than_documents_of_a_batch(tmp_path: Path, small_settings) -> None:
     """Three processes share a last batch of one."""
-    config = small_settings(*EXACT, "train.batch_size=29", "train.epochs=1", "model.init=random")
+    config = small_settings(*EXACT, "train.batch_size=29", "train.epochs=1")
     whole_line(config, tmp_path / "one")
     assert run_together(whole_line, config, tmp_path / "three", number=3) == [0, 0, 0]
     # Adam makes 1.5e-5 of the rounding of one embedding's gradient, at steps of 1e-3
@@ -173,19 +159,36 @@ def test_Run_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_s
         assert one[split] == pytest.approx(two[split], abs=1e-6)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("sharing", [ROWS, FSDP], ids=["rows", "fsdp"])
 def test_Run_two_processes_train_an_encoder_over_graphs(
-    tmp_path: Path, small_settings, strategy: str
+    tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
     """Each with the subgraph of its own documents; the losses are those of one process."""
     config = small_settings(
         "model.encoder=hetero_sage", "model.encoder_config={dropout: 0}", "train.epochs=1",
-        *EXACT[:2], *EXACT[3:5], f"train.strategy={strategy}", "model.init=random",
+        *EXACT[:2], *EXACT[3:5], *sharing, "model.init=random",
     )  # fmt: skip
     whole_line(config, tmp_path / "one")
     assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
     one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "two"))
     pd.testing.assert_frame_equal(one, two, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_Run_two_processes_train_label_states(
+    tmp_path: Path, small_settings, strategy: str
+) -> None:
+    """Each makes the states of all labels; scores, hypernymy and weights are those of one."""
+    config = small_settings(
+        *EXACT, f"train.strategy={strategy}", "train.epochs=1", "model.init=random",
+        "model.head=label_graph", "model.head_config={channels: 8, dropout: 0}",
+        "train.lambda_parameter=0.01",
+    )  # fmt: skip
+    whole_line(config, tmp_path / "one")
+    assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
+    assert_close_weights(tmp_path / "one", tmp_path / "two", atol=3e-5)
+    one, two = (pd.read_csv(tmp_path / name / HISTORY) for name in ("one", "two"))
+    pd.testing.assert_frame_equal(one, two, atol=1e-4, rtol=1e-4)
 
 
 def command_of_two(folder: Path, epochs: int) -> list[str]:

@@ -1,0 +1,230 @@
+"""Checkpoints of a pre-training: a common state and a shard of each process."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from match_graph.errors import CheckpointError
+from match_graph.io.beside import beside, finish
+from match_graph.io.files import (
+    DamagedError,
+    has_state,
+    previous_state,
+    read_state,
+    remove_state,
+    write_state,
+)
+from match_graph.io.manifest import LARGE_BYTES, check_regular, compute_digest
+from match_graph.pretrain.shards import Share
+from match_graph.pretrain.trainer import SphericalTrainer
+
+#: What all processes share; the rest is each one's own.
+_COMMON = ("chooser", "num_seen", "num_chunks")
+#: Rows of a shard that are read in one go.
+_BLOCK_ROWS = 1 << 16
+
+
+class _Shard(NamedTuple):
+    """File of one process; its name holds the beginning of its SHA-256, so that no other content
+    ever has it.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PretrainCheckpoint:
+    """Checkpoint of a pre-training over any number of processes.
+
+    Each process writes its rows and draws as a file beside ``path``; when all are on the disk, the
+    first one writes the common state, which names them, at ``path``. So a process that is killed at
+    any moment leaves a whole state. The previous state and its files are kept.
+
+    Args:
+        path: Path of the common state, on a disk that all processes see.
+        origin: Checksum of data and settings; a checkpoint of others is refused.
+    """
+
+    path: Path
+    origin: str
+
+    def is_there(self) -> bool:
+        """Whether there is something to read."""
+        return has_state(self.path)
+
+    def write(self, trainer: SphericalTrainer) -> None:
+        """Writes the state of a trainer; all processes together."""
+        state = trainer.state_dict()
+        shard = self._write_shard({k: v for k, v in state.items() if k not in _COMMON}, trainer)
+        shards = self._gather_shards(shard, trainer)
+        if not trainer.share.rank:
+            common = {name: state[name] for name in _COMMON}
+            listed = [one._asdict() for one in shards]
+            write_state(
+                self.path,
+                {"origin": self.origin, "sizes": trainer.sizes, "shards": listed, **common},
+            )
+            self._remove_unnamed()
+        trainer.sum_up(torch.zeros(1, device=trainer.device))  # all wait until it is written
+
+    def _write_shard(self, state: Mapping[str, Any], trainer: SphericalTrainer) -> _Shard:
+        stem = _name_shard(self.path, trainer.share)
+        with beside(self.path.with_name(f"{stem}.pt")) as place:
+            with place.open("wb") as file:  # a file of Python's: its errors say what the disk said
+                torch.save(dict(state), file)
+            finish(place)
+            digest = compute_digest(place)
+            shard = _Shard(_complete(stem, digest.sha256), *digest)
+            place.replace(self.path.with_name(shard.name))
+        return shard
+
+    def _gather_shards(self, shard: _Shard, trainer: SphericalTrainer) -> list[_Shard]:
+        """The files of all processes by rank, of which each tells its size and SHA-256."""
+        number, device = trainer.share.number, trainer.device
+        told = torch.zeros(number, 33, dtype=torch.int64, device=device)
+        own = [shard.bytes, *bytes.fromhex(shard.sha256)]
+        told[trainer.share.rank] = torch.tensor(own, device=device)
+        found = []
+        for rank, (size, *digits) in enumerate(trainer.sum_up(told).tolist()):
+            sha256 = bytes(digits).hex()
+            stem = _name_shard(self.path, Share(rank, number))
+            found.append(_Shard(_complete(stem, sha256), size, sha256))
+        return found
+
+    def _remove_unnamed(self) -> None:
+        """Deletes shards that neither the state nor the previous one names."""
+        named: set[str] = set()
+        for place in (self.path, previous_state(self.path)):
+            if place.is_file():
+                named.update(shard.name for shard in _list_named(place))
+        for file in self.path.parent.glob(f"{self.path.stem}-*-of-*.pt"):
+            if file.name not in named:
+                file.unlink(missing_ok=True)
+
+    def read(self, trainer: SphericalTrainer, warn: Callable[[str], None] | None = None) -> None:
+        """Goes on from the saved state; all processes together.
+
+        Another number of processes than wrote it share the rows anew and draw other pairs from
+        there on.
+
+        Args:
+            trainer: Trainer of the same data and settings.
+            warn: Called with a sentence where the previous state is read instead.
+
+        Raises:
+            CheckpointError: It is of other data or settings, or damaged.
+        """
+        state = read_state(self.path, warn, self._check)
+        if state.get("origin") != self.origin:
+            raise CheckpointError(
+                f"The checkpoint '{self.path}' must be of the data and settings of this run, but "
+                f"it was made with others; delete the folder '{self.path.parent}' to start again."
+            )
+        try:
+            self._load(trainer, state)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"A pre-training checkpoint must hold tables, draws and counters of this run, but "
+                f"'{self.path}' does not ({' '.join(str(error).split())}); delete the folder "
+                f"'{self.path.parent}' to start again."
+            ) from error
+        seen = torch.tensor(float(trainer.num_seen), device=trainer.device, dtype=torch.float64)
+        if float(trainer.sum_up(seen)) != trainer.num_seen * trainer.share.number:
+            raise CheckpointError(
+                f"All processes must go on from the same checkpoint, but they see different ones "
+                f"at '{self.path}'; put it on a disk that they share."
+            )
+
+    def _check(self, state: dict[str, Any]) -> None:
+        """Raises a `DamagedError` where a shard of a state of this run is not what was written."""
+        if state.get("origin") != self.origin:
+            return
+        for shard in _parse_shards(state):
+            file = self.path.with_name(shard.name)
+            if check_regular(file) != shard.bytes:
+                raise DamagedError(f"'{shard.name}' has not the {shard.bytes:,} bytes written")
+            if shard.bytes < LARGE_BYTES and compute_digest(file).sha256 != shard.sha256:
+                raise DamagedError(f"the content of '{shard.name}' is not what was written")
+
+    def _load(self, trainer: SphericalTrainer, state: Mapping[str, Any]) -> None:
+        if state["sizes"] != trainer.sizes:
+            raise ValueError(f"its tables are {state['sizes']}, not {trainer.sizes}")
+        shards, own = _parse_shards(state), trainer.share
+        draws: dict[str, Any] = {}
+        for rank, shard in enumerate(shards):
+            if len(shards) == own.number and rank != own.rank:
+                continue
+            content = torch.load(
+                self.path.with_name(shard.name), map_location="cpu", weights_only=True, mmap=True
+            )
+            there = Share(rank, len(shards))
+            for name, table in trainer.tables.items():
+                _copy_rows(content["tables"][name], there, table, own, trainer.sizes[name])
+            if there == own:
+                draws = {name: content[name] for name in ("feeds", "generator")}
+        trainer.load_progress({**{name: state[name] for name in _COMMON}, **draws})
+
+    def remove(self) -> None:
+        """Deletes the checkpoint; one process does it, when none reads or writes it."""
+        remove_state(self.path)
+        self._remove_unnamed()
+
+
+def _name_shard(path: Path, share: Share) -> str:
+    return f"{path.stem}-{share.rank}-of-{share.number}"
+
+
+def _complete(stem: str, sha256: str) -> str:
+    return f"{stem}-{sha256[:16]}.pt"
+
+
+def _list_named(place: Path) -> list[_Shard]:
+    """Files that a common state names; none where it cannot be read."""
+    try:
+        return _parse_shards(torch.load(place, map_location="cpu", weights_only=True))
+    except Exception:  # as `read_state`: whatever a damaged file brings about
+        return []
+
+
+def _parse_shards(state: Mapping[str, Any]) -> list[_Shard]:
+    """Files that a common state names.
+
+    Raises:
+        DamagedError: It names none, or no files beside it.
+    """
+    try:
+        shards = [_Shard(**one) for one in state["shards"]]
+        whole = all(
+            type(one.bytes) is int and len(one.sha256) == 64 and Path(one.name).name == one.name
+            for one in shards
+        )
+    except (KeyError, TypeError):
+        shards, whole = [], False
+    if not shards or not whole:
+        raise DamagedError("it does not name the files of the processes")
+    return shards
+
+
+def _copy_rows(source: Tensor, there: Share, target: Tensor, here: Share, size: int) -> None:
+    """Copies those rows of a table that both a saved shard and this process's hold.
+
+    Raises:
+        ValueError: The saved shard has another shape, or a value is not finite.
+    """
+    if source.shape != (there.count(size), target.size(1)):
+        raise ValueError(f"a table of {size} rows is {tuple(source.shape)} in shard {there.rank}")
+    for start in range(0, len(source), _BLOCK_ROWS):
+        rows = source[start : start + _BLOCK_ROWS]
+        number = there.rank + there.number * torch.arange(start, start + len(rows))
+        shared = (number % here.number == here.rank).nonzero().view(-1)
+        rows = rows.index_select(0, shared)
+        if not bool(rows.isfinite().all()):
+            raise ValueError("a vector is not finite")
+        place = number.index_select(0, shared) // here.number
+        target.index_copy_(0, place.to(target.device), rows.to(target.device))

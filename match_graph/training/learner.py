@@ -1,0 +1,264 @@
+"""Model, optimizers, average and progress of a training: kept, saved, loaded."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from match_graph.errors import CheckpointError
+from match_graph.io.exchange import RowShard
+from match_graph.io.files import is_finite, write_state, write_tensors
+from match_graph.io.run_folder import MODEL, STATE
+from match_graph.nn import MatchModel
+from match_graph.nn.tables import TokenTable
+from match_graph.training.average import WeightAverage
+from match_graph.training.checkpoint import LossMeter, TrainState
+from match_graph.training.parts import PartsReader, Share, remove_parts, write_parts, write_weights
+from match_graph.training.processes import gather, lead
+from match_graph.training.shards import find_shard, is_sharded, list_parameters, load_moments
+
+#: Tensors of a checkpoint with what each is placed as, and the rows that this is of a table.
+Places: TypeAlias = dict[tuple[Any, ...], tuple[Any, Tensor, RowShard | None]]
+
+
+@dataclass
+class Learner:
+    """Model, optimizers, average and progress of a training.
+
+    Args:
+        fabric: Devices and processes.
+        model: Model on its device; its parameters may be shards.
+        wrapped: Model as training calls it, wrapped by Fabric.
+        optimizers: Optimizers of the model's parameters; the first one has those with dense
+            gradients.
+        steppers: Optimizers as training calls them, wrapped by Fabric.
+        average: Average of the model's weights, if any.
+        origin: Name of the data and settings of the training.
+        state: Progress of the training.
+        history: Losses and measures, a row per epoch.
+        losses: Mean losses of the current epoch.
+        tables: Tables of the model that processes share, by name.
+        best: Copies of the best weights so far, while they are not written.
+    """
+
+    fabric: Fabric
+    model: MatchModel
+    wrapped: nn.Module
+    optimizers: list[torch.optim.Optimizer]
+    steppers: list[Any]
+    average: WeightAverage | None
+    origin: str
+    state: TrainState = field(default_factory=TrainState)
+    history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    losses: LossMeter = field(init=False)
+    tables: dict[str, TokenTable] = field(init=False)
+    best: dict[str, Tensor | Share] | None = None
+    _parts: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.losses = LossMeter(self.fabric.device)
+        self.tables = self.model.sharded_tables
+        self._shards = {f"{name}.weight": table.shard for name, table in self.tables.items()}
+        self._trained = [
+            name for name, value in self.model.named_parameters() if value.requires_grad
+        ]
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Within the block the model has the averaged parameters, if an average has started."""
+        if self.average is None or self.state.epoch < self.average.after:
+            return nullcontext()
+        return self.average.shown()
+
+    def add_row(self, row: Mapping[str, float]) -> None:
+        """Adds an epoch to the history."""
+        self.history = pd.concat([self.history, pd.DataFrame([row])], ignore_index=True)
+
+    def keep_weights(self, folder: Path, write: bool) -> None:
+        """Keeps the model's weights as the best ones.
+
+        Args:
+            folder: Run folder.
+            write: Whether to write them now; otherwise they are copied, until `save` writes them.
+        """
+        weights = self._weights()
+        self.best = None
+        if write:
+            self._write_weights(folder, weights)
+        else:
+            self.best = {name: value.clone() for name, value in weights.items()}
+
+    def _weights(self) -> dict[str, Tensor | Share]:
+        """Parameters and buffers, as they are stored."""
+        weights = self.model.state_dict()
+        return {name: self._share(value, self._shards.get(name)) for name, value in weights.items()}
+
+    @staticmethod
+    def _share(value: Tensor, shard: RowShard | None) -> Tensor | Share:
+        return value if shard is None or not value.dim() else Share(value.detach(), shard)
+
+    def _write_weights(self, folder: Path, weights: Mapping[str, Tensor | Share]) -> None:
+        if any(isinstance(value, Share) or is_sharded(value) for value in weights.values()):
+            write_weights(self.fabric, folder / MODEL, weights)
+        else:
+            whole = {name: value for name, value in weights.items() if isinstance(value, Tensor)}
+            lead(self.fabric, lambda: write_tensors(folder / MODEL, whole))
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint; every process calls this and writes what it alone has."""
+        if self.best is not None:
+            self._write_weights(folder, self.best)
+        self.best = None
+        path = folder / STATE
+        sharded = {
+            "model": self._weights(),
+            "average": None if self.average is None else self._list_averages(),
+            "optimizers": [self._list_moments(each) for each in self.optimizers],
+        }
+        content, parts = write_parts(self.fabric, path.parent, sharded)
+        content |= {
+            "parts": parts,
+            "origin": self.origin,
+            "train": asdict(self.state),
+            "history": self.history.to_dict("list"),
+            "losses": self.losses.state_dict(self.fabric),
+            "random": self._random_states(),
+        }
+
+        def write() -> None:
+            write_state(path, content)
+            remove_parts(path.parent, [parts, self._parts])
+
+        lead(self.fabric, write)
+        self._parts = parts
+
+    def _list_averages(self) -> list[Tensor | Share]:
+        assert self.average is not None
+        pairs = zip(self._trained, self.average.values, strict=True)
+        return [self._share(value, self._shards.get(name)) for name, value in pairs]
+
+    def _list_moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        content = optimizer.state_dict()
+        state = {
+            number: {
+                name: self._share(value, self._shard_of(optimizer, number))
+                for name, value in moments.items()
+            }
+            for number, moments in content["state"].items()
+        }
+        return {**content, "state": state}
+
+    def _shard_of(self, optimizer: torch.optim.Optimizer, number: int) -> RowShard | None:
+        """Which rows a parameter of an optimizer is, if it is a share of a table."""
+        parameter = list_parameters(optimizer)[number]
+        shards = (table.shard for table in self.tables.values() if table.weight is parameter)
+        return next(shards, None)
+
+    def load(self, content: Mapping[str, Any], path: Path) -> None:
+        """Goes on from a checkpoint, except for `restore_random`.
+
+        Raises:
+            CheckpointError: It is of another model.
+        """
+        try:
+            self._parts = content["parts"]
+            self._load_tensors(content, PartsReader(self.fabric, path.parent, self._parts))
+            self.losses.load_state_dict(content["losses"], self.fabric)
+            for name, states in content["random"].items():
+                for each in states if name in (self.fabric.device.type, "cpu") else ():
+                    torch.Generator(name).set_state(each.clone())  # refuses what is none
+            self.state = TrainState.from_checkpoint(content, path)
+            self.history = pd.DataFrame(content["history"])
+            if self.history.get("epoch", pd.Series()).tolist() != [*range(1, self.state.epoch + 1)]:
+                raise ValueError("the history is of other epochs")
+        except (
+            AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError,
+            CheckpointError,
+        ) as error:  # fmt: skip
+            raise CheckpointError(
+                f"The checkpoint '{path}' must hold the weights, moments and counts of this run's "
+                f"model, but it cannot be used ({type(error).__name__}); delete the folder "
+                f"'{path.parent}' to train again."
+            ) from error
+
+    def _load_tensors(self, content: Mapping[str, Any], reader: PartsReader) -> None:
+        """Loads weights, average and moments, whoever wrote them."""
+        places = {**self._place_weights(content["model"])}
+        if self.average is not None:
+            places |= self._place_averages(content["average"])
+        for number, saved in enumerate(content["optimizers"]):
+            places |= self._place_moments(number, saved["state"])
+        for place in places.values():
+            reader.ask(*place)
+        reader.read()
+        found = {key: reader.take(*place) for key, place in places.items()}
+        weights = {name: found["model", name] for name in self.model.state_dict()}
+        for name, value in weights.items():
+            if value.is_floating_point() and not is_finite(find_shard(value)):
+                raise ValueError(f"the weights '{name}' are not finite")
+        self.model.load_state_dict(weights)
+        if self.average is not None:
+            self.average.load([found["average", name] for name in self._trained])
+        for number, optimizer in enumerate(self.optimizers):
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, value in found.items():
+                if key[:2] == ("optimizers", number):
+                    state.setdefault(key[2], {})[key[3]] = value
+            load_moments(optimizer, content["optimizers"][number]["param_groups"], state)
+
+    def _place_weights(self, saved: Mapping[str, Any]) -> Places:
+        here = self.model.state_dict()
+        if here.keys() != saved.keys():
+            raise ValueError("the weights are of another model")
+        return {
+            ("model", name): (saved[name], like, self._shards.get(name))
+            for name, like in here.items()
+        }
+
+    def _place_averages(self, saved: list[Any]) -> Places:
+        assert self.average is not None
+        triples = zip(self._trained, saved, self.average.values, strict=True)
+        return {
+            ("average", name): (value, like, self._shards.get(name))
+            for name, value, like in triples
+        }
+
+    def _place_moments(self, which: int, saved: Mapping[int, Mapping[str, Any]]) -> Places:
+        optimizer = self.optimizers[which]
+        places: Places = {}
+        parameters = list_parameters(optimizer)
+        for number, moments in saved.items():
+            if not 0 <= number < len(parameters):
+                raise ValueError(f"there is no parameter {number}")
+            shard = self._shard_of(optimizer, number)
+            for name, value in moments.items():
+                key = "optimizers", which, number, name
+                if isinstance(value, Tensor) and not value.dim():  # a count
+                    places[key] = value, value, None
+                else:
+                    places[key] = value, parameters[number], shard
+        return places
+
+    def _random_states(self) -> dict[str, Tensor]:
+        """The states of all processes' generators, each [num_processes, bytes]."""
+        states = {"cpu": gather(self.fabric, torch.get_rng_state())}
+        if self.fabric.device.type == "cuda":
+            state = torch.cuda.get_rng_state(self.fabric.device)
+            states["cuda"] = gather(self.fabric, state)
+        return states
+
+    def restore_random(self, states: Mapping[str, Tensor]) -> None:
+        """Goes on with the draws of a checkpoint, if it is of as many processes."""
+        kinds = {"cpu", "cuda"} if self.fabric.device.type == "cuda" else {"cpu"}
+        if states.keys() != kinds or len(states["cpu"]) != self.fabric.world_size:
+            return
+        torch.set_rng_state(states["cpu"][self.fabric.global_rank].clone())
+        if "cuda" in states:
+            torch.cuda.set_rng_state(
+                states["cuda"][self.fabric.global_rank].clone(), self.fabric.device
+            )
