@@ -1,6 +1,7 @@
 """`match-graph predict`: files and streams, and one sentence for each wrong input."""
 
 import errno
+import gzip
 import io
 import json
 import multiprocessing
@@ -68,6 +69,18 @@ def test_predict_files_and_streams_agree_with_python(
     code, out, _ = call("--quiet", "--threshold", "--batch-size", "1", stdin=LINES)
     by_threshold = load(trained_run.folder).predict(DOCUMENTS, threshold=True, batch_size=1)
     assert [json.loads(line) for line in out.splitlines()] == list(by_threshold)
+
+
+def test_predict_lines_packed_by_gzip(call: Call, documents: Path, tmp_path: Path) -> None:
+    """The results of what is packed; one that breaks off is named with its line."""
+    packed = tmp_path / "docs.jsonl.gz"
+    packed.write_bytes(gzip.compress(LINES))
+    expected = call("--input", str(documents), "--quiet")
+    assert call("--input", str(packed), "--quiet") == expected
+    packed.write_bytes(gzip.compress(LINES)[:-4])
+    code, _, err = call("--input", str(packed), "--output", str(tmp_path / "out"))
+    assert code == 1
+    assert err.startswith("Error: docs.jsonl.gz:4: a file named .gz must be whole and packed by ")
 
 
 def test_predict_replaces_a_target_as_a_whole(call: Call, documents: Path, tmp_path: Path) -> None:
@@ -159,7 +172,8 @@ def test_predict_places_that_cannot_be_read_or_written(
     assert call("--input", str(documents), "--output", str(tmp_path)) == (
         1,
         "",
-        f"Error: Predictions must go to a file, but '{tmp_path}' is a folder; name a file in it.\n",
+        f"Error: Results must go to a new or empty folder, or to one of earlier results, but "
+        f"'{tmp_path}' holds other files (docs.jsonl); choose another with --output.\n",
     )
     below = documents / "out.jsonl"
     code, _, err = call("--input", str(documents), "--output", str(below))
@@ -167,6 +181,48 @@ def test_predict_places_that_cannot_be_read_or_written(
     assert err.startswith(
         f"Error: Predictions must go to a file that can be written, but '{below}' cannot ("
     )
+
+
+def test_predict_many_files_to_a_folder(call: Call, documents: Path, tmp_path: Path) -> None:
+    """Several, a folder, or an output that is a folder; none of them to standard output."""
+    other = documents.with_name("other.jsonl")
+    other.write_bytes(LINES)
+    out = tmp_path / "out"
+    code, stdout, err = call("--input", str(documents), "--input", str(other), "--output", str(out))
+    assert (code, stdout) == (0, "")
+    assert err.startswith("predict: 2 files, ")
+    _, expected, _ = call("--input", str(documents), "--quiet")
+    assert {(out / name).read_text() for name in ("docs.jsonl", "other.jsonl")} == {expected}
+    one = f"{tmp_path / 'one'}/"
+    assert call("--input", str(documents), "--output", one, "--quiet") == (0, "", "")
+    assert (tmp_path / "one" / "docs.jsonl").read_text() == expected
+    code, _, err = call("--input", str(tmp_path))
+    assert code == 2
+    assert "must be a folder for the results" in err
+
+
+def test_evaluate_files_of_the_command_line(
+    trained_run: Run, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path
+) -> None:
+    """Writes metrics.json and prints the main measures; wrong usage is exit code 2."""
+    path, out = tmp_path / "a.jsonl", tmp_path / "out"
+    path.write_text('{"text": "w1 w2", "label": ["l1"]}\n')
+
+    def evaluate(*arguments: object) -> int:
+        command = ["match-graph", "evaluate", str(trained_run.folder), *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        return int(exit_.value.code or 0)
+
+    assert evaluate("--input", path, "--output", out, "--quiet") == 0
+    printed = capsys.readouterr().out
+    assert "NDCG@5" in printed
+    assert printed.rstrip().endswith(str(out))
+    assert json.loads((out / "metrics.json").read_text())["documents"] == 1
+    assert evaluate("--input", path) == 2
+    assert evaluate("--input", path, "--output", out, "--devices", 2) == 2
+    assert evaluate("--workers", 2) == 2
 
 
 def test_predict_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path: Path) -> None:

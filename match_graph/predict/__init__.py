@@ -3,6 +3,7 @@
 from match_graph.predict.case_study import CaseStudy
 from match_graph.predict.classifier import Classifier, load
 from match_graph.predict.explain import Explainer
+from match_graph.predict.many import evaluate_files, predict_files
 from match_graph.predict.streams import predict_lines
 from match_graph.predict.variants import compare_variants, study_document
 
@@ -11,7 +12,9 @@ __all__ = [
     "Classifier",
     "Explainer",
     "compare_variants",
+    "evaluate_files",
     "load",
+    "predict_files",
     "predict_lines",
     "study_document",
 ]

@@ -1,19 +1,19 @@
 """A trained run as a classifier of new documents."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.config import Config
-from match_graph.errors import CheckpointError, ConfigError, CorpusError, list_faults
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,
@@ -23,17 +23,26 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.graph.csr import check_not_nan
-from match_graph.io.json_lines import describe, read_id, read_metadata, read_text
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.openmp import limit_threads
 from match_graph.runs.calibration import CalibratedModel
+from match_graph.runs.features import KnownFeatures, read_features
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.readers import read_calibration, read_thresholds
-from match_graph.runs.vocabulary import Record, Vocabulary, read_hierarchy, read_vocabulary
+from match_graph.runs.vocabulary import (
+    Record,
+    Vocabulary,
+    read_hierarchy,
+    read_record,
+    read_vocabulary,
+)
 from match_graph.training.device import choose_device, make_fabric
 from match_graph.training.models import find_model
+from match_graph.typing import DOCUMENT
+
+T = TypeVar("T")
 
 #: Labels per document unless the caller says otherwise.
 DEFAULT_TOP_K = 5
@@ -56,6 +65,7 @@ class Classifier:
         hierarchy: Label hierarchy, where the output is coherent.
         calibration: Calibration of the logits; None where there is none.
         known: Known graph, by which an encoder of several hops reaches neighbours; None for others.
+        features: Features of nodes; None without.
     """
 
     def __init__(
@@ -68,15 +78,19 @@ class Classifier:
         hierarchy: Hierarchy | None = None,
         calibration: PlattScaling | None = None,
         known: KnownGraph | None = None,
+        features: KnownFeatures | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
         self.thresholds, self.calibration, self.known = thresholds, calibration, known
+        self.features = features
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
         self._graphs: EgoGraphs | None = None
         if known is not None and neighborhood is not None:
-            self._graphs = known.make_graphs(neighborhood, vocabulary.space, config.seed)
+            self._graphs = known.make_graphs(
+                neighborhood, vocabulary.space, config.seed, config.data.temporal
+            )
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
         if calibration is not None and calibration.width:
@@ -100,7 +114,10 @@ class Classifier:
         Args:
             documents: Documents in the MATCH format: ``text``, and what there is of the metadata
                 fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
-                training has not seen count as unknown.
+                training has not seen count as unknown. Where the run's graph has times, ``time`` is
+                the document's in the same unit, the latest of the graph if it is missing. Where the
+                run has features of documents, a document's are ``x``, a list or array of numbers,
+                if given; else those of its text by the run's language model, or of its id.
             top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
             threshold: Whether to give the labels at or above their thresholds instead of the best
                 ones.
@@ -113,7 +130,8 @@ class Classifier:
         Raises:
             ConfigError: top_k or batch_size is below 1.
             CheckpointError: There are no thresholds.
-            CorpusError: A document has no text or a field of the wrong type; while iterating.
+            CorpusError: A document has no text, a field of the wrong type, or no features where the
+                run needs some; while iterating.
         """
         named = ((f"document {n}", record) for n, record in enumerate(documents, start=1))
         return self.predict_records(named, top_k, threshold, batch_size)
@@ -136,8 +154,14 @@ class Classifier:
             )
         if top_k is None and not threshold:
             top_k = DEFAULT_TOP_K
-        read = (read_record(record, self._fields, place) for place, record in records)
-        return self._stream(read, top_k, self.thresholds if threshold else None, batch_size)
+        limits = self.thresholds if threshold else None
+
+        def choose(batch: EgoBatch) -> _Chosen:
+            return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
+
+        read = (self.read(record, place) for place, record in records)
+        done = self.stream(read, lambda batch, _: choose(batch), batch_size)
+        return (result for buffer in done for result in self._name_labels(*buffer))
 
     def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
         """Batches of similar length: (document indices [B], logits [B, L], float32, CPU)."""
@@ -152,12 +176,18 @@ class Classifier:
         To the model they are new ones, also where the run was trained on them.
         """
         data = self.vocabulary.build_graph(records)
+        x = None if self.features is None else self.features.find(records)
+        if x is not None:
+            data[DOCUMENT].x = x
         settings = self.config.data
         sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
         documents = torch.arange(len(records))
         graphs = None
         if self.known is not None and self._graphs is not None:
-            graphs = self._graphs.adopt(self.known.build_graph(records))
+            adopted = self.known.build_graph(records)
+            if x is not None:
+                adopted[DOCUMENT].x = x
+            graphs = self._graphs.adopt(adopted)
         loader = EgoLoader(
             data,
             sampler,
@@ -172,6 +202,15 @@ class Classifier:
         for batch in loader:
             yield batch.document, batch.as_new()
 
+    def read(self, record: Any, place: str, with_gold: bool = False) -> Record:
+        """A document as the run reads it; arguments and errors as `read_record`."""
+        has_time = self.known is not None and self.known.has_time
+        width = 0 if self.features is None else self.features.width
+        found = read_record(record, self._fields, place, has_time, width, with_gold)
+        if self.features is not None:
+            self.features.check(found, place)
+        return found
+
     @property
     def _fields(self) -> list[str]:
         return self.vocabulary.settings.fields
@@ -183,23 +222,27 @@ class Classifier:
             logits: Tensor = self.model(batch.to(self.fabric.device))
         return logits.float().cpu()
 
-    def _stream(
+    def stream(
         self,
         records: Iterator[Record],
-        top_k: int | None,
-        thresholds: Tensor | None,
+        work: Callable[[EgoBatch, Sequence[Record]], T],
         batch_size: int,
-    ) -> Iterator[dict[str, Any]]:
-        """Predictions in order; the next documents are read while threads compute earlier ones.
+    ) -> Iterator[tuple[list[Record], list[tuple[Tensor, T]]]]:
+        """Batches worked on in threads, in order, while the next documents are read.
 
         A batch is computed by one thread: threads that share its operations would wait for each
         other some hundred times, and reading needs a processor too.
+
+        Args:
+            records: Documents from `read`.
+            work: Called in a thread with a batch and its documents.
+            batch_size: Documents per batch.
+
+        Returns:
+            Documents that were read together, and for each of their batches the places of its
+            documents among them, [B], and what ``work`` gave.
         """
-
-        def choose(batch: EgoBatch) -> _Chosen:
-            return choose_labels(self.compute(batch), top_k, thresholds, self.label_rank)
-
-        waiting: deque[tuple[list[Record], list[tuple[Tensor, Future[_Chosen]]]]] = deque()
+        waiting: deque[tuple[list[Record], list[tuple[Tensor, Future[T]]]]] = deque()
         with self._open_threads() as threads:
             fault: Exception | None = None
             buffer: list[Record] = []
@@ -209,11 +252,14 @@ class Classifier:
                 except Exception as error:  # raised after the results of those before
                     fault, buffer = error, []
                 if buffer:
-                    parts = self.batches(buffer, batch_size)
-                    jobs = [(rows, threads.submit(choose, batch)) for rows, batch in parts]
+                    jobs = [
+                        (rows, threads.submit(work, batch, [buffer[row] for row in rows.tolist()]))
+                        for rows, batch in self.batches(buffer, batch_size)
+                    ]
                     waiting.append((buffer, jobs))
                 if len(waiting) > 1 or (waiting and not buffer):
-                    yield from self._collect(*waiting.popleft())
+                    done, jobs = waiting.popleft()
+                    yield done, [(rows, job.result()) for rows, job in jobs]
                 elif not buffer:
                     break
             if fault is not None:
@@ -236,18 +282,18 @@ class Classifier:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _collect(
-        self, records: Sequence[Record], jobs: Sequence[tuple[Tensor, Future[_Chosen]]]
+    def _name_labels(
+        self, records: Sequence[Record], chosen: Sequence[tuple[Tensor, _Chosen]]
     ) -> Iterator[dict[str, Any]]:
         labels: list[list[dict[str, Any]]] = [[] for _ in records]
-        for documents, job in jobs:
-            for document, pairs in zip(documents.tolist(), job.result(), strict=True):
+        for documents, found in chosen:
+            for document, pairs in zip(documents.tolist(), found, strict=True):
                 labels[document] = [
                     {**self._labels[label], "probability": float(f"{probability:.6g}")}
                     for label, probability in pairs
                 ]
-        for record, found in zip(records, labels, strict=True):
-            yield {"paper": record.document, "labels": found}
+        for record, named in zip(records, labels, strict=True):
+            yield {"paper": record.document, "labels": named}
 
 
 def choose_labels(
@@ -286,29 +332,6 @@ def choose_labels(
     ]
 
 
-def read_record(record: Any, fields: Sequence[str], place: str) -> Record:
-    """Reads an object of the MATCH format, without its labels.
-
-    Raises:
-        CorpusError: It is no object, has no text, or a field is of the wrong type.
-    """
-    if not isinstance(record, Mapping):
-        fail_document(f"{place}: a document must be one object, found {describe(record)}.")
-    document = read_id(record, place, fail_document, required=False)
-    text = read_text(record, place, fail_document)
-    assert text is not None
-    return Record(document, text, read_metadata(record, fields, place, fail_document))
-
-
-def fail_document(fault: str) -> NoReturn:
-    """Raises the first fault of the documents to predict.
-
-    Raises:
-        CorpusError: Always.
-    """
-    raise CorpusError(list_faults("The documents must be in the MATCH format", [fault]))
-
-
 def load(
     folder: str | Path,
     device: str = "auto",
@@ -337,20 +360,22 @@ def load(
     if verify:
         verify_run_folder(folder)
     config = open_run_folder(folder)
-    check_own_code(folder, config, encoder, head)
+    check_own_code(folder, config, {"encoder": encoder, "head": head})
     choose_device(device)
     vocabulary = read_vocabulary(folder)
-    hierarchy = None
-    if config.model.coherent:
-        hierarchy = read_hierarchy(folder, len(vocabulary.labels))
-    found = find_model(config)
-    model = found.load(folder, vocabulary.space, len(vocabulary.labels), hierarchy)
+    hierarchy = read_hierarchy(folder, len(vocabulary.labels))
+    found = find_model(config.change("train", shard_embeddings=False))  # in one process
+    features = read_features(folder, config, vocabulary.space.types)
+    model = found.load(folder, vocabulary.space, len(vocabulary.labels), hierarchy, features.nodes)
     alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
     alone |= {} if precision is None else {"precision": precision}
-    fabric = make_fabric(config.train.model_copy(update=alone))
+    fabric = make_fabric(config.train.model_copy(update=alone), alone=True)
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     calibration = read_calibration(folder, len(vocabulary.labels))
     known = None
     if found.neighborhood is not None:
-        known = read_known_graph(folder, vocabulary)
-    return Classifier(vocabulary, model, config, fabric, thresholds, hierarchy, calibration, known)
+        known = read_known_graph(folder, vocabulary, features.x)
+    coherent = hierarchy if config.model.coherent else None
+    return Classifier(
+        vocabulary, model, config, fabric, thresholds, coherent, calibration, known, features
+    )

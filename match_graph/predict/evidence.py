@@ -113,6 +113,7 @@ class DocumentEvidence:
             return None
         last = received[-1]  # the document's states come first, then its tokens
         places = torch.tensor([item.place for item in self.items], dtype=torch.int64)
+        places += network.embedding.document is not None  # whose token comes before these
         return last.share.cpu()[last.num_queries + places]
 
     def add_wide(self, labels: Tensor) -> "WideEvidence | None":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
-from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load, read_record
+from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL
@@ -69,8 +69,7 @@ class Explainer:
             record: Document in the MATCH format; ``label`` are the gold labels.
             top_k: Number of labels.
         """
-        fields = self.classifier.vocabulary.settings.fields
-        read = read_record(record, fields, str(record["paper"]))
+        read = self.classifier.read(record, str(record["paper"]))
         document = DocumentEvidence(self.classifier, read)
         logits = document.score()
         chosen = choose_labels(logits[:1], top_k, None, self.classifier.label_rank)[0]

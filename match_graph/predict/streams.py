@@ -1,5 +1,6 @@
 """Prediction over files and streams of JSON lines."""
 
+import gzip
 import json
 import os
 import sys
@@ -7,15 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from match_graph.errors import CorpusError, ExportError
 from match_graph.io.escape import escape_controls
 from match_graph.io.files import write_beside
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.progress import Reporter
-from match_graph.io.source import bounded_lines
-from match_graph.predict.classifier import Classifier, fail_document
+from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip
+from match_graph.predict.classifier import Classifier
+from match_graph.runs.vocabulary import fail_document
 
 #: Stands for standard input or standard output.
 STREAM = "-"
@@ -40,7 +42,7 @@ def predict_lines(
 
     Args:
         classifier: Classifier from `load`.
-        source: Path of JSON lines, or "-" for standard input.
+        source: Path of JSON lines, packed by gzip if it ends in ``.gz``, or "-" for standard input.
         target: Path of the results, or "-" for standard output.
         top_k: Number of labels, as for `Classifier.predict`.
         threshold: Whether to use thresholds, as for `Classifier.predict`.
@@ -60,8 +62,7 @@ def predict_lines(
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
             records = _read_documents(_read_lines(lines, source), _name(source))
             for result in classifier.predict_records(records, top_k, threshold, batch_size):
-                line = escape_controls(json.dumps(result, ensure_ascii=False))  # the same JSON
-                file.write(line.encode() + b"\n")
+                file.write(encode_result(result))
                 count += 1
                 if count % batch_size == 0:
                     file.flush()
@@ -79,14 +80,25 @@ def predict_lines(
     return count
 
 
+def encode_result(result: dict[str, Any]) -> bytes:
+    """Line of JSON of what `Classifier.predict` gives for a document."""
+    line = escape_controls(json.dumps(result, ensure_ascii=False))  # the same JSON
+    return line.encode() + b"\n"
+
+
 def _read_lines(lines: BinaryIO, source: str) -> Iterator[bytes]:
     """Lines of a source.
 
     Raises:
-        CorpusError: It cannot be read on, or a line is too long.
+        CorpusError: It cannot be read on, or a line is too long; with file:line.
     """
+    number = 1
     try:
-        yield from bounded_lines(lines, _name(source))
+        for line in bounded_lines(lines, _name(source)):
+            yield line
+            number += 1
+    except GZIP_FAULTS as error:
+        raise broken_gzip(f"{_name(source)}:{number}", error) from error
     except OSError as error:
         raise _unreadable(source, error) from error
 
@@ -169,18 +181,19 @@ def _open_source(source: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _unreadable(source, error) from error
     with file:
-        yield file
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if source.endswith(".gz") else file
 
 
 @contextmanager
 def _track(lines: BinaryIO, source: str, reporter: Reporter) -> Iterator[Callable[[int], None]]:
     """Progress by bytes read where the size is known; none for a stream."""
     size = 0 if source == STREAM else Path(source).stat().st_size
+    raw = lines.fileobj if isinstance(lines, gzip.GzipFile) else lines
     if not size:
         yield lambda _count: None
         return
     with reporter.track("predict", size, "bytes") as advance:
-        yield lambda count: advance(lines.tell(), f"{count:,} documents")
+        yield lambda count: advance(raw.tell(), f"{count:,} documents")
 
 
 def _write_stream(write: Callable[[BinaryIO], None]) -> None:

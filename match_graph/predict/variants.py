@@ -26,6 +26,7 @@ def study_document(
     device: str = "auto",
     encoder: str | None = None,
     head: str | None = None,
+    dataset: str | None = None,
     reporter: Reporter | None = None,
 ) -> CaseStudy:
     """Case study of several run folders.
@@ -38,6 +39,7 @@ def study_document(
         device: Device, as for `load`.
         encoder: Encoder of the first run, as for `load`.
         head: Head of the first run, as for `load`.
+        dataset: Data set of the runs, as for `open_run`.
         reporter: Progress reporter of a build.
 
     Raises:
@@ -46,8 +48,8 @@ def study_document(
     """
     first, *others = folders
     explainers = [
-        Explainer(open_run(first, root, reporter, encoder, head), device, encoder, head),
-        *(Explainer(open_run(folder, root, reporter), device) for folder in others),
+        Explainer(open_run(first, root, reporter, encoder, head, dataset), device, encoder, head),
+        *(Explainer(open_run(one, root, reporter, dataset=dataset), device) for one in others),
     ]
     return compare_variants(explainers, document, top_k)
 
@@ -63,8 +65,8 @@ def compare_variants(
     found = [one.explain(record, top_k) for one, record in zip(explainers, records, strict=True)]
     metadata: dict[str, list[str]] = {}
     for record in records:  # a variant may have dropped fields
-        fields = record.keys() - {"paper", "text", "label"}
-        metadata.update({name: record[name] for name in record if name in fields})
+        lists = {name: value for name, value in record.items() if isinstance(value, list)}
+        metadata.update({name: value for name, value in lists.items() if name != "label"})
     text = " ".join(records[0]["text"].split())
     labels = _find_labels(dataset, number, found)
     return CaseStudy(

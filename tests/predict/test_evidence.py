@@ -8,8 +8,8 @@ from match_graph import EgoBatch, Run, load
 from match_graph.nn.attention import record_attention
 from match_graph.predict import Classifier
 from match_graph.predict.case_study import Evidence
-from match_graph.predict.classifier import read_record
 from match_graph.predict.evidence import DocumentEvidence, judge, leave_out
+from match_graph.runs.vocabulary import read_record
 from match_graph.typing import MASKS
 
 

@@ -1,0 +1,99 @@
+"""Files of documents by which predictions and evaluations are spread, and their results' names."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from match_graph.errors import CorpusError
+from match_graph.io.json_lines import read_json_lines
+from match_graph.io.line_blocks import Block, cut_file
+from match_graph.runs.vocabulary import fail_document
+
+#: Suffixes of the files of a folder that are read.
+SUFFIXES = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of documents.
+
+    Args:
+        name: Name of the file without ``.jsonl`` and ``.gz``; unique among the inputs.
+        blocks: Its lines, in order.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the file."""
+        return self.blocks[0].path
+
+    def describe(self) -> dict[str, Any]:
+        """What must be the same for a result to hold."""
+        first = self.blocks[0]
+        return {
+            "input": str(first.path),
+            "bytes": first.file_bytes,
+            "modified_ns": first.modified,
+            "blocks": len(self.blocks),
+        }
+
+
+def find_inputs(sources: Sequence[str | Path], block_bytes: int) -> list[Input]:
+    """Inputs in the order given, those of a folder by name.
+
+    Args:
+        sources: Paths of files of JSON lines, packed by gzip where they end in ``.gz``, and of
+            folders, of which `SUFFIXES` count.
+        block_bytes: Size of blocks, as for `cut_file`.
+
+    Raises:
+        CorpusError: There is none, one cannot be read, or two have the same name.
+    """
+    paths = [path for source in sources for path in _list_files(Path(source))]
+    found: dict[str, Input] = {}
+    for path in paths:
+        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        if name in found:
+            raise CorpusError(
+                f"Each file of documents must have a name of its own, as its results get it, but "
+                f"'{found[name].path}' and '{path}' are both '{name}'; rename one."
+            )
+        found[name] = Input(name, tuple(cut_file(path.absolute(), block_bytes)))
+    return list(found.values())
+
+
+def _list_files(source: Path) -> list[Path]:
+    try:
+        if not source.is_dir():
+            return [source]
+        files = sorted(path for path in source.iterdir() if path.name.endswith(SUFFIXES))
+    except (OSError, ValueError) as error:
+        raise CorpusError(
+            f"The documents must be files or folders that can be read, but {str(source)!r} cannot "
+            f"({error.strerror if isinstance(error, OSError) else error}); check the path."
+        ) from error
+    if not files:
+        raise CorpusError(
+            f"A folder of documents must hold files that end in {' or '.join(SUFFIXES)}, but "
+            f"'{source}' has none; name the files one by one."
+        )
+    return files
+
+
+def read_documents(block: Block, first: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file:line, object) of each line of a block that is not blank.
+
+    Args:
+        block: Block to read.
+        first: Number of its first line in the file; None where nobody has counted, and places are
+            wrong unless the block is the file's first.
+
+    Raises:
+        CorpusError: A line is no JSON object, or the file cannot be read.
+    """
+    first = first or (2 if block.start else 1)  # 1 may have a byte order mark
+    return read_json_lines(block.lines(first), block.path.name, fail_document, first)

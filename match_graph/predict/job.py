@@ -1,0 +1,174 @@
+"""Job over many files: blocks spread over processes, parts joined to results in order."""
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from match_graph.config import TrainConfig
+from match_graph.errors import ConfigError, ProcessError
+from match_graph.io.cluster import Cluster, run_here
+from match_graph.io.line_blocks import Block
+from match_graph.io.progress import Reporter
+from match_graph.predict.files import Input, find_inputs
+from match_graph.predict.result_folder import ResultFolder
+from match_graph.predict.work import Task, Work, make_part
+from match_graph.training.device import choose_device, make_fabric
+from match_graph.training.heartbeat import shared
+from match_graph.training.launch import is_by_torchrun
+from match_graph.training.processes import gather, lead, sum_up
+
+
+class Job:
+    """Work over files into a folder.
+
+    Args:
+        work: What is made of each block.
+        sources: Files and folders of documents.
+        target: Folder of the results.
+        block_bytes: Size of blocks, as for `cut_file`.
+        reporter: Progress reporter; None prints nothing.
+        cluster: Cluster that makes the blocks; None is this process, or those of torchrun.
+
+    Raises:
+        ConfigError: There is a cluster, and torchrun started this process.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        sources: Sequence[str | Path],
+        target: Path,
+        block_bytes: int,
+        reporter: Reporter | None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        if cluster is not None and is_by_torchrun():
+            raise ConfigError(
+                "Files are shared by the workers of a cluster or by the processes of torchrun, "
+                "found both; leave out --workers and --scheduler, or start without torchrun."
+            )
+        self.cluster = cluster
+        self.work, self.reporter = work, reporter or Reporter(quiet=True)
+        self.inputs = find_inputs(sources, block_bytes)
+        self.folder = ResultFolder(target, {"run": work.model.checksum, **work.settings()})
+        self.results = [target / self._name(one) for one in self.inputs]
+        self._by_input = [
+            [Task(work, number, block, self._locate(one, block)) for block in one.blocks]
+            for number, one in enumerate(self.inputs)
+        ]
+        self._left: Counter[int] = Counter()  # of the first process: parts to be made by input
+        self._tasks = [task for tasks in self._by_input for task in tasks]
+
+    def _name(self, one: Input) -> str:
+        return self.work.name_result(one.name)
+
+    def _locate(self, one: Input, block: Block) -> Path:
+        return self.folder.locate_part(one.describe(), block.start, block.end)
+
+    @shared
+    def run(self, conclude: Callable[[], None]) -> None:
+        """Makes what is not there yet; where torchrun started several processes, all call this.
+
+        Args:
+            conclude: Called by the first process when all results are there.
+
+        Raises:
+            CorpusError: A document is wrong, or a file has changed.
+            ExportError: The folder holds something else, or is in use.
+            ProcessError: Processes do not see the same files, or one is lost.
+        """
+        device = self.work.model.device
+        choose_device(device)
+        fabric = make_fabric(TrainConfig.model_validate({"accelerator": device}))
+        if not fabric.is_global_zero:
+            self.reporter = Reporter(quiet=True)
+        self._check_same(fabric)
+        start = time.monotonic()
+        with ExitStack() as stack:
+            names = [self._name(one) for one in self.inputs]
+            lead(fabric, lambda: stack.enter_context(self.folder.open(names)))
+            is_missing = sum_up(fabric, self._find_missing(fabric)).bool().tolist()
+            tasks = [one for one, missing in zip(self._tasks, is_missing, strict=True) if missing]
+            self._make(tasks[fabric.global_rank :: fabric.world_size], fabric.world_size == 1)
+            sum_up(fabric, torch.tensor(0))  # all are done
+            lead(fabric, self._finish)
+            lead(fabric, conclude)
+        seconds = time.monotonic() - start
+        size = sum(one.block.num_bytes for one in tasks) / 1e6
+        self.reporter.line(
+            f"{self.work.name}: {len(self.inputs):,} files, {size:,.1f} MB read in {seconds:.1f} s"
+        )
+
+    def _check_same(self, fabric: Fabric) -> None:
+        plan = json.dumps([[one.describe() for one in self.inputs], self.folder.made_by])
+        digest = hashlib.sha256(plan.encode()).digest()
+        plans = gather(fabric, torch.tensor([*digest]))  # [num_processes, 32]
+        if not bool((plans == plans[0]).all()):
+            raise ProcessError(
+                "All processes must get the same files and the same run, but they see others; give "
+                "paths on a disk that the machines share."
+            )
+
+    def _find_missing(self, fabric: Fabric) -> Tensor:
+        """Whether a task is to be done, [tasks], by the first process; 0 by the others."""
+        missing = torch.zeros(len(self._tasks), dtype=torch.int32)
+        if fabric.is_global_zero:
+            self._left = Counter(one.number for one in self._tasks)
+            for number, one in enumerate(self.inputs):
+                if self.folder.is_finished(self._name(one), one.describe()):
+                    del self._left[number]
+            for place, task in enumerate(self._tasks):
+                if task.number in self._left:
+                    missing[place] = not task.part.exists()
+                    self._left[task.number] -= int(not missing[place])
+        return missing
+
+    def _make(self, tasks: Sequence[Task], alone: bool) -> None:
+        """Makes parts; where no other process does, each file is finished with its last part."""
+        if not tasks:
+            return
+        self.work.check()
+        total, done = sum(one.block.num_bytes for one in tasks), 0
+        with ExitStack() as stack:
+            advance = stack.enter_context(self.reporter.track(self.work.name, total, "bytes"))
+            run = run_here if self.cluster is None else stack.enter_context(self.cluster.open())
+
+            def note(task: Task) -> None:
+                nonlocal done
+                done += task.block.num_bytes
+                advance(done, task.block.path.name)
+                if alone:
+                    self._left[task.number] -= 1
+                    if not self._left[task.number]:
+                        self._finish_one(task.number)
+
+            run(make_part, tasks, note)
+
+    def _finish(self) -> None:
+        """Finishes what is left."""
+        for number in list(self._left):
+            self._finish_one(number)
+
+    def _finish_one(self, number: int) -> None:
+        """Joins the parts of an input.
+
+        Raises:
+            ProcessError: One is missing.
+        """
+        parts = [task.part for task in self._by_input[number]]
+        if missing := [part for part in parts if not part.exists()]:
+            raise ProcessError(
+                f"The first process must see what all others write, but '{missing[0]}' is not "
+                f"there; choose an --output on a disk that the machines share, and start again."
+            )
+        one = self.inputs[number]
+        self.folder.finish(self._name(one), one.describe(), parts, self.work.join)
+        del self._left[number]

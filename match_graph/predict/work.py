@@ -1,0 +1,271 @@
+"""Prediction and evaluation of a block of documents, by whichever process gets it."""
+
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from match_graph import __version__
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.graph import EgoBatch
+from match_graph.io.beside import beside, finish
+from match_graph.io.line_blocks import Block
+from match_graph.predict.classifier import Classifier, load
+from match_graph.predict.files import read_documents
+from match_graph.predict.label_sums import LabelSums, RunLabels
+from match_graph.predict.streams import encode_result
+from match_graph.runs.folder import compute_checksum
+from match_graph.runs.readers import read_record
+from match_graph.runs.vocabulary import Record, read_hierarchy
+
+#: A process computes one block at a time, also where a cluster gives it several threads.
+_ONE = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A run that every process loads by itself, once.
+
+    Args:
+        folder: Run folder, on a disk that all processes share.
+        checksum: Checksum of the run, see `compute_checksum`.
+        device: Device, as for `load`.
+        encoder: Encoder, as for `load`.
+        head: Head, as for `load`.
+    """
+
+    folder: str
+    checksum: str
+    device: str = "auto"
+    encoder: str | None = None
+    head: str | None = None
+
+    @classmethod
+    def find(cls, folder: Path, *args: Any) -> "Model":
+        """Model in a run folder as it is now; further arguments as of the class."""
+        return cls(str(folder.absolute()), compute_checksum(folder), *args)
+
+    def load(self) -> Classifier:
+        """Classifier of the run, kept by this process.
+
+        Raises:
+            CheckpointError: The run has changed, or is another one here.
+        """
+        return _load(self)
+
+
+@lru_cache(maxsize=1)
+def _load(model: Model) -> Classifier:
+    folder = Path(model.folder)
+    if compute_checksum(folder) != model.checksum:
+        raise CheckpointError(
+            f"All processes must use the same run, but '{folder}' has changed since the first one "
+            f"looked, or is another one on this machine; start again when nothing writes there."
+        )
+    return load(folder, model.device, model.encoder, model.head)
+
+
+class Work(Protocol):
+    """What is made of blocks: parts, which are joined to the result of a file."""
+
+    name: ClassVar[str]
+
+    @property
+    def model(self) -> Model:
+        """Run that does it."""
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on besides model and documents."""
+
+    def name_result(self, name: str) -> str:
+        """Name of a file's result in the folder."""
+
+    def check(self) -> None:
+        """Checks that the run can do it."""
+
+    def make(self, block: Block, part: Path) -> None:
+        """Writes the part of a block."""
+
+    def join(self, parts: Sequence[Path], result: Path) -> None:
+        """Writes the result of a file from the parts of its blocks, in order."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block of an input, and the part that becomes of it.
+
+    Args:
+        work: What is made.
+        number: Number of the input.
+        block: Block of its documents.
+        part: Path of the part.
+    """
+
+    work: Work
+    number: int
+    block: Block
+    part: Path
+
+
+def make_part(task: Task) -> None:
+    """Writes the part of a block beside its place and renames it.
+
+    Raises:
+        CorpusError: A document is wrong (file:line), or the file has changed.
+        CheckpointError: The run has changed.
+    """
+    with _ONE, beside(task.part) as place:
+        task.work.make(task.block, place)
+        finish(place)
+        place.replace(task.part)
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """Prediction of labels.
+
+    Args:
+        model: Run that predicts.
+        top_k: Largest number of labels, as for `Classifier.predict`.
+        threshold: Whether to use thresholds, as for `Classifier.predict`.
+        batch_size: Documents per batch.
+    """
+
+    name: ClassVar[str] = "predict"
+    model: Model
+    top_k: int | None = None
+    threshold: bool = False
+    batch_size: int = 256
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of `Classifier.predict`, and the version."""
+        found = {name: value for name, value in asdict(self).items() if name != "model"}
+        return {"work": self.name, **found, "version": __version__}
+
+    def name_result(self, name: str) -> str:
+        """JSON lines."""
+        return f"{name}.jsonl"
+
+    def check(self) -> None:
+        """Checks the arguments."""
+        self._predict(self.model.load(), iter(()))
+
+    def make(self, block: Block, part: Path) -> None:
+        """Writes a line per document."""
+        classifier = self.model.load()
+        with _naming_lines(classifier, block), part.open("wb") as file:
+            for result in self._predict(classifier, read_documents(block)):
+                file.write(encode_result(result))
+
+    def _predict(self, classifier: Classifier, records: Any) -> Iterator[dict[str, Any]]:
+        return classifier.predict_records(records, self.top_k, self.threshold, self.batch_size)
+
+    def join(self, parts: Sequence[Path], result: Path) -> None:
+        """Appends the parts to each other."""
+        with result.open("wb") as file:
+            for part in parts:
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
+
+
+@dataclass(frozen=True)
+class Evaluating:
+    """Measures of documents with gold labels.
+
+    Args:
+        model: Run to evaluate; its thresholds were chosen by `Run.evaluate`.
+        batch_size: Documents per batch.
+    """
+
+    name: ClassVar[str] = "evaluate"
+    model: Model
+    batch_size: int = 256
+
+    def settings(self) -> dict[str, Any]:
+        """Batch size and version."""
+        return {"work": self.name, "batch_size": self.batch_size, "version": __version__}
+
+    def name_result(self, name: str) -> str:
+        """Sums of a file."""
+        return f"sums/{name}.safetensors"
+
+    def check(self) -> None:
+        """Checks that there are thresholds."""
+        self.labels()
+
+    def labels(self) -> RunLabels:
+        """Labels of the run, kept by this process."""
+        return _load_labels(self.model)
+
+    def make(self, block: Block, part: Path) -> None:
+        """Writes the sums of a block."""
+        classifier, labels = self.model.load(), self.labels()
+
+        def measure(batch: EgoBatch, records: Sequence[Record]) -> LabelSums:
+            sums = LabelSums(labels)
+            sums.update(classifier.compute(batch), [record.gold for record in records])
+            return sums
+
+        total = LabelSums(labels)
+        with _naming_lines(classifier, block, with_gold=True):
+            read = (
+                classifier.read(record, place, with_gold=True)
+                for place, record in read_documents(block)
+            )
+            for _, found in classifier.stream(read, measure, self.batch_size):
+                for _, sums in found:  # in order, so that the sum is the same again
+                    total.add(sums.state(), sums.unknown)
+        total.write(part)
+
+    def join(self, parts: Sequence[Path], result: Path) -> None:
+        """Adds up the sums."""
+        total = LabelSums(self.labels())
+        for part in parts:
+            total.add_file(part)
+        total.write(result)
+
+
+@lru_cache(maxsize=1)
+def _load_labels(model: Model) -> RunLabels:
+    """Labels of a run.
+
+    Raises:
+        CheckpointError: It was not evaluated, or a file is broken.
+    """
+    folder, classifier = Path(model.folder), model.load()
+    if classifier.thresholds is None:
+        raise CheckpointError(
+            f"Documents are evaluated at the thresholds that a run chose on its validation split, "
+            f"but '{folder}' has none; choose them with `match-graph evaluate {folder}`."
+        )
+    names = classifier.vocabulary.labels["id"].tolist()
+    count = classifier.vocabulary.labels["train_count"].to_numpy(dtype="int64", copy=True)
+    return RunLabels(
+        {name: row for row, name in enumerate(names)},
+        read_hierarchy(folder, len(names)),
+        torch.from_numpy(count),
+        read_record(folder)["num_train_documents"],
+        classifier.thresholds,
+        classifier.label_rank,
+    )
+
+
+@contextmanager
+def _naming_lines(classifier: Classifier, block: Block, with_gold: bool = False) -> Iterator[None]:
+    """Within the block documents are read; a fault gets the number of its line.
+
+    Lines before a block are counted here alone, as counting them reads the file up to there.
+    """
+    try:
+        yield
+    except CorpusError:
+        if block.start:
+            for place, record in read_documents(block, 1 + block.count_lines_before()):
+                classifier.read(record, place, with_gold)
+        raise

@@ -1,0 +1,50 @@
+"""Files of documents: named, in order, or refused."""
+
+from pathlib import Path
+
+import pytest
+
+from match_graph.errors import CorpusError
+from match_graph.predict.files import find_inputs, read_documents
+
+
+def test_find_inputs_files_and_folders_in_order(tmp_path: Path) -> None:
+    """A folder's by name; what does not end in .jsonl is not read, unless it is named."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("b.jsonl", "a.jsonl", "readme.txt"):
+        (folder / name).write_text("{}\n")
+    (tmp_path / "docs.json").write_text("{}\n{}\n")
+    found = find_inputs([tmp_path / "docs.json", folder], 3)
+    assert [one.name for one in found] == ["docs.json", "a", "b"]
+    assert [len(one.blocks) for one in found] == [2, 1, 1]
+
+
+def test_find_inputs_of_one_name_or_none(tmp_path: Path) -> None:
+    """Results would have the same name."""
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        (tmp_path / name).touch()
+    with pytest.raises(CorpusError) as caught:
+        find_inputs([tmp_path], 100)
+    assert str(caught.value) == (
+        f"Each file of documents must have a name of its own, as its results get it, but "
+        f"'{tmp_path / 'a.jsonl'}' and '{tmp_path / 'a.jsonl.gz'}' are both 'a'; rename one."
+    )
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError) as caught:
+        find_inputs([tmp_path / "empty"], 100)
+    assert str(caught.value) == (
+        f"A folder of documents must hold files that end in .jsonl or .jsonl.gz, but "
+        f"'{tmp_path / 'empty'}' has none; name the files one by one."
+    )
+
+
+def test_read_documents_byte_order_mark_of_a_file_alone(tmp_path: Path) -> None:
+    """That of a later block is none."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\xef\xbb\xbf{"a": 2}\n')
+    [one] = find_inputs([path], 4)
+    first, second = one.blocks
+    assert list(read_documents(first)) == [("a.jsonl:1", {"a": 1})]
+    with pytest.raises(CorpusError, match="a line must be one JSON object"):
+        list(read_documents(second))
