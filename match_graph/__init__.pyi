@@ -6,6 +6,7 @@ from . import (
     datasets,
     errors,
     export,
+    features,
     graph,
     io,
     metrics,
@@ -22,8 +23,9 @@ from . import (
 )
 from .baselines import BASELINES, Baseline, LabelPrior, OmikujiTrees, TfidfLinear
 from .benchmark import Experiment, Results, load_experiment, run_benchmark
-from .config import Config, PretrainConfig, load_config
-from .corpus import Corpus, CorpusBuilder
+from .config import Config, FeatureSource, PretrainConfig, load_config
+from .corpus import Corpus
+from .corpus_builder import CorpusBuilder
 from .datasets import (
     DATASETS,
     CorpusDataset,
@@ -36,6 +38,9 @@ from .datasets import (
     PubMed,
     PubMedXml,
     Synthetic,
+    from_frames,
+    from_hetero,
+    from_networkx,
     open_dataset,
 )
 from .errors import (
@@ -52,6 +57,7 @@ from .export import (
     ExportOptions,
     export_dataset,
 )
+from .features import Features, TextEmbedder, make_features, open_features
 from .graph import (
     BuiltGraph,
     DropFields,
@@ -60,6 +66,7 @@ from .graph import (
     EgoLoader,
     EgoSampler,
     Hierarchy,
+    LabelGraph,
     LengthBucketSampler,
     Neighborhood,
     NeighborhoodConfig,
@@ -97,12 +104,14 @@ from .nn import (
     HeteroSageEncoder,
     HgtEncoder,
     LabelAttentionHead,
+    LabelGraphHead,
     LanguageModelEncoder,
     LinearHead,
     MatchEncoder,
     MatchHeteroEncoder,
     MatchModel,
     MeshProbeNetEncoder,
+    PygConvEncoder,
     RgcnEncoder,
     StarTransformerEncoder,
     TextEncoder,
@@ -156,6 +165,8 @@ __all__ = [
     "ExportError",
     "ExportOptions",
     "F1Meter",
+    "FeatureSource",
+    "Features",
     "GraphEncoder",
     "GraphError",
     "Head",
@@ -164,6 +175,8 @@ __all__ = [
     "HierarchicalMeter",
     "Hierarchy",
     "LabelAttentionHead",
+    "LabelGraph",
+    "LabelGraphHead",
     "LabelPrior",
     "LanguageModelEncoder",
     "LengthBucketSampler",
@@ -186,6 +199,7 @@ __all__ = [
     "PropensityMeter",
     "PubMed",
     "PubMedXml",
+    "PygConvEncoder",
     "RankingMeter",
     "Reporter",
     "Results",
@@ -196,6 +210,7 @@ __all__ = [
     "StarTransformerEncoder",
     "Synthetic",
     "Targets",
+    "TextEmbedder",
     "TextEncoder",
     "TfidfLinear",
     "ThresholdSearch",
@@ -217,6 +232,10 @@ __all__ = [
     "evaluate_model",
     "export",
     "export_dataset",
+    "features",
+    "from_frames",
+    "from_hetero",
+    "from_networkx",
     "graph",
     "hypernymy_output_penalty",
     "hypernymy_parameter_penalty",
@@ -224,10 +243,12 @@ __all__ = [
     "load",
     "load_config",
     "load_experiment",
+    "make_features",
     "match_loss",
     "metrics",
     "nn",
     "open_dataset",
+    "open_features",
     "open_run",
     "openmp",
     "predict",

@@ -1,14 +1,14 @@
 """Settings of a run: strict, all faults of a file at once, each with its path."""
 
-from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from match_graph.errors import ConfigError, describe_faults, list_faults, shorten
-from match_graph.io.yaml import parse_yaml, read_yaml
+from match_graph.errors import ConfigError, describe_faults, list_faults
+from match_graph.io.yaml import parse_setting, put, read_yaml
+from match_graph.own_code import check_code, name_code
 
 FORMAT_VERSION = 1
 #: Arguments of data set classes that say where and when to build, not what.
@@ -17,11 +17,8 @@ _NO_OPTIONS = frozenset(
 )
 #: The widest layer that a setting can ask for; an estimate of the whole stands in training.memory.
 MAX_CHANNELS = 2**16
-#: Settings that name code, a class of the package's or ``module:Class``, by their section "model".
-CODE = ("encoder", "head")
 #: Settings of ``train`` in which a resumed run may differ from what it was.
-SHARING = ("devices", "num_nodes", "strategy")
-
+SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings")
 
 #: Bounds that several settings share.
 Width = Annotated[int, Field(ge=2, le=MAX_CHANNELS)]
@@ -35,6 +32,39 @@ class StrictModel(BaseModel):
     """Configuration section; unknown keys, wrong types and non-finite numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+#: What says where features come from, and what may stand beside it.
+_SOURCES = {"path": ("key", "ids"), "model": ("column", "max_pieces")}
+
+
+class FeatureSource(StrictModel):
+    """Features of a node type: a file, whose path alone suffices, or a language model over text."""
+
+    path: str | None = Field(None, description="vectors: a file .npy, .safetensors or .parquet")
+    key: str | None = Field(None, description="tensor or column of the file; none: the only one")
+    ids: str | None = Field(None, description="text file of each row's id; none: rows are nodes")
+    model: str | None = Field(None, description="sentence model: a folder, or a name on the hub")
+    column: list[str] | None = Field(
+        None, description="text, name, definition, id, or several joined; none: text, else name"
+    )
+    max_pieces: int | None = Field(
+        None, ge=2, le=2**16, description="word pieces read of a text; none: the model's maximum"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, given: Any) -> Any:
+        given = {"path": given} if isinstance(given, str) else given
+        column = given.get("column") if isinstance(given, dict) else None
+        return {**given, "column": [column]} if isinstance(column, str) else given
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        given = {name for name in type(self).model_fields if getattr(self, name) not in (None, [])}
+        if not any({one} <= given <= {one, *with_it} for one, with_it in _SOURCES.items()):
+            raise ValueError("Input should be path (with key, ids) or model (column, max_pieces)")
+        return self
 
 
 class DataConfig(StrictModel):
@@ -53,8 +83,14 @@ class DataConfig(StrictModel):
     max_metadata: int = Field(64, ge=0, le=100_000, description="metadata tokens per document")
     max_words: int = Field(500, ge=1, le=10**6, description="words per document")
     transductive: bool = Field(False, description="graph encoders may reach documents of any split")
+    temporal: bool = Field(
+        False, description="graph encoders reach no document later than the seed"
+    )
     faults: Literal["refuse", "skip"] | None = Field(
         None, description="skip: build without faulty documents, and list them; none: refuse"
+    )
+    features: dict[str, FeatureSource] = Field(
+        {}, description="features by node type: a file of vectors, or {model: ..., column: ...}"
     )
     options: dict[str, Any] = Field({}, description="arguments of the data set's class")
 
@@ -86,7 +122,7 @@ class PretrainConfig(StrictModel):
         32, ge=1, le=2**16, description="negatives per chunk if shared, per positive otherwise"
     )
     shared_negatives: bool = Field(True, description="share one set of negatives per chunk")
-    chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step")
+    chunk_size: int = Field(1024, ge=1, le=2**20, description="positives per step and process")
     window: int = Field(5, ge=0, le=10_000, description="words on each side that count as context")
     margin: float = Field(0.3, gt=0, le=100, description="margin of the loss; the paper's gamma")
     learning_rate: Rate = Field(0.05, description="initial learning rate; falls linearly to 0")
@@ -111,7 +147,9 @@ class ModelConfig(StrictModel):
     ablation without pre-training do from GloVe; "random" draws all rows.
     """
 
-    encoder: str = Field("match", description="a registered encoder or baseline, or module:Class")
+    encoder: str = Field(
+        "match", description="a registered encoder or baseline, module:Class, or file.py:Class"
+    )
     encoder_config: dict[str, Any] = Field({}, description="settings of the encoder, by name")
     head: str | None = Field(
         None, description="a registered head; none: the one that fits the encoder"
@@ -142,6 +180,13 @@ class ModelConfig(StrictModel):
     )
     embedding_dropout: Share = Field(0.3, description="dropout on embedded tokens")
     token_dropout: Share = Field(0.1, description="share of tokens shown as [UNK]")
+    feature_dropout: Share = Field(0.2, description="dropout on features of nodes, data.features")
+    feature_hidden: Share = Field(
+        0.5, description="share of training documents whose features beside the state are hidden"
+    )
+    feature_scale: float = Field(
+        0.3, gt=0, le=100, description="length of features as input, as a factor of a token's"
+    )
 
 
 class TrainConfig(StrictModel):
@@ -210,6 +255,11 @@ class TrainConfig(StrictModel):
     strategy: Literal["auto", "ddp", "fsdp"] = Field(
         "auto",
         description="strategy for several processes; ddp: a model each, fsdp: a sharded model",
+    )
+    shard_embeddings: bool = Field(
+        False,
+        description="tables of tokens sharded by rows over the processes, where one cannot hold "
+        "them",
     )
     deterministic: bool = Field(False, description="bit-identical results on CUDA too, but slower")
 
@@ -309,42 +359,6 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
-def check_code(
-    names: Iterable[tuple[str, object]], allowed: Collection[object], where: str, flag: str
-) -> None:
-    """Checks that the caller has named every ``module:Class`` that a file names.
-
-    A file alone cannot make this process import code.
-
-    Args:
-        names: Pairs of "encoder" or "head" and the name that the file gives.
-        allowed: Names that the caller has given.
-        where: Source of the names, such as the file, for the message.
-        flag: Flag that goes before a name, with ``{kind}`` where it says "encoder" or "head".
-
-    Raises:
-        ConfigError: One is not the caller's.
-    """
-    foreign = dict.fromkeys(
-        (kind, name)
-        for kind, name in names
-        if isinstance(name, str) and ":" in name and name not in allowed
-    )
-    if foreign:
-        found = " and ".join(f"the {kind} '{name}'" for kind, name in foreign)
-        flags = " ".join(f"{flag.format(kind=kind)}{name}" for kind, name in foreign)
-        raise ConfigError(
-            f"{where} names {found}, and code is imported only by request; if you trust it, name "
-            f"it on the command line too: {flags}"
-        )
-
-
-def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Names of the encoder and the head in the settings."""
-    model = content.get("model")
-    return {kind: model[kind] for kind in CODE if kind in model} if isinstance(model, dict) else {}
-
-
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
     """Validates settings against a pydantic model.
 
@@ -361,30 +375,3 @@ def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:
         return cls.model_validate(content)
     except ValidationError as error:
         raise ConfigError(list_faults(summary, describe_faults(cls, error))) from error
-
-
-def parse_setting(setting: str) -> tuple[str, Any]:
-    """The dotted key and the value of ``key=value``.
-
-    Raises:
-        ConfigError: It is not of that form, or the value is no YAML.
-    """
-    key, equals, value = setting.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"A setting must be key=value, found '{setting}'.")
-    try:
-        return key, parse_yaml(value)
-    except ValueError as error:
-        raise ConfigError(
-            f"The value of '{key}' must be YAML, found {shorten(value)} ({error})."
-        ) from error
-
-
-def put(content: dict[str, Any], key: str, value: Any) -> None:
-    """Sets a dotted key."""
-    *sections, last = key.split(".")
-    for section in sections:
-        content = content.setdefault(section, {})
-        if not isinstance(content, dict):
-            raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
-    content[last] = value

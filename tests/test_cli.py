@@ -213,8 +213,9 @@ def test_evaluate_no_such_folder_and_no_run(call, tmp_path: Path) -> None:
     code, _, error = call("run", tmp_path / "none", "--out", tmp_path / "run")
     assert (code, error) == (
         1,
-        f"Error: A data set must be a folder in the MATCH format or one of {sorted(DATASETS)}, "
-        f"but there is nothing of that kind at '{tmp_path / 'none'}'; check the name.\n",
+        f"Error: A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
+        f"(file.py:Class), but there is nothing of that kind at '{tmp_path / 'none'}'; check the "
+        f"name.\n",
     )
     code, _, error = call("evaluate", tmp_path)
     assert code == 1

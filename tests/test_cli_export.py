@@ -45,6 +45,8 @@ def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:
     assert error.startswith("Error: An export target must be one of [")
     code, _, error = call(*command, "--to", "pyg", "--features", "all")
     assert code == 1
-    assert "'features': Input should be 'none', 'ids' or 'pretrained', found 'all'." in error
+    assert (
+        "'features': Input should be 'none', 'data', 'ids' or 'pretrained', found 'all'." in error
+    )
     assert call(*command)[0] == 2
     assert not (tmp_path / "out").exists()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from match_graph.baselines import BASELINES
-from match_graph.config import Config, TrainConfig, load_config
+from match_graph.config import Config, FeatureSource, TrainConfig, load_config
 from match_graph.datasets import DATASETS
 from match_graph.errors import ConfigError
 from match_graph.nn import ENCODERS, HEADS
@@ -270,4 +270,37 @@ def test_load_config_options_of_a_data_set_are_not_its_place() -> None:
     assert message(None, ["data.options={transform: 5, root: x, seed: 1}"]) == (
         "The configuration must be valid: 'data.options': root, transform cannot be set here, but "
         "only in Python, found {'transform': 5, 'root': 'x', 'seed': 1}."
+    )
+
+
+def test_FeatureSource_takes_a_path_or_a_model() -> None:
+    """A string is a path, one column a list of one."""
+    features = load_config(
+        None,
+        [
+            "data.features.document=vectors.npy",
+            "data.features.label={model: some/model, column: [name, definition]}",
+            "data.features.author={model: m, column: name, max_pieces: 16}",
+        ],
+    ).data.features
+    assert features["document"] == FeatureSource(path="vectors.npy")
+    assert features["label"].column == ["name", "definition"]
+    assert features["author"] == FeatureSource(model="m", column=["name"], max_pieces=16)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{path: a.npy, model: m}", "{path: a.npy, column: text}", "{model: m, ids: a.txt}", "{}"],
+)
+def test_FeatureSource_refuses_what_does_not_belong_together(value: str) -> None:
+    assert message(None, [f"data.features.document={value}"]).startswith(
+        "The configuration must be valid: 'data.features.document': Input should be path (with "
+        "key, ids) or model (column, max_pieces), found {"
+    )
+
+
+def test_FeatureSource_names_the_nearest_key() -> None:
+    assert message(None, ["data.features.document={models: m}"]) == (
+        "The configuration must be valid: 'data.features.document.models' is not a setting; the "
+        "nearest is 'data.features.document.model'."
     )

@@ -4,16 +4,19 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args
 
 import pytest
+import torch
 from pydantic import BaseModel
 from typer.main import get_command
 
 import match_graph as mg
 from match_graph.cli import app
+from match_graph.nn.contract import check_head_class
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -41,6 +44,15 @@ def list_keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
             yield from list_keys(inner, f"{prefix}{name}.")
         else:
             yield prefix + name
+        for one in get_args(inner):  # by a name of the user's
+            if isinstance(one, type) and issubclass(one, BaseModel):
+                yield from list_keys(one, f"{prefix}{name}.TYPE.")
+
+
+def find_unknown(keys: Iterable[str]) -> set[str]:
+    """Keys that are no settings; the node types of features are the user's."""
+    given = {re.sub(r"^data\.features\.\w+", "data.features.TYPE", key) for key in keys}
+    return given - all_keys() - {"data.features.TYPE"}
 
 
 def all_keys() -> set[str]:
@@ -100,8 +112,7 @@ def test_commands_and_options_of_pages_exist(page: str) -> None:
         assert name in commands, line
         options = {flag for item in commands[name].params for flag in item.opts}
         assert set(re.findall(r"(?<= )--[\w-]+", line)) - {"--help"} <= options, line
-        for key in re.findall(r"--set '?([\w.]+)=", line):
-            assert key in all_keys(), line
+        assert not find_unknown(re.findall(r"--set '?([\w.]+)=", line)), line
         for encoder in re.findall(r"--encoder (\w+)(?![\w:])", line):
             assert encoder in mg.ENCODERS or encoder in mg.BASELINES, line
 
@@ -111,7 +122,7 @@ def test_settings_named_on_pages_exist(page: str) -> None:
     """`section.key` and `section.key=value`, in running text."""
     named = re.findall(r"`((?:data|pretrain|model|train)\.[\w.]+)(?:=[^`]*)?`", TEXT[page])
     files = {name for name in named if name.endswith((".json", ".pt", ".safetensors"))}
-    assert set(named) - files <= all_keys()
+    assert not find_unknown({*named} - files)
 
 
 @BY_PAGE
@@ -131,6 +142,22 @@ def test_hypernymy_page_runs() -> None:
         exec(block, {})
 
 
+def test_own_head_keeps_the_contract() -> None:
+    """The one that the page shows: its scores, and a gradient for every parameter."""
+    (block,) = (text for text in blocks("how_to/own_encoder.md", "python") if "(Head)" in text)
+    names: dict[str, type[mg.Head]] = {}
+    exec(block, names)
+    head_cls = names["ParentHead"]
+    check_head_class(head_cls, "my_head:ParentHead")
+    dag = mg.Hierarchy(torch.tensor([[1, 2, 2], [0, 0, 1]]), 3)
+    head = head_cls(4, 3, head_cls.Config(), mg.LabelGraph(dag))
+    head.set_prior(torch.tensor([9, 5, 1]), 10)
+    logits = head(mg.EncoderOutput(torch.randn(5, 4), None, torch.arange(6)))
+    assert logits.shape == (5, 3)
+    logits.sum().backward()
+    assert all(parameter.grad is not None for parameter in head.parameters())
+
+
 def test_makefile_builds_the_site() -> None:
     """`make docs` and `make docs-check`; CI runs the latter, where warnings are errors."""
     makefile = (ROOT / "Makefile").read_text()
@@ -143,3 +170,31 @@ def test_makefile_builds_the_site() -> None:
 def test_site_says_what_was_never_run() -> None:
     """CUDA."""
     assert "Nothing of this was ever run on CUDA" in TEXT["index.md"]
+
+
+def test_data_set_class_of_the_page_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page says: saved as a file, named by it."""
+    page = blocks("how_to/own_data.md", "python")
+    (block,) = (text for text in page if "(CorpusDataset)" in text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "papers.py").write_text(block, encoding="utf-8")
+    rows = ["id,split,title,authors,keywords", "1,train,On graphs,Ada; Bo,graphs"]
+    (tmp_path / "papers.csv").write_text("\n".join([*rows, "2,valid,More,Bo,graphs"]))
+    dataset = mg.open_dataset("papers.py:Papers", root=tmp_path / "root", path="papers.csv")
+    assert dataset.names("author").tolist() == ["Ada", "Bo"]
+    assert dataset.name == "papers"
+
+
+def test_features_in_memory_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document by its id and one with its vector are predicted alike."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("how_to/own_features.md", "python")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    known, new = names["classifier"].predict([names["known"], names["new"]])
+    assert known["labels"] == new["labels"]

@@ -93,7 +93,7 @@ def test_example_runs(
 
 def list_files(*folders: Path) -> list[str]:
     """The files below folders, but for compiled modules, PyG's layers and measured coverage."""
-    others = ("torch_geometric.", ".coverage")
+    others = ("torch_geometric.", "__main___", ".coverage")  # layers of the script itself too
     return [
         os.path.relpath(file, folder)
         for folder in folders

@@ -42,7 +42,7 @@ def run(experiment: Experiment, folder: Path) -> Results:
 
 def test_the_folder_holds_data_only() -> None:
     assert {path.stem for path in PATHS} == {
-        "comparison", "encoders", "hierarchy", "metadata_ablation", "pretraining",
+        "comparison", "encoders", "features", "hierarchy", "metadata_ablation", "pretraining",
     }  # fmt: skip
     kinds = {path.suffix for path in FOLDER.rglob("*") if path.is_file()}
     assert kinds <= {".yaml", ".md", ".csv", ".png"}
@@ -62,17 +62,44 @@ def test_Experiment_rows_of_a_preset_are_the_preset(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_load_experiment_runs_on_the_toy_corpus(path: Path, tmp_path: Path) -> None:
+def test_load_experiment_runs_on_the_toy_corpus(
+    path: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """One run of every row; tables and the figure are there."""
     toy = write_match_folder(tmp_path / "toy")
-    experiment = load_experiment(path, [str(toy)], runs=1, settings=TINY)
+    settings = list(TINY)
+    if path.stem == "features":
+        model = request.getfixturevalue("sentence_model")
+        settings += [f"data.features.{name}.model={model}" for name in ("document", "label")]
+    experiment = load_experiment(path, [str(toy)], runs=1, settings=settings)
     results = run(experiment, tmp_path)
+    assert all(bool(cell.feature_checksums) == ("LM" in cell.row) for cell in results.cells)
     assert [cell.row for cell in results.cells] == [
         row.name for row in experiment.expand(["venue", "author", "reference"])
     ]
     names = [file.name for file in write_tables(tmp_path / "out", results)]
     assert names[:3] == ["toy.md", "toy.csv", "toy.tex"]
     assert (f"toy-{experiment.figure}.csv" in names) == (experiment.figure != "none")
+
+
+def test_Experiment_rows_with_features_are_their_base_rows() -> None:
+    """But for the features that their names add; "alone" leaves out the tokens."""
+    experiment = load_experiment(FOLDER / "features.yaml")
+    rows = {row.name: row for row in experiment.rows}
+    pairs = [name for name in rows if name.endswith(" + LM")]
+    assert {rows[name].encoder for name in pairs} == {
+        "match", "hetero_sage", "rgcn", "hgt", "tfidf_linear",
+    }  # fmt: skip
+    tokens = "model.encoder_config.tokens"
+    for name in [*pairs, "LM alone + linear"]:
+        base = rows[name.removesuffix(" + LM") if name in pairs else "TF-IDF + linear"]
+        settings = dict(rows[name].settings)
+        types = {key for key in settings if key.startswith("data.features.")}
+        label = {"data.features.label"} if base.name.endswith("label graph") else set()
+        assert types == {"data.features.document", *label}, name
+        assert name in pairs or settings.pop(tokens) is False
+        assert {key: settings[key] for key in settings.keys() - types} == base.settings, name
+        assert rows[name].encoder == base.encoder
 
 
 def test_every_registered_model_is_among_the_encoders() -> None:

@@ -1,6 +1,7 @@
 """`kill -9` at random moments of every stage, then the same command: the results are the same.
 
-`MATCH_GRAPH_KILLS=40 pytest -n0 --no-cov tests/test_kills.py` goes on until so many were killed.
+`MATCH_GRAPH_KILLS=40 pytest -n0 --no-cov tests/test_kills.py` goes on until so many were killed, of
+one process and of two that share a run.
 """
 
 import multiprocessing
@@ -13,13 +14,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from together import as_torchrun, find_port
 
-from match_graph.cli import app
+from match_graph.cli import app, main
 from match_graph.datasets import Synthetic
 from match_graph.io.files import read_tensors
 from match_graph.io.run_folder import HISTORY, METRICS, MODEL, VECTORS
 from match_graph.runs import pretraining
 from match_graph.training import checkpoint
+from match_graph.training.heartbeat import TIMEOUT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -114,3 +117,75 @@ def test_killed_stages_give_what_uninterrupted_ones_give(tmp_path: Path) -> None
             assert all(torch.equal(left[key], right[key]) for key in left), name
         assert not list(folder.rglob("*.tmp"))
     sys.stderr.write(f"{kills.total()} kills in {rounds} rounds: {dict(kills)}\n")
+
+
+# One of two processes ----------------------------------------------------------------------------
+
+
+def call_rank(arguments: list[str], folder: Path, rank: int, port: int) -> None:
+    """One process of a command, as torchrun would start it."""
+    os.environ.update({**as_torchrun(rank, 2, port), TIMEOUT: "40"})
+    sys.argv = ["match-graph", *arguments]
+    sys.stdout = sys.stderr = (folder / f"log{rank}").open("w", buffering=1)
+    torch.set_num_threads(1)
+    checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.1, 0.0, 3
+    main()
+
+
+def call_and_kill_one(arguments: list[str], folder: Path, rank: int, seconds: float | None) -> bool:
+    """Runs a command in two processes, one of which is killed; whether they were done before.
+
+    The other one must end within a minute, with one sentence.
+    """
+    port, context = find_port(), multiprocessing.get_context("fork")
+    both = [
+        context.Process(target=call_rank, args=(arguments, folder, each, port)) for each in (0, 1)
+    ]
+    for process in both:
+        process.start()
+    both[rank].join(seconds)
+    both[rank].kill()
+    both[1 - rank].join(60)
+    left = both[1 - rank].exitcode
+    for process in both:
+        process.kill()
+        process.join()
+    log = (folder / f"log{1 - rank}").read_text()
+    assert left in (0, 1), f"process {1 - rank} ended with {left}: {log}"
+    if left:
+        assert [line[:7] for line in log.splitlines()].count("Error: ") == 1, log
+        assert "Traceback" not in log
+    return both[rank].exitcode == left == 0
+
+
+def test_killed_ranks_go_on_to_the_same_run(tmp_path: Path) -> None:
+    """With tables in rows of their own; no part of a checkpoint is left."""
+    wanted = int(os.environ.get("MATCH_GRAPH_KILLS", "2"))
+    generator = random.Random(1)
+    settings = [*SETTINGS, "model.init=random", "train.shard_embeddings=true", "model.wide=true"]
+    words = [word for one in (f"data.options={OPTIONS}", *settings) for word in ("--set", one)]
+
+    def command(name: str) -> list[str]:
+        place = ["--root", str(tmp_path / "root"), "--out", str(tmp_path / name / "run")]
+        (tmp_path / name).mkdir(exist_ok=True)
+        return ["run", "synthetic", *words, *place, "--quiet"]
+
+    start = time.monotonic()
+    assert call_and_kill_one(command("whole"), tmp_path / "whole", 0, None)
+    seconds, kills, rounds = time.monotonic() - start, Counter(), 0
+    names = (f"run/{METRICS}", f"run/{HISTORY}", f"run/{MODEL}")
+    expected = [(tmp_path / "whole" / name).read_bytes() for name in names]
+    while kills.total() < wanted:
+        rounds += 1
+        name = f"round{rounds}"
+        for _ in range(generator.randint(2, 5)):
+            rank, moment = generator.randint(0, 1), generator.uniform(0.1, 0.9) * seconds
+            done = call_and_kill_one(command(name), tmp_path / name, rank, moment)
+            kills[rank] += not done
+            if done:
+                break
+        if not done:
+            assert call_and_kill_one(command(name), tmp_path / name, 0, None)
+        assert [(tmp_path / name / file).read_bytes() for file in names] == expected, kills
+        assert not [*(tmp_path / name).rglob("*.tmp"), *(tmp_path / name).rglob("parts-*")]
+    sys.stderr.write(f"{kills.total()} kills of ranks in {rounds} rounds: {dict(kills)}\n")

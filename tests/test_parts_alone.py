@@ -46,7 +46,7 @@ def test_EgoLoader_gives_token_sets_of_any_hetero_data(data: HeteroData) -> None
     assert batch.token_id.min() > len(types)  # every node is kept: neither [PAD] nor [UNK]
     assert set(batch.field.tolist()) == {0, 1}
     embedding = mg.TokenEmbedding(space, channels=8)
-    assert embedding(batch.token_id, batch.field).shape == (batch.token_id.numel(), 8)
+    assert embedding(batch).shape == (batch.token_id.numel(), 8)
 
 
 def test_SphericalTrainer_serves_any_hetero_data(data: HeteroData) -> None:

@@ -14,7 +14,7 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 class Baseline(nn.Module):
-    """Token sets -> label scores, without gradients.
+    """Token sets and documents' features -> label scores, without gradients.
 
     It stands in the place of embedding, encoder and head: ``model.encoder`` names it, and it sees
     the tokens that an encoder would see, within the same budgets.
@@ -24,6 +24,7 @@ class Baseline(nn.Module):
         num_labels: Number of labels L.
         config: Settings of the baseline.
         seed: Random seed.
+        width: Number of features of a document F; 0 without.
     """
 
     class Config(StrictModel):
@@ -33,11 +34,16 @@ class Baseline(nn.Module):
     paper: ClassVar[str] = ""
 
     def __init__(
-        self, space: TokenSpace, num_labels: int, config: StrictModel, seed: int = 0
+        self,
+        space: TokenSpace,
+        num_labels: int,
+        config: StrictModel,
+        seed: int = 0,
+        width: int = 0,
     ) -> None:
         super().__init__()
         self.space, self.num_labels, self.seed = space, num_labels, seed
-        self.config = config
+        self.config, self.width = config, width
 
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Learns from the training documents.

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import read_table, write_table
-from match_graph.baselines.tfidf import Rows, TfidfFeatures, stack_labels
-from match_graph.config import StrictModel
+from match_graph.baselines.tfidf import Rows, TfidfConfig, TfidfFeatures, stack_labels
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import EgoBatch, TokenSpace
 
@@ -26,7 +25,7 @@ _FLOOR = 1e-7
 
 
 class OmikujiTrees(Baseline):
-    """Parabel's balanced label trees over TF-IDF of words and metadata.
+    """Parabel's balanced label trees over TF-IDF of words and metadata, and documents' features.
 
     Source: Prabhu et al. 2018, https://doi.org/10.1145/3178876.3185998, by
     https://github.com/tomtung/omikuji. A document's probability of a label is the mean over trees
@@ -40,12 +39,13 @@ class OmikujiTrees(Baseline):
         num_labels: Number of labels L.
         config: Settings of the baseline.
         seed: Random seed, not used.
+        width: Number of features of a document F; 0 without.
 
     Raises:
         ConfigError: The package omikuji is not installed.
     """
 
-    class Config(StrictModel):
+    class Config(TfidfConfig):
         """Settings; the defaults are omikuji's, which are Parabel's."""
 
         num_trees: int = Field(
@@ -58,7 +58,6 @@ class OmikujiTrees(Baseline):
         prune: float = Field(
             0.1, ge=0, le=10**9, description="threshold: weights closer to 0 are dropped"
         )
-        sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
         beam_size: int = Field(
             10, ge=1, le=10**6, description="nodes followed on each level in prediction"
         )
@@ -67,16 +66,18 @@ class OmikujiTrees(Baseline):
     paper: ClassVar[str] = "Prabhu et al., WWW 2018, https://doi.org/10.1145/3178876.3185998"
     config: Config
 
-    def __init__(self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0) -> None:
-        super().__init__(space, num_labels, config, seed)
+    def __init__(
+        self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0, width: int = 0
+    ) -> None:
+        super().__init__(space, num_labels, config, seed, width)
         self._omikuji = import_omikuji()
-        self.features = TfidfFeatures(space, config.sublinear)
+        self.features = TfidfFeatures(space, config, width)
         self.trees: Any = None
 
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Fits the trees; omikuji reads a text file, which is written for it and removed."""
         batches = list(batches)
-        rows = self.features.fit(self.features.count(batches))
+        rows = self.features.fit(batches)
         gold = stack_labels(batches, self.num_labels)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "documents.txt"
@@ -96,7 +97,7 @@ class OmikujiTrees(Baseline):
         return chosen
 
     def predict(self, batch: EgoBatch) -> Tensor:
-        rows = self.features.transform(self.features.count([batch]))
+        rows = self.features.transform([batch])
         probability = np.full((batch.num_documents, self.num_labels), _FLOOR, dtype=np.float32)
         for document in range(batch.num_documents):  # omikuji takes one at a time
             place = slice(rows.indptr[document], rows.indptr[document + 1])
@@ -118,7 +119,7 @@ class OmikujiTrees(Baseline):
 
     def load(self, folder: Path) -> None:
         size = self.features.num_features
-        self.features.idf = read_table(folder, {"idf": [size]})["idf"]
+        self.features.idf = read_table(folder, {"idf": [self.space.num_tokens]})["idf"]
         path = folder / TREES
         try:
             with _hush():

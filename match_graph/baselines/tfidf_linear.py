@@ -1,4 +1,4 @@
-"""One-vs-rest linear classifiers over TF-IDF features."""
+"""One-vs-rest linear classifiers over TF-IDF and documents' features."""
 
 import os
 from collections.abc import Iterable
@@ -14,13 +14,12 @@ from torch import Tensor
 
 from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import check_table, read_table, write_table
-from match_graph.baselines.tfidf import Rows, TfidfFeatures, stack_labels
-from match_graph.config import StrictModel
+from match_graph.baselines.tfidf import Rows, TfidfConfig, TfidfFeatures, stack_labels
 from match_graph.graph import EgoBatch, TokenSpace
 
 
 class TfidfLinear(Baseline):
-    """One linear classifier per label over TF-IDF of words and metadata.
+    """One linear classifier per label over TF-IDF of words and metadata, and documents' features.
 
     Source: one-vs-rest as in DiSMEC (Babbar and Schoelkopf 2017, https://arxiv.org/abs/1609.02521),
     which also drops small weights; the solver is LIBLINEAR's Newton method in the primal, by
@@ -35,16 +34,16 @@ class TfidfLinear(Baseline):
         num_labels: Number of labels L.
         config: Settings of the baseline.
         seed: Random seed, not used.
+        width: Number of features of a document F; 0 without.
     """
 
-    class Config(StrictModel):
+    class Config(TfidfConfig):
         """Settings."""
 
         loss: Literal["squared_hinge", "log"] = Field(
             "squared_hinge", description="loss of the classifiers, LIBLINEAR's"
         )
         cost: float = Field(0.5, gt=0, le=10**9, description="LIBLINEAR's C: larger fits closer")
-        sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
         prune: float = Field(
             0.01, ge=0, le=10**9, description="threshold: weights closer to 0 are dropped"
         )
@@ -59,16 +58,18 @@ class TfidfLinear(Baseline):
     paper: ClassVar[str] = "Babbar and Schoelkopf, WSDM 2017, https://arxiv.org/abs/1609.02521"
     config: Config
 
-    def __init__(self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0) -> None:
-        super().__init__(space, num_labels, config, seed)
-        self.features = TfidfFeatures(space, config.sublinear)
+    def __init__(
+        self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0, width: int = 0
+    ) -> None:
+        super().__init__(space, num_labels, config, seed, width)
+        self.features = TfidfFeatures(space, config, width)
         self.weight: Rows = None
         self.bias = np.zeros(num_labels, dtype=np.float32)
 
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Fits a classifier for each label that some training documents carry and some do not."""
         batches = list(batches)
-        rows = self.features.fit(self.features.count(batches))
+        rows = self.features.fit(batches)
         rows = rows.astype(np.float64)  # what LIBLINEAR computes in: otherwise each label copies
         gold = stack_labels(batches, self.num_labels).tocsc()
         number = self.config.num_threads or os.cpu_count() or 1
@@ -117,7 +118,7 @@ class TfidfLinear(Baseline):
         return (self.config.slope, self.config.offset) if hinge else (1.0, 0.0)
 
     def predict(self, batch: EgoBatch) -> Tensor:
-        rows = self.features.transform(self.features.count([batch]))
+        rows = self.features.transform([batch])
         value = (rows @ self.weight).toarray() + self.bias  # [B, L]
         slope, offset = self._scale
         return torch.from_numpy((slope * value + offset).astype(np.float32))
@@ -135,7 +136,7 @@ class TfidfLinear(Baseline):
     def load(self, folder: Path) -> None:
         size = self.features.num_features
         shapes: dict[str, list[int | None]] = {
-            "idf": [size],
+            "idf": [self.space.num_tokens],
             "bias": [self.num_labels],
             "weight_ptr": [size + 1],
             "weight_index": [None],

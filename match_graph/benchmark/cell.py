@@ -204,6 +204,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
         "device": record["device"],
         "git": record["git"],
         "vectors_from": None if source is None else _relative(folder / source, out),
+        "feature_checksums": record.get("feature_checksums", {}),
         "resumed": resumed,
         "finished": _read_time(folder / METRICS),
     }

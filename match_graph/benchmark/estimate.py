@@ -15,22 +15,28 @@ Kind = tuple[str, str]
 class Estimate:
     """Time estimate of cells, in seconds; improves with the number of finished cells.
 
-    A cell takes as long as finished ones of its row on its data set did. Where there are none: what
+    A cell takes as long as finished ones of its row on its data set did, but for what is built
+    once: the data set, and vectors of texts. Where there are none: what
     its probe said, corrected by how far probes of finished rows were off; or else the mean of its
     data set.
 
     Args:
         probed: Seconds of a cell by data set and row, from a few measured steps.
+        embedding: Seconds by data set for texts that a language model must embed, once for all.
     """
 
     probed: Mapping[Kind, float] = field(default_factory=dict)
+    embedding: dict[str, float] = field(default_factory=dict)
     _measured: dict[Kind, list[float]] = field(default_factory=dict)
 
     def add(self, cell: Cell) -> None:
         """Adds a finished cell; an interrupted one is ignored."""
         if cell.status == "done" and not cell.resumed:
             kind = (cell.dataset, cell.row)
-            self._measured.setdefault(kind, []).append(sum(cell.seconds.values()))
+            seconds = sum(cell.seconds.values()) - cell.seconds.get("build", 0.0)
+            self._measured.setdefault(kind, []).append(seconds)
+        if cell.feature_checksums:
+            self.embedding[cell.dataset] = 0.0
 
     def seconds_of(self, kind: Kind) -> float | None:
         """Estimated seconds of a cell; None if nothing is known."""
@@ -53,7 +59,9 @@ class Estimate:
         number = sum(map(len, self._measured.values()))
         if not known:
             return "no estimate yet: nothing is measured"
-        total = (sum(known) + fmean(known) * (len(kinds) - len(known))) / parallel
+        names = {dataset for dataset, _ in kinds}
+        once = sum(seconds for name, seconds in self.embedding.items() if name in names)
+        total = (once + sum(known) + fmean(known) * (len(kinds) - len(known))) / parallel
         sources = [f"{number} finished cell{'s' * (number != 1)}"] if number else []
         if any(kind in self.probed and kind not in self._measured for kind in kinds):
             sources.append("measured steps")

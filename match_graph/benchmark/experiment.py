@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from copy import deepcopy
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -10,17 +11,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.config import (
-    Config,
-    StrictModel,
-    check_code,
-    load_config,
-    parse_setting,
-    parse_settings,
-)
+from match_graph.config import Config, StrictModel, load_config, parse_settings
+from match_graph.datasets.registry import names_code
 from match_graph.errors import ConfigError, list_faults
 from match_graph.io.names import FileName
-from match_graph.io.yaml import dump_yaml, read_yaml
+from match_graph.io.yaml import dump_yaml, parse_setting, put, read_yaml
+from match_graph.own_code import check_code
 from match_graph.runs.configure import load_preset_config
 from match_graph.training.models import find_model
 
@@ -39,6 +35,7 @@ MEASURES = (
     *(f"{name}@{k}" for name in ("P", "NDCG", "R", "PSP", "PSNDCG") for k in (1, 3, 5)),
     *("violation_rate", "violation_size", "ECE", "ECE@5", *_ON_TEST),
 )
+_FEATURE_PART = re.compile(r"data\.features\.([^.]+)\.")
 _NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
 
 
@@ -72,7 +69,8 @@ class Experiment(StrictModel):
 
     Settings take the place of the defaults in this order, the last wins: the encoder's own of
     ``preset``, the experiment's ``settings``, the row's, the point of the grid,
-    ``overrides``. A value of null gives a setting back to the size of the corpus.
+    ``overrides``. A value of null gives a setting back to the size of the corpus. An override of a
+    part of ``data.features.TYPE``, such as its ``model``, is for the rows that have such features.
 
     An equal ``budget`` gives every network the same number of epochs over the same documents: the
     ``train.epochs`` of the experiment, else the most that the size of the corpus gives to any of
@@ -83,7 +81,9 @@ class Experiment(StrictModel):
     format: int = EXPERIMENT_FORMAT
     name: FileName = Field("", description="name of the experiment; none: the file's")
     question: str = Field(min_length=1)
-    datasets: list[str] = Field(min_length=1, description="data sets: registered names or folders")
+    datasets: list[str] = Field(
+        min_length=1, description="data sets: registered names, folders, or classes of one's own"
+    )
     runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
     seed: int = Field(0, ge=0, lt=2**32, description="first seed")
     measures: list[str] = Field(min_length=1, description="measures, in the order of the columns")
@@ -211,30 +211,38 @@ class Experiment(StrictModel):
         return config
 
     def _list_settings(self, row: PlannedRow, seed: int) -> list[str]:
-        layers = [self.settings, row.settings, row.point, self.overrides]
+        layers = [self.settings, row.settings, row.point]
+        types = _find_featured(layers)
+        overrides = {
+            key: value
+            for key, value in self.overrides.items()
+            if (node_type := _find_source_type(key)) is None or node_type in types
+        }
         named = {"ablation": row.ablation, "seed": seed}
-        return _write_settings([*layers, *_own_layers(row)[-1:], named])
+        return _write_settings([*layers, overrides, *_own_layers(row)[-1:], named])
 
     def find_setting_faults(self, code: Collection[str], where: str) -> list[str]:
         """Sentences about rows with invalid settings.
 
         Args:
-            code: Encoders and heads (``module:Class``) that rows may name and that are then
-                imported. for it.
+            code: Encoders, heads and data sets of one's own that the experiment may name and that
+                are then imported.
             where: Name of the experiment, for the message.
 
         Raises:
-            ConfigError: A row names other code.
+            ConfigError: A row or a data set names other code.
         """
         faults: dict[str, str] = {}
         names: list[tuple[str, object]] = []
         rows = self.expand(["x"])
+        without = self._find_unused_overrides(rows)
         for row in rows:
             try:
                 model = load_config(None, self._list_settings(row, 0)).model  # imports nothing
                 names += [("encoder", model.encoder), ("head", model.head)]
             except ConfigError as error:
                 faults[row.name] = str(error)
+        names += [("dataset", one) for one in self.datasets if names_code(one)]
         check_code(names, code, where, "--{kind} ")
         for row in rows:
             try:
@@ -242,7 +250,20 @@ class Experiment(StrictModel):
                     find_model(load_config(None, _write_settings(_own_layers(row)))).check_used()
             except ConfigError as error:
                 faults[row.name] = str(error)
-        return [f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()]
+        return without + [
+            f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()
+        ]
+
+    def _find_unused_overrides(self, rows: Sequence[PlannedRow]) -> list[str]:
+        """Sentences about overrides of features that no row has."""
+        layers = [[self.settings, row.settings, row.point] for row in rows]
+        types = {node_type for found in layers for node_type in _find_featured(found)}
+        return [
+            f"'overrides': '{key}' changes features that rows have, but no row has any of "
+            f"'{found}'; set data.features.{found} to give them to all rows."
+            for key in self.overrides
+            if (found := _find_source_type(key)) is not None and found not in types
+        ]
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
@@ -271,6 +292,23 @@ def _own_layers(row: PlannedRow) -> list[dict[str, Any]]:
     return [row.settings, row.point, {"model.encoder": row.encoder}]
 
 
+def _find_featured(layers: Iterable[dict[str, Any]]) -> Collection[str]:
+    """Node types that settings give features."""
+    content: Any = {}
+    for layer in layers:
+        for key, value in layer.items():
+            put(content, key, deepcopy(value))
+    for section in ("data", "features"):
+        content = content.get(section) if isinstance(content, dict) else None
+    return content or ()
+
+
+def _find_source_type(key: str) -> str | None:
+    """Node type of a setting of a part of its features, such as ``data.features.TYPE.model``."""
+    found = _FEATURE_PART.match(key)
+    return None if found is None else found[1]
+
+
 def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:
     return [f"{key}={write_value(value)}" for layer in layers for key, value in layer.items()]
 
@@ -297,8 +335,8 @@ def load_experiment(
         runs: Seeds per row instead of the file's.
         seed: First seed instead of the file's.
         settings: Settings as ``key=value``, above all others.
-        code: Encoders and heads (``module:Class``) that the file may name; others are refused, as a
-            file alone imports no code.
+        code: Encoders, heads and data sets of one's own (``module:Class``, ``file.py:Class``) that
+            the file may name; others are refused, as a file alone imports no code.
 
     Raises:
         ConfigError: With every fault and its path.
@@ -311,14 +349,16 @@ def load_experiment(
             f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
             f"format {version!r:.50} in '{path}'; use the version that wrote it."
         )
-    given = {"datasets": list(datasets or []) or None, "runs": runs, "seed": seed}
+    named = list(datasets or [])
+    given = {"datasets": named or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
     if isinstance(overrides := content.setdefault("overrides", {}), dict):
         content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
     summary = f"The experiment '{path}' must be valid"
     experiment = parse_settings(Experiment, content, summary)
-    if faults := experiment.find_setting_faults(code, f"The experiment '{path}'"):
+    allowed = [*code, *named]
+    if faults := experiment.find_setting_faults(allowed, f"The experiment '{path}'"):
         raise ConfigError(list_faults(summary, faults))
     return experiment
 

@@ -2,8 +2,10 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +20,9 @@ from match_graph.benchmark.results import (
     sort_cells,
     write_results,
 )
+from match_graph.config import FeatureSource
 from match_graph.errors import CheckpointError, MatchGraphError
+from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, METRICS, RECORD
 from match_graph.runs.folder import find_difference, open_run_folder
@@ -48,6 +52,7 @@ class Ledger:
         self._resumed: set[tuple[str, str, int]] = set()
         self._started, self._datasets = _now(), plan.datasets
         self._machine = describe_machine()
+        self._identified: dict[tuple[str, str, str], str | None] = {}
         self._take_over()
 
     def find_pending(self) -> list[PlannedCell]:
@@ -75,14 +80,34 @@ class Ledger:
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
         difference = find_difference(open_run_folder(folder), planned.config)
         if not difference and (folder / RECORD).is_file():
-            there = read_record(folder)["data_checksum"]
-            difference = "" if there == planned.checksum else "it was made from other data"
+            difference = self._compare_record(planned, read_record(folder))
         if difference:
             raise CheckpointError(
                 f"A cell that is there must have the settings and data of the plan, but "
                 f"'{folder}' has others ({difference}); choose another folder with --out, or "
                 f"delete this one."
             )
+
+    def _compare_record(self, planned: PlannedCell, record: Mapping[str, Any]) -> str:
+        """What else a cell was made from, as a clause; empty if nothing."""
+        if record["data_checksum"] != planned.checksum:
+            return "it was made from other data"
+        there = record.get("feature_checksums", {})
+        for node_type, source in planned.config.data.features.items():
+            here = self._identify(source, node_type, planned.checksum)
+            if here is not None and there.get(node_type, here) != here:
+                return f"it was made with other features of '{node_type}'"
+        return ""
+
+    def _identify(self, source: FeatureSource, node_type: str, checksum: str) -> str | None:
+        """Checksum of features; None where they are not to be had now, which a cell will say."""
+        key = source.model_dump_json(), node_type, checksum
+        if key not in self._identified:
+            try:
+                self._identified[key] = identify_features(source, node_type, checksum)
+            except MatchGraphError:
+                self._identified[key] = None
+        return self._identified[key]
 
     def _read_earlier(self) -> None:
         """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.

@@ -124,7 +124,7 @@ class _Planner:
         dataset = self._open(locate_config(self.source, shared))
         dataset.transform = None
         _check_name(dataset.name)
-        fields = metadata_fields(dataset[0])
+        fields = metadata_fields(dataset.graph)
         rows = experiment.expand(fields)
         if faults := find_name_faults(rows):
             raise ConfigError(

@@ -2,16 +2,25 @@
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
+
+import torch
 
 from match_graph.benchmark.cell import Work, prepare_process, start_process
 from match_graph.benchmark.estimate import Estimate, Kind
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
+from match_graph.features import (
+    TextEmbedder,
+    choose_columns,
+    list_texts,
+    open_embedder,
+    open_features,
+)
 from match_graph.graph import DropFields
 from match_graph.nn.label_tree import level_sizes
 from match_graph.pretrain import SphericalTrainer
@@ -26,6 +35,8 @@ from match_graph.training.models import find_model
 _STEPS, _SECONDS = 3, 2.0
 #: Of the pre-training that tells its rate.
 _PAIRS = 20_000
+#: Embedded texts that tell the rate of a language model.
+_TEXTS = 32
 
 
 def probe_cells(
@@ -33,25 +44,26 @@ def probe_cells(
     estimate: Estimate,
     make_work: Callable[[PlannedCell], Work],
     context: Any,
-) -> dict[Kind, float]:
+) -> None:
     """Measures the seconds of one cell of every network that no finished cell covers.
 
     Without evaluation, and with the epochs as planned. Measured in one process per data set, one
-    after the other; what cannot be measured is left out, as its cell will say why.
+    after the other; what cannot be measured is left out, as its cell will say why. Some of the
+    texts that a language model must embed are embedded too, and kept.
 
     Args:
         pending: Cells that will run.
-        estimate: Estimate so far.
+        estimate: Estimate so far, which is given what was measured.
         make_work: Makes the work order of a cell.
         context: Multiprocessing context.
     """
     chosen: dict[Kind, PlannedCell] = {}
     for planned in pending:
         kind = planned.key[:2]
-        if (
-            kind not in chosen
-            and estimate.seconds_of(kind) is None
-            and find_model(planned.config).is_neural
+        is_new = find_model(planned.config).is_neural and estimate.seconds_of(kind) is None
+        embeds = any(source.model for source in planned.config.data.features.values())
+        if kind not in chosen and (
+            is_new or (embeds and planned.dataset not in estimate.embedding)
         ):
             chosen[kind] = planned
     found: dict[Kind, float] = {}
@@ -60,32 +72,81 @@ def probe_cells(
         process, receive = start_process(context, _probe, works)
         try:
             while True:
-                row, seconds = receive.recv()
-                found[name, row] = seconds
+                row, seconds, embedding = receive.recv()
+                if seconds is not None:
+                    found[name, row] = seconds
+                if embedding:
+                    estimate.embedding[name] = estimate.embedding.get(name, 0.0) + embedding
         except EOFError:  # the process has ended
             process.join()
-    return found
+    estimate.probed = found
 
 
 def _probe(works: Sequence[Work], answer: Connection) -> None:
     """Measures the rows of a data set; the main function of its process."""
     prepare_process(works[0])
     pretrained: dict[str, float] = {}
+    embedded: set[Hashable] = set()
     for work in works:
         cell = work.cell
         try:
-            seconds = _measure(work, pretrained)
+            dataset = _open(work)
+            embedding = _give_features(dataset, cell.config, work.root, embedded)
+            is_neural = find_model(cell.config).is_neural
+            seconds = _measure(work, dataset, pretrained) if is_neural else None
         except Exception:  # the cell itself will say why
             traceback.print_exc()
             continue
-        answer.send((cell.row.name, seconds))
+        answer.send((cell.row.name, seconds, embedding))
     answer.close()
 
 
-def _measure(work: Work, pretrained: dict[str, float]) -> float:
+def _open(work: Work) -> CorpusDataset:
     config = work.cell.config
     dataset = open_dataset(config.dataset, root=work.root, **config.data.dataset_options())
     dataset.transform = DropFields(config.data.drop_fields)
+    return dataset
+
+
+def _give_features(
+    dataset: CorpusDataset, config: Config, root: str | None, embedded: set[Hashable]
+) -> float:
+    """Gives a data set features, those of a language model as zeros for want of all vectors.
+
+    Returns:
+        Seconds that embedding its other texts will take; 0 for those that another row embeds.
+    """
+    seconds = 0.0
+    for node_type, source in config.data.features.items():
+        if source.model is None:
+            found = open_features(source, dataset, node_type, root)
+            dataset.join_features(node_type, found.x, found.digest, found.path)
+            continue
+        embedder = open_embedder(source, root)
+        columns = choose_columns(node_type, source.column)
+        key = embedder.digest, node_type, *columns
+        if key not in embedded:
+            seconds += _time_embedding(embedder, list_texts(dataset, node_type, columns))
+            embedded.add(key)
+        zeros = torch.zeros(1, embedder.width, dtype=torch.float16)
+        x = zeros.expand(dataset.graph.num_nodes(node_type), -1)
+        dataset.join_features(node_type, x, embedder.digest, embedder.path)
+    return seconds
+
+
+def _time_embedding(embedder: TextEmbedder, texts: Sequence[str]) -> float:
+    missing = embedder.find_missing(texts)
+    first, *others = missing[:: max(1, len(missing) // _TEXTS)][: 1 + _TEXTS] or [""]
+    if not others:
+        return 0.0
+    embedder.prepare([first])  # reads the model
+    start = time.perf_counter()
+    embedder.prepare(others)
+    return (time.perf_counter() - start) / len(others) * (len(missing) - 1 - len(others))
+
+
+def _measure(work: Work, dataset: CorpusDataset, pretrained: dict[str, float]) -> float:
+    config = work.cell.config
     seconds = _time_steps(dataset, config)
     key = work.cell.vectors_key
     if key is not None and key not in pretrained and work.vectors is None:
@@ -123,7 +184,7 @@ def _time_pretraining(dataset: CorpusDataset, config: Config) -> float:
     space = dataset.token_space(config.data.min_count, config.data.min_word_count)
     num_rows = dict(zip(space.types, space.num_kept, strict=True))
     device = choose_device(config.train.accelerator)
-    trainer = SphericalTrainer(dataset[0], config.pretrain, config.seed, num_rows, device=device)
+    trainer = SphericalTrainer(dataset.graph, config.pretrain, config.seed, num_rows, device=device)
     pairs = min(_PAIRS, config.pretrain.samples)
     start = time.perf_counter()
     trainer.fit(pairs)

@@ -64,6 +64,9 @@ class Cell(StrictModel):
     vectors_from: str | None = Field(
         None, description="key of the cell that pre-trained its vectors"
     )
+    feature_checksums: dict[str, str] = Field(
+        {}, description="checksums of features of data.features, by node type"
+    )
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
 

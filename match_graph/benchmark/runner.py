@@ -155,7 +155,10 @@ class _Benchmark:
             self.estimate.add(cell)
         if any(self.estimate.seconds_of(planned.key[:2]) is None for planned in pending):
             report("measuring a few steps of every network, for an estimate of the time")
-        self.estimate.probed = probe_cells(pending, self.estimate, self._make_work, self.context)
+        probe_cells(pending, self.estimate, self._make_work, self.context)
+        for dataset, once in self.estimate.embedding.items():
+            if once:
+                report(f"{dataset}, texts to embed: about {format_seconds(once)}, once")
         for kind in dict.fromkeys(planned.key[:2] for planned in pending):
             seconds = self.estimate.seconds_of(kind)
             known = "not known yet" if seconds is None else f"about {format_seconds(seconds)}"

@@ -8,19 +8,22 @@ from rich.table import Table
 
 from match_graph.cli.app import echo
 from match_graph.cli.options import (
+    BatchSizeOption,
     DatasetArgument,
     DeviceOption,
     Devices,
     Finished,
+    Pretrain,
     QuietOption,
     Settings,
-    Start,
     Train,
     VerifyOption,
+    Workers,
     command,
 )
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
+from match_graph.io.source import is_folder
 
 
 @command("run")
@@ -80,7 +83,7 @@ def build(
 
 @command()
 def pretrain(
-    options: Start,
+    options: Pretrain,
     text: Annotated[bool, typer.Option("--text", help="Also write word2vec text.")] = False,
     measure: Annotated[
         bool,
@@ -91,14 +94,16 @@ def pretrain(
     from match_graph.cli.show import print_quality
 
     run = options.start()
+    quality = run.evaluate_pretraining() if measure else None
     if not measure:
         run.pretrain()
+    path = run.pretraining.write_text() if text else None
     if not run.leads:
         return
-    if measure:
-        print_quality(run.pretraining.evaluate())
-    if text:
-        echo(run.pretraining.write_text())
+    if quality is not None:
+        print_quality(quality)
+    if path is not None:
+        echo(path)
     echo(run.folder)
 
 
@@ -116,13 +121,48 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     options: Finished,
     devices: Devices,
+    workers: Workers,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="Documents with labels instead, in files or folders of JSON lines; repeatable.",
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("--output", help="With --input: the folder for metrics.json.")
+    ] = None,
+    batch_size: BatchSizeOption = 256,
+    device: DeviceOption = "auto",
     verify: VerifyOption = False,
 ) -> None:
-    """Evaluate a trained run on its validation and test documents."""
-    from match_graph.cli.show import print_metrics
+    """Evaluate a trained run on its validation and test documents, or on files of documents."""
+    from match_graph.cli.show import print_measures, print_metrics
+    from match_graph.predict import evaluate_files
     from match_graph.runs import open_run
+    from match_graph.runs.folder import verify_run_folder
+    from match_graph.training.launch import is_first
 
-    code, reporter = (options.encoder, options.head), Reporter(options.quiet)
+    if (source is None) != (target is None):
+        raise typer.BadParameter("--input and --output belong together")
+    cluster = workers.find_cluster(Reporter(options.quiet))
+    if cluster is not None and source is None:
+        raise typer.BadParameter("--workers and --scheduler share the files of --input")
+    if source and target:
+        if devices.sharing:
+            raise typer.BadParameter("--input is shared by the processes of torchrun alone")
+        if verify:
+            verify_run_folder(folder)
+        measures = evaluate_files(
+            folder, source, target, batch_size, device, options.encoder, options.head,
+            Reporter(options.quiet), cluster,
+        )  # fmt: skip
+        if is_first():
+            print_measures(measures)
+            echo(target)
+        return
+    code = options.encoder, options.head, options.dataset
+    reporter = Reporter(options.quiet)
     run = open_run(folder, options.root, reporter, *code, devices.sharing, verify)
     run.evaluate()
     if run.leads:
@@ -133,11 +173,17 @@ def evaluate(
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
     options: Finished,
+    workers: Workers,
     source: Annotated[
-        str, typer.Option("--input", help="One JSON object a line; - is standard input.")
-    ] = "-",
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="JSON lines; - is standard input. Repeatable, or a folder of .jsonl files: then "
+            "--output is a folder too.",
+        ),
+    ] = None,
     target: Annotated[
-        str, typer.Option("--output", help="One JSON object a line; - is standard output.")
+        str, typer.Option("--output", help="JSON lines; - is standard output. Or a folder.")
     ] = "-",
     top_k: Annotated[
         int | None,
@@ -148,7 +194,7 @@ def predict(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, max=2**20, help="Documents per batch.")] = 256,
+    batch_size: BatchSizeOption = 256,
     device: DeviceOption = "auto",
     explain: Annotated[
         bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
@@ -167,9 +213,11 @@ def predict(
 ) -> None:
     """Predict the labels of new documents, with the run folder alone; or explain predictions."""
     from match_graph.cli.show import print_case_study
-    from match_graph.predict import load, predict_lines, study_document
+    from match_graph.predict import load, predict_files, predict_lines, study_document
     from match_graph.predict.classifier import DEFAULT_TOP_K
+    from match_graph.predict.streams import STREAM
     from match_graph.runs.folder import verify_run_folder
+    from match_graph.training.launch import is_by_torchrun
 
     _check_explain(explain, document, bool(against) or json_lines)
     if verify:
@@ -177,14 +225,27 @@ def predict(
     code, reporter = (options.encoder, options.head), Reporter(options.quiet)
     if document is not None:
         folders, number = [folder, *(against or [])], top_k or DEFAULT_TOP_K
-        study = study_document(folders, document, number, options.root, device, *code, reporter)
+        study = study_document(
+            folders, document, number, options.root, device, *code, options.dataset, reporter
+        )
         if json_lines:
             echo(study.model_dump_json(indent=2))
         else:
             print_case_study(study)
         return
-    classifier = load(folder, device, *code)
-    predict_lines(classifier, source, target, top_k, threshold, batch_size, reporter)
+    sources, settings = source or [STREAM], (top_k, threshold, batch_size)
+    cluster = workers.find_cluster(reporter)
+    if cluster is not None or is_by_torchrun() or _are_many(sources, target):
+        if target == STREAM:
+            raise typer.BadParameter("must be a folder for the results", param_hint="--output")
+        predict_files(folder, sources, target, *settings, device, *code, reporter, cluster)
+        return
+    predict_lines(load(folder, device, *code), sources[0], target, *settings, reporter)
+
+
+def _are_many(sources: list[str], target: str) -> bool:
+    """Whether results are those of `predict_files`."""
+    return len(sources) > 1 or is_folder(sources[0]) or target.endswith("/") or is_folder(target)
 
 
 def _check_explain(explain: bool, document: str | None, more: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from match_graph.config import Config, load_config
 from match_graph.io import Reporter
+from match_graph.io.cluster import Cluster
 
 if TYPE_CHECKING:
     from match_graph.datasets import CorpusDataset
@@ -27,7 +28,7 @@ app = typer.Typer(
 W = TypeVar("W", bound=Callable[..., None])
 
 DatasetArgument = Annotated[
-    str, typer.Argument(metavar="DATASET", help="A registered name or a folder in MATCH format.")
+    str, typer.Argument(metavar="DATASET", help="A name, a folder, module:Class or file.py:Class.")
 ]
 Repeated = list[str] | None
 SetOption = Annotated[
@@ -39,6 +40,7 @@ SeedOption = Annotated[
 RootOption = Annotated[Path | None, typer.Option("--root", help="Root folder of built data.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+BatchSizeOption = Annotated[int, typer.Option(min=1, max=2**20, help="Documents per batch.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
@@ -81,8 +83,30 @@ def command(name: str | None = None) -> Callable[[W], W]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings by file and by name, and where data are built."""
+class Workers:
+    """Processes that share what is cut into parts: building, predictions of files."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, max=4096, help="Dask processes of this machine."),
+    ] = None
+    worker_memory: Annotated[
+        str | None, typer.Option("--worker-memory", help="Memory of each of them, such as 3GiB.")
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster instead."),
+    ] = None
+
+    def find_cluster(self, reporter: Reporter) -> Cluster | None:
+        """Cluster that shares the work; None is this process."""
+        given = self.workers, self.scheduler, self.worker_memory
+        return None if given == (None, None, None) else Cluster(*given, reporter.line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Workers):
+    """Settings by file and by name, and where and by which processes data are built."""
 
     config: Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")] = None
     settings: SetOption = None
@@ -97,7 +121,8 @@ class Settings:
         from match_graph.datasets import open_dataset
 
         options |= self.load().data.dataset_options()
-        return open_dataset(name, root=self.root, track=reporter.track, **options)
+        options |= {"track": reporter.track, "cluster": self.find_cluster(reporter)}
+        return open_dataset(name, root=self.root, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +161,7 @@ class Start(Settings):
 
     def start(self) -> "Run":
         """Run with settings from file, options and command line."""
+        from match_graph.datasets import open_dataset
         from match_graph.runs import start_run
         from match_graph.runs.configure import load_preset_config
         from match_graph.training.models import find_model
@@ -143,6 +169,10 @@ class Start(Settings):
         resolved = load_preset_config(self.config, self.name_settings(), self.preset)
         find_model(resolved).check_used()
         reporter = Reporter(self.quiet)
+        if (cluster := self.find_cluster(reporter)) is not None:
+            options = resolved.data.dataset_options()
+            tracked = {"track": reporter.track, "cluster": cluster}
+            open_dataset(self.dataset, root=self.root, **tracked, **options)
         return start_run(self.dataset, resolved, self.out, self.root, self.overwrite, reporter)
 
 
@@ -170,11 +200,20 @@ class Devices:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Devices, Start):
+class Pretrain(Devices, Start):
+    """Start of a run that several processes may share."""
+
+    def name_settings(self) -> list[str]:
+        named = super().name_settings()
+        return named + [f"train.{name}={value}" for name, value in self.sharing.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Pretrain):
     """Start of a run that trains."""
 
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="An encoder's name or module:Class.")
+        str | None, typer.Option("--encoder", help="A name, module:Class or file.py:Class.")
     ] = None
     word_vectors: Annotated[
         Path | None,
@@ -189,7 +228,6 @@ class Train(Devices, Start):
         if self.word_vectors is not None:
             path = json.dumps(str(self.word_vectors), ensure_ascii=False)  # a YAML string
             named += ["model.init=word_vectors", f"model.word_vectors={path}"]
-        named += [f"train.{name}={value}" for name, value in self.sharing.items()]
         named += ["train.deterministic=true"] if self.deterministic else []
         return named + ([] if self.encoder is None else [f"model.encoder={self.encoder}"])
 
@@ -200,10 +238,13 @@ class Finished:
 
     root: RootOption = None
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="To confirm the run's own module:Class.")
+        str | None, typer.Option("--encoder", help="To confirm a class of your own.")
     ] = None
-    head: Annotated[
-        str | None, typer.Option("--head", help="To confirm the own module:Class of its head.")
+    head: Annotated[str | None, typer.Option("--head", help="To confirm a head of your own.")] = (
+        None
+    )
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="To confirm a data set class of your own.")
     ] = None
     quiet: QuietOption = False
 

@@ -47,6 +47,13 @@ def print_metrics(run: Run) -> None:
         )
 
 
+def print_measures(measures: Mapping[str, float]) -> None:
+    """Prints the main measures of `evaluate_files`."""
+    table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+    table.add_row("files", *_format(measures, table))
+    SafeConsole().print(table)
+
+
 def print_examples(run: Run) -> None:
     """Prints a few test documents with their gold and predicted labels."""
     console = SafeConsole(highlight=False)

@@ -35,7 +35,7 @@ def speed(
         typer.Argument(
             metavar="STAGE",
             help="build, sample, pretrain, step, targets, hypernymy, predict, all of these; or "
-            "scaling, read, export.",
+            "scaling, sharding (pre-training by two processes), read, export.",
         ),
     ],
     size: Annotated[
@@ -115,11 +115,11 @@ def run_experiment(
     root: RootOption = None,
     encoder: Annotated[
         Repeated,
-        typer.Option("--encoder", help="An encoder's module:Class to be imported; repeatable."),
+        typer.Option("--encoder", help="An encoder of your own to be imported; repeatable."),
     ] = None,
     head: Annotated[
         Repeated,
-        typer.Option("--head", help="A head's module:Class to be imported; repeatable."),
+        typer.Option("--head", help="A head of your own to be imported; repeatable."),
     ] = None,
     parallel: Annotated[
         int,
@@ -171,7 +171,7 @@ def encoders(
     json_lines: JsonOption = False,
 ) -> None:
     """List encoders, heads and baselines: what they need and give, their size, their paper."""
-    from match_graph.training.models import SIZE, list_models
+    from match_graph.training.catalog import SIZE, list_models
 
     entries = list_models()
     if json_lines:
@@ -197,7 +197,10 @@ def export(
         str, typer.Option("--to", help="pyg, ogb, relbench, networkx, parquet or match.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The folder to make.")],
-    features: Annotated[str, typer.Option(help="x of nodes: none, ids or pretrained.")] = "none",
+    features: Annotated[
+        str | None,
+        typer.Option(help="x of nodes: none, data, ids or pretrained; by default the data's."),
+    ] = None,
     include_labels: Annotated[
         str, typer.Option(help="Gold labels of which documents: none, train or all.")
     ] = "train",
@@ -254,6 +257,6 @@ def report(
 
     page = write_report(
         folder, out, against or [], document or [], num_documents, options.root, device,
-        Reporter(options.quiet), options.encoder, options.head,
+        Reporter(options.quiet), options.encoder, options.head, options.dataset,
     )  # fmt: skip
     echo(page)

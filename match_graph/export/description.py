@@ -45,7 +45,7 @@ def describe_export(
     options = source.options
     held = [_LABELS[options.include_labels], _TEXTS[options.text or "none"]]
     held += _describe_features(source, run)
-    left_out = _list_left_out(source, expected, readings)
+    left_out = _list_left_out(target, source, expected, readings)
     parts = [
         f"# {source.dataset.name} as {to}",
         f"Written by match-graph {version('match-graph')} from the data set "
@@ -92,6 +92,11 @@ def _describe_features(source: Source, run: str | Path | None) -> list[str]:
         return ["No features (`--features none`)."]
     if source.options.features == "ids":
         return ["`x` is the number of the node within its type, for an embedding table."]
+    if source.options.features == "data":
+        widths = ", ".join(
+            f"`{name}` [{len(x):,}, {x.size(1)}]" for name, x in source.features.items()
+        )
+        return [f"`x` holds the features of the data, float32: {widths}."]
     channels = next(iter(source.features.values())).size(1)
     origin = "trained for this export" if run is None else "of a run"
     seen = source.options.include_labels != "none" or run is not None
@@ -103,7 +108,9 @@ def _describe_features(source: Source, run: str | Path | None) -> list[str]:
     ]
 
 
-def _list_left_out(source: Source, expected: Inventory, readings: list[Reading]) -> list[str]:
+def _list_left_out(
+    target: Target, source: Source, expected: Inventory, readings: list[Reading]
+) -> list[str]:
     """Sentences on parts of the source that a file leaves out."""
     sentences = {
         sentence: None
@@ -116,6 +123,13 @@ def _list_left_out(source: Source, expected: Inventory, readings: list[Reading])
         sentences[f"Gold labels of {number:,} documents, left out on purpose."] = None
     if source.options.text == "none" and source.dataset.keeps_texts:
         sentences["Raw texts, left out on purpose."] = None
+    graph = source.graph
+    has_x = any(graph.node_tensor(name, "x") is not None for name in graph.node_types)
+    if source.options.features != "data" and has_x:
+        sentences["Features of the data set, left out on purpose."] = None
+    attributes = (graph.edge_tensor(edge_type, "edge_attr") for edge_type in graph.edge_types)
+    if not target.has_edge_attr and any(values is not None for values in attributes):
+        sentences["Attributes of edges (`edge_attr`); the target pyg carries them."] = None
     return [*sentences] or ["Nothing was left out."]
 
 

@@ -1,4 +1,4 @@
-"""Node features ``x``: node indices, or pre-trained unit vectors."""
+"""Node features ``x``: those of the data, node indices, or pre-trained unit vectors."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +7,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
-from match_graph.graph.csr import sorted_row_ptr
+from match_graph.features import open_features
+from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.view import Graph, view_graph
 from match_graph.io.files import read_tensors
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
@@ -26,12 +27,40 @@ from match_graph.typing import CONTAINS, DOCUMENT
 _DOCUMENTS = 50_000  # per product of tokens and vectors
 
 
-def number_nodes(data: HeteroData) -> dict[str, Tensor]:
+def has_features(dataset: CorpusDataset, config: Config) -> bool:
+    """Whether `collect_features` has some."""
+    return bool(config.data.features) or any(
+        dataset.graph.node_tensor(name, "x") is not None for name in dataset.graph.node_types
+    )
+
+
+def collect_features(
+    dataset: CorpusDataset, config: Config, reporter: Reporter
+) -> dict[str, Tensor]:
+    """Features of the data: the data set's own ``x``, and those of ``data.features``.
+
+    Returns:
+        Per node type that has some, [num_nodes, F], float32, which layers of other libraries take.
+
+    Raises:
+        CorpusError: As `open_features`.
+        ConfigError: As `open_features`.
+    """
+    graph = dataset.graph
+    every = {name: graph.node_tensor(name, "x") for name in graph.node_types}
+    found = {name: x for name, x in every.items() if x is not None}
+    for name, source in config.data.features.items():
+        found[name] = open_features(source, dataset, name, dataset.root, reporter).x
+    return {name: x.float() for name, x in found.items()}
+
+
+def number_nodes(data: Graph) -> dict[str, Tensor]:
     """Index of each node within its type, for an embedding table, [num_nodes, 1], int64."""
-    return {name: torch.arange(data[name].num_nodes).unsqueeze(1) for name in data.node_types}
+    graph = view_graph(data)
+    return {name: torch.arange(graph.num_nodes(name)).unsqueeze(1) for name in graph.node_types}
 
 
-def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def spread_vectors(data: Graph, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Features of all nodes from pre-trained vectors.
 
     Nodes that pre-training left out as too rare have zeros. A document's vector is the mean of
@@ -47,25 +76,26 @@ def spread_vectors(data: HeteroData, vectors: Mapping[str, Tensor]) -> dict[str,
     Returns:
         Per node type, [num_nodes, C], float32.
     """
-    channels = next(iter(vectors.values())).size(1)
+    graph, channels = view_graph(data), next(iter(vectors.values())).size(1)
     features = {}
-    for name in data.node_types:
-        features[name] = torch.zeros(int(data[name].num_nodes), channels)
+    for name in graph.node_types:
+        features[name] = torch.zeros(graph.num_nodes(name), channels)
         if name in vectors and name != DOCUMENT:
             features[name][: len(vectors[name])] = vectors[name]
     edge_types = [
-        edge_type for edge_type in data.edge_types if edge_type[1] == "has" or edge_type == CONTAINS
+        edge_type
+        for edge_type in graph.edge_types
+        if edge_type[1] == "has" or edge_type == CONTAINS
     ]
     for edge_type in edge_types:
-        _add_neighbours(features[DOCUMENT], data[edge_type].edge_index, features[edge_type[2]])
+        _add_neighbours(features[DOCUMENT], graph.adjacency(edge_type), features[edge_type[2]])
     torch.nn.functional.normalize(features[DOCUMENT], dim=1, out=features[DOCUMENT])
     return features
 
 
-def _add_neighbours(out: Tensor, edge_index: Tensor, x: Tensor) -> None:
-    """Adds to each document [D, C] the vectors of its neighbours; edges are sorted by document."""
-    ptr = sorted_row_ptr(edge_index[0], len(out)).numpy()
-    columns, rows = edge_index[1].numpy(), x.numpy()
+def _add_neighbours(out: Tensor, lists: Adjacency, x: Tensor) -> None:
+    """Adds to each document [D, C] the vectors of its neighbours."""
+    ptr, columns, rows = lists.ptr.numpy(), lists.node.numpy(), x.numpy()
     for start in range(0, len(out), _DOCUMENTS):
         part = ptr[start : start + _DOCUMENTS + 1]
         index = columns[part[0] : part[-1]]
@@ -76,7 +106,7 @@ def _add_neighbours(out: Tensor, edge_index: Tensor, x: Tensor) -> None:
 
 
 def train_vectors(
-    dataset: CorpusDataset, data: HeteroData, config: Config, reporter: Reporter
+    dataset: CorpusDataset, data: Graph, config: Config, reporter: Reporter
 ) -> dict[str, Tensor]:
     """Pre-trains vectors for an export.
 

@@ -15,7 +15,14 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError, ExportError, list_faults
 from match_graph.export.description import DESCRIPTION, describe_export, sum_up
-from match_graph.export.features import number_nodes, read_vectors, spread_vectors, train_vectors
+from match_graph.export.features import (
+    collect_features,
+    has_features,
+    number_nodes,
+    read_vectors,
+    spread_vectors,
+    train_vectors,
+)
 from match_graph.export.inventory import Inventory, find_differences
 from match_graph.export.match import MatchTarget
 from match_graph.export.networkx import NetworkxTarget
@@ -69,7 +76,7 @@ def export_dataset(
         out: Folder to make, new or empty. It appears when all is written and verified.
         options: Export options; None takes the defaults.
         run: Run folder with the vectors for ``features="pretrained"``; None trains them.
-        config: Configuration of that pre-training; None takes the defaults.
+        config: Configuration of that pre-training, and ``data.features``; None takes the defaults.
         overwrite: Whether to replace an existing export; another folder is never touched.
         reporter: Progress reporter; None prints nothing.
 
@@ -83,11 +90,12 @@ def export_dataset(
     """
     reporter = reporter or Reporter(quiet=True)
     target, out = find_target(to), _find_place(out)
-    options = _resolve(to, target, options or ExportOptions(), run, dataset)
+    config = config or Config()
+    options = _resolve(to, target, options or ExportOptions(), run, dataset, config)
     _check_folder(out, overwrite)
     source = open_source(dataset, options)
     target.check(source)
-    source = replace(source, features=_make_features(source, run, config or Config(), reporter))
+    source = replace(source, features=_make_features(source, run, config, reporter))
     _write_whole(to, target, source, out, run, reporter)
     return out
 
@@ -149,6 +157,7 @@ def _resolve(
     options: ExportOptions,
     run: str | Path | None,
     dataset: CorpusDataset,
+    config: Config,
 ) -> ExportOptions:
     """Options with the target's own defaults.
 
@@ -158,7 +167,9 @@ def _resolve(
     text = options.text or target.texts[0]
     if options.text is None and text == "raw" and not dataset.keeps_texts:
         text = "words" if "words" in target.texts else "none"
-    options = options.model_copy(update={"text": text})
+    has_x = has_features(dataset, config)
+    features = options.features or ("data" if has_x else "none")
+    options = options.model_copy(update={"text": text, "features": features})
     allowed = {
         "features": target.features,
         "include_labels": target.include_labels,
@@ -170,6 +181,10 @@ def _resolve(
         for name, values in allowed.items()
         if getattr(options, name) not in values
     ]
+    if options.features == "data" and not has_x:
+        faults.append(
+            f"--features data needs features, but '{dataset.name}' has none; set data.features."
+        )
     if run is not None and options.features != "pretrained":
         faults.append(
             f"--run gives vectors for --features pretrained, found --features {options.features}."
@@ -222,13 +237,15 @@ def _make_features(
 ) -> dict[str, Tensor]:
     if source.options.features == "none":
         return {}
+    if source.options.features == "data":
+        return collect_features(source.dataset, config, reporter)
     if source.options.features == "ids":
-        return number_nodes(source.data)
+        return number_nodes(source.graph)
     if run is not None:
         vectors = read_vectors(Path(run), source.dataset)
     else:
-        vectors = train_vectors(source.dataset, source.data, config, reporter)
-    return spread_vectors(source.data, vectors)
+        vectors = train_vectors(source.dataset, source.graph, config, reporter)
+    return spread_vectors(source.graph, vectors)
 
 
 def _add_up(advance: Advance) -> Callable[[int], None]:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 
+from match_graph.config import FeatureSource
 from match_graph.corpus import Tokenizer
 from match_graph.datasets.match_folder import (
     FIELDS,
@@ -21,11 +23,13 @@ from match_graph.datasets.match_folder import (
     write_lines,
 )
 from match_graph.export.inventory import Array, Inventory
+from match_graph.export.parquet import write_batches
 from match_graph.export.source import Source, add_graph_edges
 from match_graph.export.target import NOT_IN_TAXONOMY, Reading, Target, escape_all, unescape
+from match_graph.features.store import find_nodes
+from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import contract_hierarchy
-from match_graph.graph.csr import sorted_row_ptr
 from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
 
 
@@ -34,10 +38,11 @@ class MatchTarget(Target):
 
     Labels of other splits than training are empty lists unless all are taken along. Labels with
     white space, which ``taxonomy.txt`` would tear apart, are written with percent escapes, and
-    ``id2label.txt`` gives their names.
+    ``id2label.txt`` gives their names. The format has no place for features: they stand beside it,
+    by id, as ``data.features`` takes them.
     """
 
-    features = ("none",)
+    features = ("none", "data")
     texts = ("raw", "words")
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
@@ -59,6 +64,10 @@ class MatchTarget(Target):
                 pairs = zip(keys, table.get("name", table["id"]), strict=True)
                 lines = [f"{key}\t{_one_line(name)}" for key, name in pairs if _is_key(key)]
                 write_lines(folder / f"id2{node_type}.txt", lines)
+        for node_type in source.features:
+            new_ids = dict(zip(ids, written, strict=True)) if node_type == LABEL else {}
+            rows = _feature_rows(source, node_type, new_ids)
+            write_batches(folder, _feature_file(node_type), rows)
         fields = json.dumps({"metadata": source.fields}, ensure_ascii=False)
         (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
 
@@ -68,7 +77,7 @@ class MatchTarget(Target):
         kept[source.targets.index.long()] = True
         inventory = source.take_inventory(kept)
         ids = source.dataset.names(LABEL).to_numpy(dtype=object)
-        child, parent = source.data[IS_A].edge_index.numpy()
+        child, parent = source.graph.edge_index(IS_A).numpy()
         hierarchy = pd.DataFrame({"child": ids[child], "parent": ids[parent]})
         carried = ids[kept.numpy()].tolist()
         number = {name: row for row, name in enumerate(carried)}
@@ -80,9 +89,15 @@ class MatchTarget(Target):
     def read(self, source: Source, folder: Path) -> list[Reading]:
         config = MatchFolder.Config(tokenizer=find_tokenizer(source))
         built = build_graph(read_match_folder(folder, config))
+        for node_type in source.features:
+            path = folder / _feature_file(node_type)
+            built.data[node_type].x = _read_features(path, built.tables[node_type]["id"], node_type)
         if escape_all(source.dataset.names(LABEL), NOT_IN_TAXONOMY) is not None:
             built.tables[LABEL]["id"] = [unescape(value) for value in built.tables[LABEL]["id"]]
-        left_out = {"label.depth": "The depth of labels: the format has no place for it."}
+        left_out = {
+            "label.depth": "The depth of labels: the format has no place for it.",
+            "document.time": "The time of documents: the format has no place for it.",
+        }
         for node_type in (LABEL, *source.fields):
             table = source.dataset.table(node_type)
             pairs = zip(table["id"], table.get("name", table["id"]), strict=True)
@@ -97,6 +112,9 @@ class MatchTarget(Target):
 
     def describe(self, source: Source) -> str:
         tokenizer = find_tokenizer(source)
+        features = "".join(
+            f" --set data.features.{name}=FOLDER/{_feature_file(name)}" for name in source.features
+        )
         setting = "" if tokenizer == "regex" else f" --set data.tokenizer={tokenizer}"
         argument = "" if tokenizer == "regex" else f', tokenizer="{tokenizer}"'
         carried = source.targets.index.unique().numel()
@@ -118,6 +136,11 @@ import match_graph as mg
 dataset = mg.open_dataset("FOLDER"{argument})
 ```
 """
+        if features:
+            text += (
+                f"\nFeatures stand in `features/TYPE.parquet`, by id; a run takes them:\n\n```\n"
+                f"match-graph run FOLDER{setting}{features}\n```\n"
+            )
         if escape_all(source.dataset.names(LABEL), NOT_IN_TAXONOMY) is not None:
             text += (
                 f"\nSome labels hold white space, which separates labels in `{TAXONOMY}`: every "
@@ -153,19 +176,39 @@ def _make_records(source: Source, labels: list[str]) -> Iterator[tuple[Split, di
 
 def _pack(source: Source, field: str) -> tuple[Array, Array, Array]:
     """Offsets per document, instances and instance names of a field."""
-    document, instance = source.data[has_edge(field)].edge_index
-    ptr = sorted_row_ptr(document, int(source.data[DOCUMENT].num_nodes))
-    return ptr.numpy(), instance.numpy(), source.dataset.names(field).to_numpy(dtype=object)
+    lists = source.graph.adjacency(has_edge(field))
+    return lists.ptr.numpy(), lists.node.numpy(), source.dataset.names(field).to_numpy(dtype=object)
 
 
 def _taxonomy(source: Source, labels: list[str]) -> Iterator[list[str]]:
     """A parent and its children, for each label that has some."""
-    child, parent = source.data[IS_A].edge_index.tolist()
+    child, parent = source.graph.edge_index(IS_A).tolist()
     children: dict[int, list[str]] = {}
     for low, high in zip(child, parent, strict=True):
         children.setdefault(high, []).append(labels[low])
     for high, names in sorted(children.items()):
         yield [labels[high], *names]
+
+
+def _feature_file(node_type: str) -> Path:
+    return Path("features") / f"{node_type}.parquet"
+
+
+def _feature_rows(
+    source: Source, node_type: str, new_ids: dict[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Ids, as they are written, and features of the nodes of a type."""
+    for batch in source.nodes(node_type):
+        ids = [new_ids.get(name, name) for name in batch.column("id").to_pylist()]
+        yield pa.RecordBatch.from_pydict({"id": pa.array(ids), "x": batch.column("x")})
+
+
+def _read_features(path: Path, ids: pd.Series, node_type: str) -> torch.Tensor:
+    """Features of nodes, as a run takes them, [num_nodes, F]."""
+    table = open_table(FeatureSource(path=str(path)))
+    node = find_nodes(table, pa.array(ids, pa.large_string()), node_type)
+    rows = np.concatenate([*table.read()])
+    return torch.from_numpy(rows[np.argsort(node)[(node < 0).sum() :]])
 
 
 def _take_inventory(built: BuiltGraph) -> Inventory:
@@ -174,6 +217,8 @@ def _take_inventory(built: BuiltGraph) -> Inventory:
         columns = {name: table[name].to_numpy(dtype=object) for name in table.columns}
         if "train_count" in built.data[node_type]:
             columns["train_count"] = built.data[node_type].train_count.numpy()
+        if "x" in built.data[node_type]:
+            columns["x"] = built.data[node_type].x.numpy()
         inventory.add_nodes(node_type, columns.pop("id"), columns)
     add_graph_edges(inventory, built.data, built.targets.to_dict())
     return inventory

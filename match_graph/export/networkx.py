@@ -70,7 +70,8 @@ class NetworkxTarget(Target):
         text = f"""\
 - `{JSON}`: node-link JSON, a directed multigraph.
 - A node is `TYPE/NUMBER` with `type`, its id as `name`, and what people call it as `title`, where
-  that is known; an edge has its relation as `type`, and words have `position`.
+  that is known, and features as the list `x`; an edge has its relation as `type`, and words have
+  `position`.
 
 ```python
 import json
@@ -99,7 +100,7 @@ with open("{JSON}", encoding="utf-8") as file:
 
 
 def _node_lines(source: Source) -> Iterator[str]:
-    for node_type in source.data.node_types:
+    for node_type in source.graph.node_types:
         number = 0
         for batch in source.nodes(node_type):
             columns = [_NAMES.get(name, name) for name in batch.schema.names]
@@ -170,7 +171,7 @@ def _unescape(graph: Graph) -> Graph:
 def _take_inventory(source: Source, graph: Graph) -> Inventory:
     inventory = Inventory()
     place: dict[str, tuple[str, int]] = {}  # type and number by name
-    nodes: dict[str, list[dict[str, Any]]] = {name: [] for name in source.data.node_types}
+    nodes: dict[str, list[dict[str, Any]]] = {name: [] for name in source.graph.node_types}
     for name, node in graph.nodes(data=True):
         records = nodes[node["type"]]
         place[name] = node["type"], len(records)

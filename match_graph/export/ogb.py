@@ -35,7 +35,7 @@ class OgbTarget(Target):
     texts = ("none", "raw", "words")
 
     def check(self, source: Source) -> None:
-        documents, labels = int(source.data[DOCUMENT].num_nodes), source.targets.num_labels
+        documents, labels = source.graph.num_nodes(DOCUMENT), source.targets.num_labels
         size = documents * labels * 8
         if size > MAX_LABEL_BYTES:
             raise ExportError(
@@ -120,6 +120,8 @@ class OgbTarget(Target):
         hidden = "" if source.shown.all() else ", NaN for documents whose labels are left out"
         return f"""\
 - `raw/`: graph, labels and features as OGB's `DatasetSaver` lays them out (binary).
+- `raw/node_feat_dict.npz`, where there are features: `graph["node_feat_dict"][TYPE]`, or `x_dict`
+  with `PygNodePropPredDataset`; types without features are not in it.
 - `raw/node-label.npz`: a column per label, 1 or 0{hidden}.
 - `split/{SPLIT}/split_dict.pt`: documents per split; tensors, so that every torch loads them.
 - `mapping/TYPE.parquet`: row i names node i.
@@ -213,7 +215,7 @@ def _make_meta(source: Source, folder: str) -> dict[str, str | int]:
 
 def _dense_labels(source: Source) -> Array:
     """Dense labels, 1 or 0, [D, L], int8; float32 with NaN where labels are left out."""
-    shape = (int(source.data[DOCUMENT].num_nodes), source.targets.num_labels)
+    shape = (source.graph.num_nodes(DOCUMENT), source.targets.num_labels)
     shown = source.shown.numpy()
     labels = np.zeros(shape, dtype=np.int8 if shown.all() else np.float32)
     if not shown.all():

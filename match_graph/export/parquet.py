@@ -25,7 +25,7 @@ class ParquetTarget(Target):
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         schema: dict[str, Any] = {"format": 1, "rows": _ROWS, "nodes": {}, "edges": {}}
-        for node_type in source.data.node_types:
+        for node_type in source.graph.node_types:
             path = Path("nodes") / f"{node_type}.parquet"
             schema["nodes"][node_type] = write_batches(folder, path, source.nodes(node_type))
         for edge_type in source.edge_types:
@@ -53,7 +53,8 @@ class ParquetTarget(Target):
     def describe(self, source: Source) -> str:
         text = f"""\
 - `{SCHEMA}`: the tables with their columns and numbers of rows.
-- `nodes/TYPE.parquet`: row i is node i; `id`, and of documents `split` and `text`.
+- `nodes/TYPE.parquet`: row i is node i; `id`, of documents `split` and `text`, and features as `x`,
+  lists of one length: `--set data.features.TYPE=nodes/TYPE.parquet` takes them again.
 - `edges/SOURCE__RELATION__TARGET.parquet`: `source` and `target` are rows of the node tables.
 
 ```python

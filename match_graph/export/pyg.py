@@ -19,6 +19,8 @@ DATA, TARGETS = "data.pt", "targets.pt"
 class PygTarget(Target):
     """``data.pt``, ``targets.pt``, and the names of the nodes as Parquet."""
 
+    has_edge_attr = True
+
     def write(self, source: Source, folder: Path, out: Path) -> None:
         content = source.data.to_dict()
         for node_type, x in source.features.items():
@@ -64,7 +66,7 @@ data = HeteroData.from_dict(torch.load("{DATA}", weights_only=True))
 
 - Edges point away from documents: `ToUndirected(merge=False)` adds the reverses; `merge=True` would
   make `cites` symmetric.
-"""
+{_describe_x(source)}"""
         if not source.has_gold:
             return text
         return (
@@ -76,6 +78,13 @@ data = HeteroData.from_dict(torch.load("{DATA}", weights_only=True))
   is given (`del data["document", "tagged", "label"]`), or it reads the answer.
 """
         )
+
+
+def _describe_x(source: Source) -> str:
+    if not source.features:
+        return ""
+    names = ", ".join(f"`{name}`" for name in source.features)
+    return f"- `data[TYPE].x` are the features of {names}.\n"
 
 
 def save_tensors(path: Path, content: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ class RelbenchTarget(Target):
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         tables: dict[str, Any] = {}
-        for node_type in source.data.node_types:
+        for node_type in source.graph.node_types:
             batches = _document_rows(source) if node_type == DOCUMENT else source.nodes(node_type)
             write_batches(folder, _table(node_type), _number(batches, f"{node_type}_id"))
             tables[node_type] = {"pkey": f"{node_type}_id", "time_col": None, "fkeys": {}}
@@ -65,7 +65,7 @@ class RelbenchTarget(Target):
         dataset = _import_relbench().load_dataset(folder)
         tables = dataset.get_db().table_dict
         inventory = Inventory()
-        for node_type in source.data.node_types:
+        for node_type in source.graph.node_types:
             frame = tables[node_type].df
             held = [name for name in frame.columns if name not in (f"{node_type}_id", TIME, "id")]
             columns = {name: _fill(frame[name]) for name in held}
@@ -101,7 +101,8 @@ class RelbenchTarget(Target):
         empty = int((source.targets.ptr.diff()[source.shown] == 0).sum())
         text = f"""\
 - `manifest.yaml`: tables, keys, split times.
-- `db/TABLE.parquet`: one table per node type, one per edge type.
+- `db/TABLE.parquet`: one table per node type, one per edge type. Features are its column `x` of
+  lists, which PyTorch Frame takes as `stype.embedding`.
 
 `{TIME}` is not a date. RelBench splits by time, and the source keeps no time that every document
 has; so each training document has {_DAYS["train"][1]}, each validation document
@@ -157,7 +158,7 @@ def _table(name: str) -> Path:
 
 
 def _link_types(source: Source) -> list[EdgeType]:
-    return [edge_type for edge_type in source.data.edge_types if edge_type != TAGGED]
+    return [edge_type for edge_type in source.graph.edge_types if edge_type != TAGGED]
 
 
 def _link_columns(edge_type: EdgeType) -> tuple[str, str]:

@@ -17,7 +17,8 @@ from match_graph.datasets import CorpusDataset
 from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
 from match_graph.graph import Targets
-from match_graph.graph.csr import make_ptr, row_index, sorted_row_ptr
+from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (
     CONTAINS,
     DOCUMENT,
@@ -30,7 +31,7 @@ from match_graph.typing import (
     EdgeType,
 )
 
-Features: TypeAlias = Literal["none", "ids", "pretrained"]
+Features: TypeAlias = Literal["none", "data", "ids", "pretrained"]
 IncludeLabels: TypeAlias = Literal["none", "train", "all"]
 Text: TypeAlias = Literal["none", "raw", "words"]
 
@@ -46,14 +47,16 @@ class ExportOptions(StrictModel):
     """Options of an export.
 
     Args:
-        features: Node features ``x``: none, the node's index, or pre-trained vectors.
+        features: Node features ``x``: none, those of the data (the data set's own, or
+            ``data.features`` of the configuration), the node's index, or pre-trained vectors; None
+            takes those of the data where there are some.
         include_labels: Documents whose gold labels are exported: none, train, or all. No gold label
             of another split is an edge, whatever is chosen.
         text: Document texts: none, raw, or the word sequence with spaces; None is the target's own
             default.
     """
 
-    features: Features = "none"
+    features: Features | None = None
     include_labels: IncludeLabels = "train"
     text: Text | None = None
 
@@ -74,15 +77,15 @@ class Source:
     Args:
         dataset: Built data set.
         options: Export options.
-        data: Graph; without gold labels if these are left out.
+        graph: Graph, read in place; without gold labels if these are left out.
         targets: Gold labels; none for documents whose labels are left out.
-        features: Features ``x`` per node type; see `make_features`.
+        features: Features ``x`` per node type, [num_nodes, F], float32; of node numbers int64.
         advance: Called with the number of nodes or edges that were just handed out.
     """
 
     dataset: CorpusDataset
     options: ExportOptions
-    data: HeteroData
+    graph: GraphView
     targets: Targets
     features: Mapping[str, Tensor] = field(default_factory=dict)
     advance: Callable[[int], None] = lambda _number: None
@@ -90,7 +93,7 @@ class Source:
     @property
     def fields(self) -> list[str]:
         """Metadata fields."""
-        return [name for name in self.data.node_types if name not in RESERVED_TYPES]
+        return [name for name in self.graph.node_types if name not in RESERVED_TYPES]
 
     @property
     def has_gold(self) -> bool:
@@ -100,13 +103,35 @@ class Source:
     @property
     def num_items(self) -> int:
         """Number of nodes, edges and gold labels."""
-        edges = sum(self.data[edge_type].edge_index.size(1) for edge_type in self.data.edge_types)
-        return int(self.data.num_nodes) + edges + len(self.targets.index)
+        graph = self.graph
+        nodes, edges = (
+            map(graph.num_nodes, graph.node_types),
+            map(graph.num_edges, graph.edge_types),
+        )
+        return sum(nodes) + sum(edges) + len(self.targets.index)
+
+    @cached_property
+    def data(self) -> HeteroData:
+        """Graph in memory without ``x``, for formats that hold whole arrays."""
+        data = copy.copy(self.dataset[0])
+        for store in data.node_stores:
+            store.pop("x", None)
+        if not self.has_gold:
+            del data[TAGGED]
+            del data[LABEL].train_count
+        return data
+
+    def train_count(self, node_type: str) -> Tensor | None:
+        """Frequency of each node in training, int32; None where there is none, or it is hidden."""
+        if node_type == LABEL and not self.has_gold:
+            return None
+        return self.graph.node_tensor(node_type, "train_count")
 
     @cached_property
     def shown(self) -> Tensor:
         """Mask of documents whose gold labels are exported, [D], bool."""
-        train = self.data[DOCUMENT].train_mask
+        train = self.graph.node_tensor(DOCUMENT, MASKS["train"])
+        assert train is not None
         if self.options.include_labels == "train":
             return train
         return torch.full_like(train, self.options.include_labels == "all")
@@ -114,16 +139,16 @@ class Source:
     @cached_property
     def split(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Split of every document, strings, [D]."""
-        return list_splits(self.data)
+        return list_splits(self.graph)
 
     def nodes(self, node_type: str) -> Iterator[pa.RecordBatch]:
         """Nodes of a type in batches, in the order of the graph.
 
-        Columns: ``id``; of documents ``split`` and ``text``; ``name`` where the data set has names
-        for people; of labels ``depth`` where their source gives it; ``train_count``; ``x``. Each
-        only if it is there and taken along.
+        Columns: ``id``; of documents ``split``, ``text`` and ``time``; ``name`` where the data set
+        has names for people; of labels ``depth`` where their source gives it; ``train_count``;
+        ``x``. Each only if it is there and taken along.
         """
-        store, start = self.data[node_type], 0
+        train_count, start = self.train_count(node_type), 0
         with_text = self.options.text == "raw"
         for batch in self.dataset.iter_table(node_type, NODE_BATCH, with_text):
             rows = slice(start, start + batch.num_rows)
@@ -131,11 +156,11 @@ class Source:
             if node_type == DOCUMENT:
                 columns["split"] = pa.array(self.split[rows], pa.string())
                 columns |= self._texts(batch, start)
-            for column in ("name", "depth"):
+            for column in ("name", "depth", "time"):
                 if column in batch.schema.names:
                     columns[column] = batch.column(column)
-            if "train_count" in store:
-                columns["train_count"] = pa.array(store.train_count[rows].numpy())
+            if train_count is not None:
+                columns["train_count"] = pa.array(train_count[rows].numpy())
             if node_type in self.features:
                 columns["x"] = _vectors(self.features[node_type][rows])
             self.advance(batch.num_rows)
@@ -151,18 +176,19 @@ class Source:
     def edges(self, edge_type: EdgeType) -> Iterator[pa.RecordBatch]:
         """Edges of a type in batches: ``source``, ``target`` (int32) and their attributes."""
         if edge_type == GOLD:
-            row = row_index(self.targets.ptr).to(torch.int32)
-            stores = {"source": row, "target": self.targets.index}
+            ptr, node, is_sequence = self.targets.ptr, self.targets.index, False
         else:
-            store = self.data[edge_type]
-            stores = {"source": store.edge_index[0], "target": store.edge_index[1]}
-            stores |= {"position": store.position} if "position" in store else {}
-        for start in range(0, max(len(stores["source"]), 1), EDGE_BATCH):
-            part = {
-                name: pa.array(values[start : start + EDGE_BATCH].numpy())
-                for name, values in stores.items()
-            }
-            batch = pa.RecordBatch.from_pydict(part)
+            lists, is_sequence = self.graph.adjacency(edge_type), self.graph.is_sequence(edge_type)
+            ptr, node = lists.ptr, lists.node
+        for start in range(0, max(len(node), 1), EDGE_BATCH):
+            target = node[start : start + EDGE_BATCH]
+            place = torch.arange(start, start + len(target))
+            row = torch.searchsorted(ptr, place, right=True) - 1
+            part = {"source": row.to(target.dtype), "target": target}
+            if is_sequence:
+                part["position"] = (place - ptr[row]).to(torch.int16)
+            arrays = {name: pa.array(values.numpy()) for name, values in part.items()}
+            batch = pa.RecordBatch.from_pydict(arrays)
             self.advance(batch.num_rows)
             yield batch
 
@@ -174,7 +200,7 @@ class Source:
                 the caller, and gold labels must be among these. None has all.
         """
         inventory = Inventory()
-        for node_type in self.data.node_types:
+        for node_type in self.graph.node_types:
             start = 0
             for batch in self.nodes(node_type):
                 rows = slice(start, start + batch.num_rows)
@@ -197,7 +223,7 @@ class Source:
     @property
     def edge_types(self) -> list[EdgeType]:
         """Edge types of the graph and, if gold labels are exported, `GOLD`."""
-        return [*self.data.edge_types, *([GOLD] if self.has_gold else [])]
+        return [*self.graph.edge_types, *([GOLD] if self.has_gold else [])]
 
     def _texts(self, batch: pa.RecordBatch, start: int) -> dict[str, pa.Array]:
         if self.options.text == "raw":
@@ -207,16 +233,12 @@ class Source:
         return {}
 
     def _join_words(self, start: int, number: int) -> list[str]:
-        ptr = self._word_ptr[start : start + number + 1]
-        words = self.data[CONTAINS].edge_index[1, int(ptr[0]) : int(ptr[-1])]
+        lists = self.graph.adjacency(CONTAINS)
+        ptr = lists.ptr[start : start + number + 1]
+        words = lists.node[int(ptr[0]) : int(ptr[-1])]
         names = self._words[words.numpy()]
         bounds = (ptr[1:-1] - ptr[0]).numpy()
         return [" ".join(part) for part in np.split(names, bounds)]
-
-    @cached_property
-    def _word_ptr(self) -> Tensor:
-        edge_index = self.data[CONTAINS].edge_index
-        return sorted_row_ptr(edge_index[0], int(self.data[DOCUMENT].num_nodes))
 
     @cached_property
     def _words(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -238,15 +260,13 @@ def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
             f"--text raw needs raw texts, but '{dataset.name}' keeps none; "
             f"choose --text words or --text none."
         )
-    data = copy.copy(dataset[0])
-    targets, train = dataset.targets, data[DOCUMENT].train_mask
+    graph, targets = dataset.graph, dataset.targets
     if options.include_labels == "none":
-        del data[TAGGED]
-        del data[LABEL].train_count
-        targets = _keep_targets(targets, torch.zeros_like(train))
-    elif options.include_labels == "train":
-        targets = _keep_targets(targets, train)
-    return Source(dataset, options, data, targets)
+        graph = graph.without([], [TAGGED])
+    source = Source(dataset, options, graph, targets)
+    if options.include_labels == "all":
+        return source
+    return replace(source, targets=_keep_targets(targets, source.shown))
 
 
 def _keep_targets(targets: Targets, kept: Tensor) -> Targets:
@@ -267,11 +287,14 @@ def split_ends(batch: pa.RecordBatch) -> tuple[tuple[Any, Any], dict[str, Any]]:
     return (columns.pop("source"), columns.pop("target")), columns
 
 
-def list_splits(data: HeteroData) -> np.ndarray[Any, np.dtype[Any]]:
+def list_splits(data: Graph) -> np.ndarray[Any, np.dtype[Any]]:
     """Split of every document of a graph, strings, [D]."""
-    names = np.full(int(data[DOCUMENT].num_nodes), "", dtype=object)
-    for name, mask in MASKS.items():
-        names[data[DOCUMENT][mask].numpy()] = name
+    graph = view_graph(data)
+    names = np.full(graph.num_nodes(DOCUMENT), "", dtype=object)
+    for name, key in MASKS.items():
+        mask = graph.node_tensor(DOCUMENT, key)
+        assert mask is not None
+        names[mask.numpy()] = name
     return names
 
 

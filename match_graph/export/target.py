@@ -42,9 +42,11 @@ class Target(ABC):
     """
 
     #: Choices of `ExportOptions` that the format has a place for; the first text is the default.
-    features: ClassVar[tuple[Features, ...]] = ("none", "ids", "pretrained")
+    features: ClassVar[tuple[Features, ...]] = ("none", "data", "ids", "pretrained")
     include_labels: ClassVar[tuple[IncludeLabels, ...]] = ("none", "train", "all")
     texts: ClassVar[tuple[Text, ...]] = ("raw", "words", "none")
+    #: Whether attributes of edges are carried.
+    has_edge_attr: ClassVar[bool] = False
 
     def check(self, source: Source) -> None:  # noqa: B027 (most formats take every graph)
         """Refuses a graph that the format cannot hold, before anything is written.

@@ -207,7 +207,10 @@ class DatasetPart:
         names = [row.name for row in order if self._finished(row.name)][:_VARIANTS]
         folders = [self.folder / self._finished(name)[0].folder for name in names]
         try:
-            runs = [open_run(folder, options.root, options.reporter) for folder in folders]
+            runs = [
+                open_run(folder, options.root, options.reporter, dataset=options.dataset)
+                for folder in folders
+            ]
             if runs and options.documents:
                 known = set(runs[0].dataset.names(DOCUMENT).astype(str))
                 self.studied = [one for one in options.documents if one in known]

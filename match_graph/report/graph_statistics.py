@@ -22,7 +22,7 @@ from match_graph.graph.statistics import (
 from match_graph.io.progress import Reporter
 from match_graph.report.figures import make_figure, save_figure
 from match_graph.report.tables import Table, write_text
-from match_graph.typing import DOCUMENT, SPLITS
+from match_graph.typing import SPLITS
 
 REPORT = "REPORT.md"
 _DOCUMENT_ENDS = ("document", "training document", "citing document")
@@ -55,7 +55,7 @@ def write_graph_report(
         What was written, the Markdown first.
     """
     path = Path(folder) / REPORT
-    rows = {**describe_graph(dataset[0], dataset.targets), **dataset.notes}
+    rows = {**describe_graph(dataset.graph, dataset.targets), **dataset.notes}
     values = pd.Series(
         {name.replace("_", " "): value for name, value in rows.items()}, dtype=object
     )
@@ -115,8 +115,8 @@ def _format(value: Any, is_share: bool) -> str:
 def _draw_degrees(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
     """Share of nodes with at least so many edges, both axes logarithmic; a colour per edge type."""
     axes = figure.subplots(1, 2, sharey=True)
-    edge_types = [" ".join(edge_type) for edge_type in dataset[0].edge_types]
-    for name, degree in count_degrees(dataset[0]).items():
+    edge_types = [" ".join(edge_type) for edge_type in dataset.graph.edge_types]
+    for name, degree in count_degrees(dataset.graph).items():
         values = np.sort(degree.numpy()[degree.numpy() > 0])
         if not len(values):
             continue
@@ -139,7 +139,7 @@ def _draw_degrees(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
 
 def _draw_labels(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
     """Training documents per label by rank, and labels by depth."""
-    train = dataset[0][DOCUMENT].train_mask.nonzero().view(-1)
+    train = dataset.documents("train_mask")
     count = np.sort(dataset.targets.count(train).numpy())[::-1]
     frequency, depths = figure.subplots(1, 2)
     seen = count[count > 0]
@@ -179,21 +179,21 @@ _PARTS = (
         "Degrees",
         "Edges per node. A document `contains` a word once per occurrence; `tagged` edges are gold "
         "labels of training.",
-        lambda dataset: describe_degrees(dataset[0]),
+        lambda dataset: describe_degrees(dataset.graph),
         "degrees.png",
         _draw_degrees,
     ),
     _Part(
         "Labels by depth",
         "Depth counts edges on the longest path to a root; labels outside the hierarchy have 0.",
-        lambda dataset: describe_depths(dataset[0], dataset.targets),
+        lambda dataset: describe_depths(dataset.graph, dataset.targets),
         "labels.png",
         _draw_labels,
     ),
     _Part(
         "Metadata and words by split",
         "How many documents have a value, and how much of it training never saw.",
-        lambda dataset: describe_coverage(dataset[0]),
+        lambda dataset: describe_coverage(dataset.graph),
         "coverage.png",
         _draw_coverage,
     ),
@@ -202,7 +202,7 @@ _PARTS = (
         "Of the training documents with the child, the share with the parent: near 1 where labels "
         "are closed upwards, near 0 where documents carry the most specific label alone. It "
         "decides whether hypernymy regularization can help.",
-        lambda dataset: describe_parents(dataset[0], dataset.targets),
+        lambda dataset: describe_parents(dataset.graph, dataset.targets),
         "parents.png",
         _draw_parents,
     ),
@@ -210,6 +210,6 @@ _PARTS = (
         "Equal texts",
         "Documents whose word sequence another document has. Those of test or valid that stand in "
         "train make measures too good.",
-        lambda dataset: count_duplicates(dataset[0]),
+        lambda dataset: count_duplicates(dataset.graph),
     ),
 )

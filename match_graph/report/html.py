@@ -24,6 +24,7 @@ def write_report(
     reporter: Reporter | None = None,
     encoder: str | None = None,
     head: str | None = None,
+    dataset: str | None = None,
 ) -> Path:
     """Writes the page of a run, or of a benchmark.
 
@@ -40,6 +41,7 @@ def write_report(
         reporter: Progress reporter, also of warnings.
         encoder: Encoder of the run, as for `load`.
         head: Head of the run, as for `load`.
+        dataset: Data set of the run, as for `open_run`.
 
     Returns:
         The file.
@@ -53,7 +55,7 @@ def write_report(
     path = folder / REPORT if out is None else Path(out)
     options = CaseOptions(
         documents, num_documents, [*map(Path, against)], None if root is None else Path(root),
-        device, reporter or Reporter(quiet=True), encoder, head,
+        device, reporter or Reporter(quiet=True), encoder, head, dataset,
     )  # fmt: skip
     if (folder / RESULTS).is_file():
         if against:

@@ -42,6 +42,7 @@ class CaseOptions:
         reporter: Progress reporter, also of warnings.
         encoder: Encoder of a run, as for `load`.
         head: Head of a run, as for `load`.
+        dataset: Data set of the runs, as for `open_run`.
     """
 
     documents: Sequence[str] = ()
@@ -52,6 +53,7 @@ class CaseOptions:
     reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
     encoder: str | None = None
     head: str | None = None
+    dataset: str | None = None
 
 
 def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] = ()) -> Section:

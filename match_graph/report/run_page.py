@@ -9,6 +9,7 @@ import pandas as pd
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io.files import has_file
 from match_graph.io.run_folder import CONFIG, METRICS, RELIABILITY
+from match_graph.own_code import shorten_code
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page import Code, Headline, Note, Page, Section
 from match_graph.report.page_parts import (
@@ -170,14 +171,22 @@ def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
     options = options or CaseOptions()
     own, prior = RunFolder(folder), None
     try:
-        run = open_run(folder, options.root, options.reporter, options.encoder, options.head)
+        code = options.encoder, options.head, options.dataset
+        run = open_run(folder, options.root, options.reporter, *code)
     except MatchGraphError as error:
         cases = explain_absence(error, options)
     else:
         prior = run.prior("test") if own.split == "test" else run.prior("valid")
-        others = [open_run(one, options.root, options.reporter) for one in options.against]
+        others = [
+            open_run(one, options.root, options.reporter, dataset=options.dataset)
+            for one in options.against
+        ]
         cases = study_cases([run, *others], options)
-    parts = [own.config.model.encoder, *own.config.ablation, f"seed {own.config.seed}"]
+    parts = [
+        shorten_code(own.config.model.encoder),
+        *own.config.ablation,
+        f"seed {own.config.seed}",
+    ]
     sections = [own.measures(prior), own.curves(), own.slices(), own.calibration()]
     return Page(
         f"{own.record.get('dataset', own.config.dataset)}: {', '.join(parts)}",

@@ -35,7 +35,7 @@ def check_model(run: Run) -> None:
         check_memory(run)
     none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
     no_edge = Hierarchy.without_edges(1)
-    model = run.model.build(none_kept, (1,) * len(run.sizes), no_edge)
+    model = run.model.build(none_kept, (1,) * len(run.sizes), no_edge, run.features)
     if isinstance(model, MatchModel) and ":" in run.config.model.encoder:
         _check_encoding(run, model, none_kept)
     choose_device(run.config.train.accelerator)
@@ -45,17 +45,18 @@ def check_model(run: Run) -> None:
 def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
     if "graph" in run.needs:
         return
-    data = run.dataset[0]
+    graph = run.dataset.graph
     loader = EgoLoader(
-        data,
-        EgoSampler(data, run.config.data.max_metadata, run.config.data.max_words),
+        graph,
+        EgoSampler(graph, run.config.data.max_metadata, run.config.data.max_words),
         space,
         run.dataset.documents(MASKS["train"])[:2],
         texts=run.texts if "text" in run.needs else None,
         batch_size=2,
     )
     for batch in loader:
-        check_encoding(model.encoder.eval(), batch, run.config.model.encoder)
+        prepared = model.embedding.prepare(batch)
+        check_encoding(model.encoder.eval(), prepared, run.config.model.encoder)
 
 
 def check_memory(run: Run) -> None:
@@ -68,24 +69,35 @@ def check_memory(run: Run) -> None:
     """
     device = choose_device(run.config.train.accelerator)
     host, memory = find_memory(torch.device("cpu")), find_memory(device)
-    channels, data = run.config.pretrain.channels, run.dataset[0]
-    rows = sum(int(data[node_type].num_nodes or 0) for node_type in data.node_types)
+    channels, graph = run.config.pretrain.channels, run.dataset.graph
+    rows = sum(map(graph.num_nodes, graph.node_types))
     vectors = 4 * channels * rows if run.config.model.init.startswith("spherical") else 0
+    vectors //= run.config.train.num_nodes  # machines share the tables
     if vectors > host:
         raise ConfigError(
             f"The vectors of pre-training must fit into memory, but {rows:,} of {channels:,} "
             f"channels take {_gib(vectors)} of {_gib(host)}; set pretrain.channels and "
             f"model.channels lower."
         )
-    shards = run.fabric.world_size if run.config.train.strategy == "fsdp" else 1
     weights = count_weights(run)
-    needed = _COPIES * 4 * weights // shards
+    needed = _COPIES * 4 * _count_here(run, weights)
     if needed > memory:
         raise ConfigError(
             f"A model must fit into memory, but {weights:,} weights take {_gib(needed)} of "
             f"{_gib(memory)} with their gradients and moments; set fewer layers or channels, or "
-            f"model.wide=false."
+            f"model.wide=false, or share them by train.shard_embeddings and more processes."
         )
+
+
+def _count_here(run: Run, weights: int) -> int:
+    """How many of a model's weights each process holds."""
+    number, train, model = run.fabric.world_size, run.config.train, run.config.model
+    tables = 0
+    if train.shard_embeddings:
+        width = model.channels + (run.dataset.num_labels if model.wide else 0)
+        tables = min(weights, run.space.num_tokens * width)
+    others = weights - tables
+    return tables // number + (others // number if train.strategy == "fsdp" else others)
 
 
 def count_weights(run: Run) -> int:
@@ -97,9 +109,10 @@ def count_weights(run: Run) -> int:
     if "text" in run.needs:
         return 0
     settings = run.config.model.model_copy(update={"coherent": False})  # it has no weights
+    no_edge = Hierarchy.without_edges(run.sizes[-1])  # what the run's caches would have no values
     try:
-        with torch.device("meta"):  # the hierarchy stays out: what it caches would have no values
-            model: nn.Module = make_levels(run.space, run.sizes, settings)
+        with torch.device("meta"):
+            model: nn.Module = make_levels(run.space, run.sizes, settings, no_edge, run.features)
     except MatchGraphError:
         raise
     except Exception:  # whatever the code of others does not do on the meta device

@@ -23,13 +23,20 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
-from torch_geometric.data import HeteroData
-
-from match_graph.config import Config, ModelConfig, name_code, parse_settings, put, read_given
-from match_graph.datasets import DATASETS, CorpusDataset, resolve_paths
+from match_graph.config import (
+    Config,
+    FeatureSource,
+    ModelConfig,
+    parse_settings,
+    read_given,
+)
+from match_graph.datasets import CorpusDataset, locate_dataset, resolve_paths
 from match_graph.errors import ConfigError
 from match_graph.graph import DropFields, metadata_fields
-from match_graph.io.source import resolve_path
+from match_graph.graph.view import Graph, view_graph
+from match_graph.io.source import is_folder, resolve_path
+from match_graph.io.yaml import put
+from match_graph.own_code import CODE, locate_code, name_code
 from match_graph.training.device import choose_precision
 from match_graph.training.models import find_model
 from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
@@ -72,8 +79,21 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def locate_config(dataset_name: str, config: Config) -> Config:
     """Configuration with its data set, and with absolute paths."""
     options = resolve_paths(dataset_name, config.data.options)
-    where = dataset_name if dataset_name in DATASETS else str(resolve_path(dataset_name))
-    return config.change("data", options=options).model_copy(update={"dataset": where})
+    features = {name: _locate_source(source) for name, source in config.data.features.items()}
+    config = config.change("data", options=options, features=features)
+    code = {kind: getattr(config.model, kind) for kind in CODE}
+    code = {kind: locate_code(name) for kind, name in code.items() if name is not None}
+    return config.change("model", **code).model_copy(
+        update={"dataset": locate_dataset(dataset_name)}
+    )
+
+
+def _locate_source(source: FeatureSource) -> FeatureSource:
+    """Source with absolute paths; a model that is no folder is a name on the hub."""
+    names = [name for name in ("path", "ids", "model") if getattr(source, name)]
+    if source.model is not None and not is_folder(source.model):
+        names.remove("model")
+    return source.model_copy(update={n: str(resolve_path(getattr(source, n))) for n in names})
 
 
 def settle_config(config: Config, dataset: CorpusDataset) -> Config:
@@ -87,12 +107,12 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
         ConfigError: An ablation makes no sense here, or a name or setting is unknown.
     """
     dataset.transform = None
-    config = resolve_ablations(config, dataset[0])
+    config = resolve_ablations(config, dataset.graph)
     dataset.transform = DropFields(config.data.drop_fields)
     return resolve_config(config, dataset)
 
 
-def resolve_ablations(config: Config, data: HeteroData) -> Config:
+def resolve_ablations(config: Config, data: Graph) -> Config:
     """Resolves a configuration's ablations into settings; resolving twice changes nothing.
 
     Args:
@@ -136,10 +156,10 @@ def _leave_out_fields(config: Config, name: str, left_out: list[str], fields: li
     return config.change("data", drop_fields=[field for field in fields if field in dropped])
 
 
-def _leave_out_hierarchy(config: Config, data: HeteroData) -> Config:
+def _leave_out_hierarchy(config: Config, data: Graph) -> Config:
     if not find_model(config).is_neural:
         _refuse(NO_HIERARCHY, "hypernymy terms", f"'{config.model.encoder}' has none")
-    if not data[IS_A].edge_index.numel():
+    if not view_graph(data).num_edges(IS_A):
         _refuse(NO_HIERARCHY, "a label hierarchy", "the data set has none")
     config = config.change("train", lambda_parameter=0.0, lambda_output=0.0)
     return config.change("model", coherent=False).change("pretrain", label_parent=False)
@@ -173,9 +193,9 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
             space is asked for with a label tree.
     """
-    data = dataset[0]
-    num_train, num_valid = (int(data[DOCUMENT][MASKS[split]].sum()) for split in ("train", "valid"))
-    num_words = data[CONTAINS].edge_index.size(1) * num_train // int(data[DOCUMENT].num_nodes)
+    graph = dataset.graph
+    num_train, num_valid = (len(dataset.documents(MASKS[split])) for split in ("train", "valid"))
+    num_words = graph.num_edges(CONTAINS) * num_train // graph.num_nodes(DOCUMENT)
     config = config.model_copy(update={"model": find_model(config).complete()})
     train: dict[str, Any] = {"precision": choose_precision(config.train)}
     is_tree = len(find_model(config).level_sizes(dataset.num_labels)) > 1

@@ -1,5 +1,7 @@
 """Run folders: opened, claimed for one run, locked while they change."""
 
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -10,12 +12,27 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from match_graph.config import SHARING, Config, parse_settings, read_settings
+from match_graph.datasets import names_code
 from match_graph.errors import CheckpointError, list_faults
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import reading, write_beside
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
-from match_graph.io.run_folder import CHECKPOINT, CONFIG, LOCK, RUN_FILES
+from match_graph.io.run_folder import (
+    CHECKPOINT,
+    CONFIG,
+    HISTORY,
+    LOCK,
+    METRICS,
+    PER_DOCUMENT,
+    RECORD,
+    RELIABILITY,
+    RUN_FILES,
+)
 from match_graph.io.yaml import dump_yaml
+from match_graph.own_code import locate_code
+
+#: Files of a run that no prediction depends on.
+_RESULTS = {METRICS, HISTORY, RECORD, RELIABILITY, PER_DOCUMENT, CHECKPOINT}
 
 
 def open_run_folder(folder: Path) -> Config:
@@ -57,9 +74,22 @@ def verify_run_folder(folder: Path) -> None:
         raise CheckpointError(list_faults("The files of a run must be what was written", faults))
 
 
+def compute_checksum(folder: Path) -> str:
+    """Checksum of what predictions of a run depend on, by the SHA-256 that its manifest lists.
+
+    Raises:
+        CheckpointError: It is no run folder, or its manifest is damaged.
+    """
+    open_run_folder(folder)
+    with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):
+        files = read_manifest(folder)
+    used = {name: files[name] for name in sorted(files) if name.partition("/")[0] not in _RESULTS}
+    return hashlib.sha256(json.dumps(used).encode()).hexdigest()
+
+
 def _is_wanted(path: Path) -> bool:
     """Whether a file is required; checkpoints may be deleted."""
-    return path.parent.name != CHECKPOINT or os.path.lexists(path)
+    return CHECKPOINT not in path.parts[-3:-1] or os.path.lexists(path)
 
 
 @contextmanager
@@ -88,24 +118,27 @@ def in_use(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def check_own_code(
-    folder: Path, config: Config, encoder: str | None = None, head: str | None = None
-) -> None:
-    """Checks that a run's ``package.module:Class`` is named by the caller too.
+def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]) -> None:
+    """Checks that a run's classes of a user's own are named by the caller too.
 
     A folder alone cannot make this process import code.
 
+    Args:
+        folder: Run folder.
+        config: Configuration of the run.
+        given: Names by the caller of what is used of "encoder", "head" and "dataset".
+
     Raises:
-        CheckpointError: The encoder or head is code of its own that the caller did not name.
+        CheckpointError: One is code of a user's own that the caller did not name.
     """
-    for kind, name, given in (
-        ("encoder", config.model.encoder, encoder),
-        ("head", config.model.head, head),
-    ):
-        if (given is not None or ":" in (name or "")) and given != name:
+    names = {"encoder": config.model.encoder, "head": config.model.head, "dataset": config.dataset}
+    for kind, found in given.items():
+        name = names[kind] or ""
+        is_code = names_code(name) if kind == "dataset" else ":" in name
+        if (found is not None or is_code) and locate_code(found or "") != name:
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
-                f"only by request, found {kind}={given!r}; load it with {kind}='{name}'."
+                f"only by request, found {kind}={found!r}; load it with {kind}='{name}'."
             )
 
 

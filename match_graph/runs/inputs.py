@@ -19,6 +19,7 @@ from match_graph.graph import (
     EgoSampler,
     Hierarchy,
     LengthBucketSampler,
+    NodeFeatures,
     Targets,
     TokenSpace,
 )
@@ -61,13 +62,22 @@ class RunInputs:
     @cached_property
     def origin(self) -> str:
         """SHA-256 of the data and of all settings that determine the result."""
-        content = {"data": self.dataset.checksum, "settings": describe_work(self.config)}
+        content = {
+            "data": self.dataset.checksum,
+            "features": self.dataset.feature_digests,
+            "settings": describe_work(self.config),
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def space(self) -> TokenSpace:
         """Token space of the run."""
         return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
+
+    @cached_property
+    def features(self) -> NodeFeatures:
+        """Features that the model reads."""
+        return NodeFeatures.from_data(self.dataset.graph)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -99,14 +109,14 @@ class RunInputs:
         so many documents, always the same ones. The gold labels are the data set's, unless other
         ``targets`` are given.
         """
-        data, config = self.dataset[0], self.config
+        graph, config = self.dataset.graph, self.config
         documents = self.dataset.documents(MASKS[split])
         if sample is not None and sample < len(documents):
             generator = torch.Generator().manual_seed(config.seed)
             chosen = torch.randperm(len(documents), generator=generator)[:sample]
             documents = documents[chosen.sort().values]
         sampler = EgoSampler(
-            data, config.data.max_metadata, config.data.max_words, training, config.seed
+            graph, config.data.max_metadata, config.data.max_words, training, config.seed
         )
         rank, number = (self.fabric.global_rank, self.fabric.world_size) if shared else (0, 1)
         size = config.train.batch_size if training else _EVAL_BATCH * number
@@ -116,7 +126,7 @@ class RunInputs:
             rank=rank, num_processes=number,
         )  # fmt: skip
         return EgoLoader(
-            data,
+            graph,
             sampler,
             self.space,
             documents,
@@ -141,17 +151,21 @@ class RunInputs:
     def graphs(self) -> EgoGraphs | None:
         """Sampler of the encoder's neighbourhoods; None if it asks for none.
 
-        They go through training documents only, or with ``data.transductive`` through all. This
-        holds in evaluation too, so that a document is encoded as a new one would be.
+        They go through training documents only, or with ``data.transductive`` through all, and
+        with ``data.temporal`` through none that is later than the document. This holds in
+        evaluation too, so that a document is encoded as a new one would be.
 
         Raises:
             ConfigError: The encoder's settings are wrong, or do not fit the graph.
         """
-        neighborhood, data = self.model.neighborhood, self.dataset[0]
+        neighborhood, graph, config = self.model.neighborhood, self.dataset.graph, self.config
         if neighborhood is None:
             return None
-        reachable = None if self.config.data.transductive else data[DOCUMENT][MASKS["train"]]
-        return EgoGraphs(data, neighborhood, self.space, reachable, self.config.seed)
+        train = graph.node_tensor(DOCUMENT, MASKS["train"])
+        reachable = None if config.data.transductive else train
+        return EgoGraphs(
+            graph, neighborhood, self.space, reachable, config.seed, config.data.temporal
+        )
 
     @cached_property
     def texts(self) -> list[str]:
@@ -170,7 +184,7 @@ class RunInputs:
 
     def make_model(self) -> MatchModel:
         """Model of the configuration, with parameters initialized by the run's seed."""
-        model = self.model.build(self.space, self.sizes, self.dataset.hierarchy)
+        model = self.model.build(self.space, self.sizes, self.dataset.hierarchy, self.features)
         assert isinstance(model, MatchModel)
         return model
 
@@ -181,5 +195,9 @@ class RunInputs:
             CheckpointError: There is none, or it is of another configuration.
         """
         return self.model.load(
-            self.folder, self.space, self.dataset.num_labels, self.dataset.hierarchy
+            self.folder,
+            self.space,
+            self.dataset.num_labels,
+            self.dataset.hierarchy,
+            self.features,
         )

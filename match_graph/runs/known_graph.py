@@ -1,5 +1,6 @@
 """Known graph: the training graph that a run keeps, so that new documents reach neighbours."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +12,9 @@ from torch_geometric.data import HeteroData
 
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
+from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
-from match_graph.graph.csr import Adjacency, make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import make_ptr, ragged_arange, row_index, select_rows
 from match_graph.io.files import DamagedError, read_tensors, reading, write_beside, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.runs.vocabulary import Record, Vocabulary, read_names
@@ -27,7 +29,7 @@ from match_graph.typing import (
     reverse_edge,
 )
 
-_POSITION = "position"
+_POSITION, _TIME, _ATTRIBUTES = "position", "time", "edge_attr"
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,32 @@ class KnownGraph:
     documents: Mapping[str, int]
 
     def make_graphs(
-        self, config: NeighborhoodConfig, space: TokenSpace, seed: int = 0
+        self,
+        config: NeighborhoodConfig,
+        space: TokenSpace,
+        seed: int = 0,
+        temporal: bool = False,
     ) -> EgoGraphs:
         """Sampler of ego-networks, as in evaluation."""
-        return EgoGraphs(self.data, config, space, seed=seed)
+        return EgoGraphs(self.data, config, space, seed=seed, temporal=temporal)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the documents have a time."""
+        return _TIME in self.data[DOCUMENT]
 
     def build_graph(self, records: Sequence[Record]) -> HeteroData:
         """Graph of new documents for `EgoGraphs.adopt`, with citations in both directions.
 
-        A document that cites a new one has its id among its references.
+        A document that cites a new one has its id among its references. Where the graph has times,
+        a document without one is as late as the latest.
         """
         data = self.vocabulary.build_graph(records)
+        if self.has_time:
+            time = self.data[DOCUMENT].time
+            latest = time.max().item()
+            times = [latest if record.time is None else record.time for record in records]
+            data[DOCUMENT].time = torch.tensor([*map(math.floor, times)], dtype=time.dtype)
         if CITATION_FIELD not in self.vocabulary.rows:
             return data
         cited = [
@@ -90,7 +107,8 @@ def write_known_graph(
 ) -> None:
     """Writes ``graph/`` of a run folder, leaving what is there.
 
-    One table of names per node type, the training documents' edges, and no label.
+    One table of names per node type, the training documents' times and edges with their
+    attributes, and no label.
 
     Args:
         folder: Run folder.
@@ -98,24 +116,32 @@ def write_known_graph(
         space: Token space, which names the node types.
         transductive: Whether to write the documents of all splits.
     """
-    data = dataset[0]
-    reachable = data[DOCUMENT][MASKS["train"]]
-    if transductive:
-        reachable = torch.ones_like(reachable)
+    graph = dataset.graph
+    reachable = torch.zeros(graph.num_nodes(DOCUMENT), dtype=torch.bool)
+    reachable[slice(None) if transductive else dataset.documents(MASKS["train"])] = True
     tables = {DOCUMENT: dataset.table(DOCUMENT)[["id"]]}
     tables[DOCUMENT] = tables[DOCUMENT].assign(row=range(len(reachable)))[reachable.numpy()]
     for name in space.types:  # ordered by training frequency, so that those of training are first
-        number = (
-            len(dataset.names(name)) if transductive else int((data[name].train_count > 0).sum())
-        )
-        tables[name] = dataset.table(name)[["id"]].head(number)
+        table, count = dataset.table(name)[["id"]], graph.node_tensor(name, "train_count")
+        number = len(table) if transductive or count is None else int((count > 0).sum())
+        tables[name] = table.head(number)
     tensors = {"num_documents": torch.tensor(len(reachable))}
     for edge_type in _edge_types(space.types):
-        row, col = data[edge_type].edge_index
-        kept = reachable[row] & (reachable[col] if edge_type[2] == DOCUMENT else True)
-        tensors[" ".join(edge_type)] = data[edge_type].edge_index[:, kept]
-        if _POSITION in data[edge_type]:
-            tensors[_POSITION] = data[edge_type].position[kept]
+        lists, rows = graph.adjacency(edge_type), reachable.nonzero().view(-1)
+        ptr, col = select_rows(lists.ptr, lists.node, rows)
+        row = rows.to(col.dtype)[row_index(ptr)]
+        place = ragged_arange(torch.zeros_like(rows), ptr.diff())
+        _, edge = lists.find(rows, ptr.diff(), place)
+        kept = reachable[col] if edge_type[2] == DOCUMENT else torch.ones_like(col).bool()
+        tensors[" ".join(edge_type)] = torch.stack([row[kept], col[kept]])
+        if graph.is_sequence(edge_type):
+            tensors[_POSITION] = place[kept].to(torch.int16)
+        attributes = graph.edge_tensor(edge_type, _ATTRIBUTES)
+        if attributes is not None:
+            tensors[_attributes_of(edge_type)] = attributes[edge[kept]]
+    time = graph.node_tensor(DOCUMENT, _TIME)
+    if time is not None:
+        tensors[_TIME] = time[reachable]
     for name, table in tables.items():
         path = folder / GRAPH / f"{name}.parquet"
         if not path.is_file():
@@ -124,8 +150,15 @@ def write_known_graph(
         write_tensors(folder / GRAPH / EDGES, tensors)
 
 
-def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
+def read_known_graph(
+    folder: Path, vocabulary: Vocabulary, x: Mapping[str, Tensor] | None = None
+) -> KnownGraph:
     """Reads ``graph/`` of a run folder.
+
+    Args:
+        folder: Run folder.
+        vocabulary: Vocabulary of the run.
+        x: Features of the data set's nodes by type, [num_nodes, F].
 
     Raises:
         CheckpointError: A file is missing or broken, or an edge leads to a node that is none.
@@ -159,13 +192,49 @@ def read_known_graph(folder: Path, vocabulary: Vocabulary) -> KnownGraph:
             ):
                 _check_rows(rows_of_type, int(data[node_type].num_nodes))
             data[edge_type].edge_index = edge_index
+            if (attributes := tensors.get(_attributes_of(edge_type))) is not None:
+                if attributes.dim() != 2 or len(attributes) != edge_index.size(1):
+                    raise DamagedError(f"'{_attributes_of(edge_type)}' is not of the edges")
+                data[edge_type].edge_attr = attributes
         position = tensors[_POSITION]
         if position.shape != tensors[" ".join(CONTAINS)][0].shape or position.is_floating_point():
             raise DamagedError(f"'{_POSITION}' is not of the words")
         _check_rows(position.to(torch.int64), MAX_POSITIONS)
         data[CONTAINS].position = position
+        if _TIME in tensors:
+            data[DOCUMENT].time = _place_times(tensors[_TIME], [*documents.values()], number)
+        _join_features(data, x or {})
     known_names = Vocabulary(vocabulary.settings, rows, vocabulary.labels)
     return KnownGraph(data, known_names, documents)
+
+
+def _join_features(data: HeteroData, x: Mapping[str, Tensor]) -> None:
+    """Gives nodes their features; of other types than documents the first nodes are kept.
+
+    Raises:
+        DamagedError: There are fewer than nodes.
+    """
+    for name in data.node_types:
+        number = int(data[name].num_nodes or 0)
+        if name in x:
+            if len(x[name]) < number:
+                raise DamagedError(f"there are fewer features of '{name}' than nodes")
+            data[name].x = x[name][:number]
+
+
+def _place_times(time: Tensor, rows: list[int], num_documents: int) -> Tensor:
+    """The time of every document; of those that are not kept, which nothing reaches, the least.
+
+    Raises:
+        DamagedError: There is not one number for each that is kept.
+    """
+    if list(time.shape) != [len(rows)] or time.dtype != torch.int64:
+        raise DamagedError(f"'{_TIME}' is not of the documents")
+    if not rows:
+        raise DamagedError("it holds no document")
+    placed = time.new_full((num_documents,), time.min().item())
+    placed[rows] = time
+    return placed
 
 
 def _check_rows(row: Tensor, number: int) -> None:
@@ -177,6 +246,10 @@ def _check_rows(row: Tensor, number: int) -> None:
     is_row = row.dtype in (torch.int32, torch.int64)
     if not is_row or bool(((row < 0) | (row >= number)).any()):
         raise DamagedError(f"a row is not in 0..{number - 1}")
+
+
+def _attributes_of(edge_type: EdgeType) -> str:
+    return " ".join([*edge_type, _ATTRIBUTES])
 
 
 def _edge_types(types: Sequence[str]) -> list[EdgeType]:

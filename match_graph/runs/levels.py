@@ -6,10 +6,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from match_graph.datasets import CorpusDataset
-from match_graph.graph import Hierarchy, Targets, TokenSpace
+from match_graph.graph import Hierarchy, NodeFeatures, Targets, TokenSpace
 from match_graph.graph.label_clusters import cluster_labels, find_parents, label_features
-from match_graph.io.files import read_weights
 from match_graph.io.run_folder import LEVELS, MODEL
+from match_graph.io.weights import read_weights
 from match_graph.nn import MatchModel
 from match_graph.nn.label_tree import TreeModel
 from match_graph.training.models import Model
@@ -43,13 +43,25 @@ class Level:
             total = self.above.targets.count(documents)[self.parent]
         model.head.set_prior(self.targets.count(documents), total)
 
-    def build(self, model: Model, space: TokenSpace, hierarchy: Hierarchy) -> nn.Module:
+    def build(
+        self,
+        model: Model,
+        space: TokenSpace,
+        hierarchy: Hierarchy | None,
+        features: NodeFeatures,
+    ) -> nn.Module:
         """Module of the level, warm-started from the trained one of the level above.
+
+        Args:
+            model: Model of the configuration.
+            space: Token space of the run.
+            hierarchy: Label hierarchy on the level of the labels; None above it.
+            features: Features of documents and other nodes.
 
         Raises:
             CheckpointError: The weights of the level above are missing, broken or of another model.
         """
-        module = model.build(space, self.sizes, hierarchy)
+        module = model.build(space, self.sizes, hierarchy, features)
         if isinstance(module, TreeModel):
             assert self.above is not None
             assert self.parent is not None
@@ -75,7 +87,7 @@ def plan_levels(
     """
     targets, parents = [dataset.targets], []
     if len(sizes) > 1:
-        features = label_features(dataset[0], dataset.targets, dataset.documents(MASKS["train"]))
+        features = label_features(dataset.graph, dataset.targets, dataset.documents(MASKS["train"]))
         parents = find_parents(cluster_labels(features, sizes[-2], seed), sizes)
         for parent, size in zip(reversed(parents), reversed(sizes[:-1]), strict=True):
             targets.insert(0, targets[0].merge(parent, size))

@@ -1,7 +1,7 @@
 """Pre-training in a run folder: trained or resumed, saved, measured, used to initialize models."""
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,39 +9,36 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
+from lightning_fabric import Fabric
+from safetensors.torch import load_file
+from torch import Tensor, distributed
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
-from match_graph.io.files import (
-    has_file,
-    has_state,
-    read_state,
-    read_tensors,
-    remove_state,
-    write_beside,
-    write_json,
-    write_state,
-    write_tensors,
-)
+from match_graph.io.beside import beside
+from match_graph.io.blocks import write_table_blocks
+from match_graph.io.files import has_file, link_file, read_tensors, write_beside, write_json
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import DOCUMENT_NAMES, PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
-from match_graph.nn import LinearHead, MatchModel
+from match_graph.nn import MatchModel
 from match_graph.pretrain import (
     CONTEXT,
+    PretrainCheckpoint,
+    ShardedTrainer,
     SphericalTrainer,
     evaluate_vectors,
     find_neighbours,
     hold_out,
     read_word_vectors,
-    spread_label_vectors,
     write_word2vec,
 )
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
+from match_graph.training.heartbeat import alone
+from match_graph.training.processes import sum_up
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 
 #: Between two checkpoints.
@@ -55,7 +52,7 @@ def describe_pretraining(config: Config) -> dict[str, Any]:
     return {
         "dataset": config.dataset,
         "seed": config.seed,
-        "data": config.data.model_dump(),
+        "data": config.data.model_dump(exclude={"features", "temporal", "transductive"}),
         "pretrain": config.pretrain.model_dump(),
         "init": config.model.init,
         "device": choose_device(config.train.accelerator).type,
@@ -73,6 +70,8 @@ class Pretraining:
         dataset: Built data set.
         space: Token space of the kept tokens.
         reporter: Progress reporter.
+        fabric: Processes that train together, each with a part of the tables; what they do, all of
+            them call.
         origin: Checksum of data and settings; a checkpoint of others is refused.
     """
 
@@ -81,34 +80,55 @@ class Pretraining:
     dataset: CorpusDataset
     space: TokenSpace
     reporter: Reporter
+    fabric: Fabric
     origin: str = ""
 
     def is_done(self) -> bool:
-        """Whether the vectors are written."""
-        return has_file(self.folder / VECTORS)
+        """Whether the vectors are written, as the first process sees it."""
+        done = self.fabric.is_global_zero and has_file(self.folder / VECTORS)
+        return bool(sum_up(self.fabric, torch.tensor(int(done))))
 
     def train(self) -> dict[str, Tensor]:
         """Trains unit vectors per node type, resuming if need be; reads those that are there.
 
         Writes ``vectors.safetensors`` and ``tokens/document.parquet``; the other tables' names are
         in ``tokens`` already, and contexts share the names of words.
+
+        Returns:
+            Whole tables by node type, mapped from the file.
         """
-        path = self.folder / PRETRAIN_STATE
-        if self.is_done():
-            return read_tensors(self.folder / VECTORS)
+        if not self.is_done():
+            self._train()
+        return read_tensors(self.folder / VECTORS)
+
+    def _train(self) -> None:
         trainer = self._make_trainer()
-        if has_state(path):
-            self._resume(trainer, path)
-        self._fit(trainer, lambda state: write_state(path, {**state, "origin": self.origin}))
-        names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
-        write_beside(self.folder / DOCUMENT_NAMES, names.to_parquet)
-        write_tensors(self.folder / VECTORS, trainer.tables)  # last: it says that all is there
-        remove_state(path)
-        return {name: table.cpu() for name, table in trainer.tables.items()}
+        checkpoint = self._checkpoint
+        if self._has_checkpoint():
+            checkpoint.read(trainer, self.reporter.warn)
+            self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
+        self._fit(trainer, checkpoint)
+        if self.fabric.is_global_zero:
+            names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
+            write_beside(self.folder / DOCUMENT_NAMES, names.to_parquet)
+        if self.fabric.is_global_zero:  # vectors last: they say that all is there
+            write_beside(self.folder / VECTORS, lambda place: _write_tables(trainer, place))
+            checkpoint.remove()
+        else:
+            _send_tables(trainer)
+        sum_up(self.fabric, torch.tensor(0))  # nobody reads before all is written
+
+    @property
+    def _checkpoint(self) -> PretrainCheckpoint:
+        return PretrainCheckpoint(self.folder / PRETRAIN_STATE, self.origin)
+
+    def _has_checkpoint(self) -> bool:
+        found = self.fabric.is_global_zero and self._checkpoint.is_there()
+        return bool(sum_up(self.fabric, torch.tensor(int(found))))
 
     def close(self) -> None:
         """Deletes a checkpoint left by a process that was killed after its last step."""
-        remove_state(self.folder / PRETRAIN_STATE)
+        self._checkpoint.remove()
 
     def adopt(self, source: Path) -> None:
         """Takes the vectors of another run's folder, by a hard link where the disk has them.
@@ -132,51 +152,36 @@ class Pretraining:
                     f"A pre-trained run holds {name}, but '{source}' has none; pre-train it first."
                 )
             original = source / name
-            write_beside(self.folder / name, partial(_link, original))
-        remove_state(self.folder / PRETRAIN_STATE)
+            write_beside(self.folder / name, partial(link_file, original))
+        self.close()
 
     def _make_trainer(self, **changes: Any) -> SphericalTrainer:
-        config, data = self.config, self.dataset[0]
-        arguments: dict[str, Any] = {"data": data, **changes}
+        config = self.config
+        arguments: dict[str, Any] = {"data": self.dataset.graph, **changes}
         if config.model.init == "spherical_text":
             arguments["edge_types"] = [CONTAINS, TAGGED]
-        return SphericalTrainer(
-            config=config.pretrain,
-            seed=config.seed,
-            num_rows=self._num_rows(),
-            device=choose_device(config.train.accelerator),
-            **arguments,
-        )
+        arguments |= {
+            "config": config.pretrain,
+            "seed": config.seed,
+            "num_rows": self._num_rows(),
+            "device": self.fabric.device,
+        }
+        if self.fabric.world_size == 1:
+            return SphericalTrainer(**arguments)
+        assert distributed.group.WORLD is not None
+        return ShardedTrainer(**arguments, group=distributed.group.WORLD)
 
     def _num_rows(self) -> dict[str, int]:
         return dict(zip(self.space.types, self.space.num_kept, strict=True))
 
-    def _resume(self, trainer: SphericalTrainer, path: Path) -> None:
-        state = read_state(path, self.reporter.warn)
-        if state.get("origin") != self.origin:
-            raise CheckpointError(
-                f"The checkpoint '{path}' must be of the data and settings of this run, but it was "
-                f"made with others; delete the folder '{path.parent}' to start again."
-            )
-        try:
-            trainer.load_state_dict(state)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise CheckpointError(
-                f"A pre-training checkpoint must hold tables, draws and counters of this run, but "
-                f"'{path}' does not ({' '.join(str(error).split())}); delete it to start again."
-            ) from error
-        self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
-
-    def _fit(
-        self, trainer: SphericalTrainer, save: Callable[[dict[str, Any]], None] | None
-    ) -> None:
+    def _fit(self, trainer: SphericalTrainer, checkpoint: PretrainCheckpoint | None) -> None:
         samples = self.config.pretrain.samples
         assert samples is not None
         with self.reporter.track("pretrain", samples, "pairs") as advance:
             trainer.fit(
                 samples,
                 lambda done, loss: advance(done, f"loss {loss:.4f}"),
-                save,
+                None if checkpoint is None else lambda _: checkpoint.write(trainer),
                 SAVE_SECONDS,
             )
 
@@ -184,12 +189,14 @@ class Pretraining:
         """Writes all tables except the contexts as ``vectors.txt`` in the word2vec format.
 
         Names are those of `escape_name`: words as they are, others as ``type/name``, white space
-        as percent escapes.
+        as percent escapes. The first process writes.
         """
         tables = {name: table for name, table in self.train().items() if name != CONTEXT}
         order = [name for name in (*self.space.types, LABEL, DOCUMENT) if name in tables]
         names = {name: map(str, self.dataset.names(name)) for name in order}
         path = self.folder / TEXT_VECTORS
+        if not self.fabric.is_global_zero:
+            return path
         ordered = {name: tables[name] for name in order}
         write_beside(path, lambda beside: write_word2vec(beside, ordered, names))
         return path
@@ -198,20 +205,29 @@ class Pretraining:
         """Trains apart on 95 % of the pairs and ranks the others; writes ``pretrain.json``.
 
         The vectors of the run are neither read nor written: those that a model starts from have
-        seen all pairs of the training documents.
+        seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
         held = hold_out(self.dataset[0], self._num_rows(), HELD_OUT, self.config.seed)
         trainer = self._make_trainer(data=held.data)
         self._fit(trainer, None)
-        quality = {
-            "held_out": HELD_OUT,
-            "samples": trainer.num_seen,
-            "loss": trainer.loss,
-            "margin": self.config.pretrain.margin,
-            "types": evaluate_vectors(trainer.tables, held, self.config.pretrain.margin),
-            "neighbours": self._neighbours(trainer.tables),
-        }
-        write_json(self.folder / QUALITY, quality)
+        if not self.fabric.is_global_zero:
+            _send_tables(trainer)
+            return {}
+        tables = trainer.tables
+        with beside(self.folder / QUALITY) as place:
+            if self.fabric.world_size > 1:
+                _write_tables(trainer, place)
+                tables = load_file(place)  # mapped
+            with alone():  # the others are done
+                quality = {
+                    "held_out": HELD_OUT,
+                    "samples": trainer.num_seen,
+                    "loss": trainer.loss,
+                    "margin": self.config.pretrain.margin,
+                    "types": evaluate_vectors(tables, held, self.config.pretrain.margin),
+                    "neighbours": self._neighbours(tables),
+                }
+                write_json(self.folder / QUALITY, quality)
         return quality
 
     def _neighbours(self, tables: Mapping[str, Tensor]) -> dict[str, dict[str, list[str]]]:
@@ -261,21 +277,22 @@ class Pretraining:
         return table
 
     def _initialise_head(self, model: MatchModel, vectors: Mapping[str, Tensor]) -> None:
-        if LABEL not in vectors or not isinstance(model.head, LinearHead):
+        if LABEL not in vectors:
             raise ConfigError(
-                f"model.head_from_labels needs pre-trained label vectors and the linear head, "
-                f"found model.init={self.config.model.init} with tables {sorted(vectors)} and "
-                f"model.head={self.config.model.head}; set it to false."
+                f"model.head_from_labels needs pre-trained label vectors, found model.init="
+                f"{self.config.model.init} with tables {sorted(vectors)}; set it to false."
             )
-        weight = model.head.weight
-        slot = getattr(model.encoder, "channels", weight.size(1))
-        with torch.no_grad():
-            weight.copy_(spread_label_vectors(weight, vectors[LABEL], slot))
+        width = model.encoder.out_channels
+        slot_channels = getattr(model.encoder, "channels", width)
+        model.head.load_label_vectors(vectors[LABEL], width, slot_channels)
 
 
-def _link(source: Path, target: Path) -> None:
-    """Hard link to a file, or a copy where the disk has no links."""
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
+def _write_tables(trainer: SphericalTrainer, place: Path) -> None:
+    """Writes the tables of all processes block by block; the others `_send_tables`."""
+    shapes = {name: (rows, trainer.config.channels) for name, rows in trainer.sizes.items()}
+    write_table_blocks(place, shapes, trainer.gather)
+
+
+def _send_tables(trainer: SphericalTrainer) -> None:
+    for name in sorted(trainer.sizes):
+        deque(trainer.gather(name), maxlen=0)

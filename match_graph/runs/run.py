@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,9 +60,15 @@ class Run(RunInputs):
 
     @cached_property
     def pretraining(self) -> Pretraining:
-        """Pre-training in this run's folder; one process trains the vectors."""
+        """Pre-training in this run's folder."""
         return Pretraining(
-            self.folder, self.config, self.dataset, self.space, self.reporter, self.origin
+            self.folder,
+            self.config,
+            self.dataset,
+            self.space,
+            self.reporter,
+            self.fabric,
+            self.origin,
         )
 
     def take_vectors(self, source: Path) -> None:
@@ -80,25 +87,27 @@ class Run(RunInputs):
 
     @shared
     def pretrain(self) -> dict[str, Tensor]:
-        """Trains unit vectors once and saves them as ``vectors.safetensors``."""
-        with self._alone():
-            vectors = lead(self.fabric, self._pretrain_once)
-        return self.pretraining.train() if vectors is None else vectors
+        """Trains unit vectors once and saves them as ``vectors.safetensors``.
 
-    def _pretrain_once(self) -> dict[str, Tensor] | None:
-        """Trains the vectors; None if they exist."""
+        Several processes train them together, each with a part of the tables.
+        """
+        with self._alone():
+            self._pretrain_once()
+        return self.pretraining.train()
+
+    @shared
+    def evaluate_pretraining(self) -> dict[str, Any]:
+        """Measures vectors trained apart, without the pairs that they rank; ``pretrain.json``."""
+        return self.pretraining.evaluate()
+
+    def _pretrain_once(self) -> None:
         if self.pretraining.is_done():
-            self.pretraining.close()
-            return None
-        if self.fabric.world_size > 1:
-            self.reporter.line(
-                f"pretrain: by one process so far, {self.fabric.world_size - 1} wait for it"
-            )
+            lead(self.fabric, self.pretraining.close)
+            return
         with self.record.timed("pretrain"):
-            vectors = self.pretraining.train()
+            self.pretraining.train()
         seconds = self.record.seconds["pretrain"]
         self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
-        return vectors
 
     @shared
     def train(self) -> None:
@@ -128,7 +137,7 @@ class Run(RunInputs):
     def _train_levels(self) -> None:
         config = self.config
         if self.model.is_pretrained:
-            lead(self.fabric, self._pretrain_once)
+            self._pretrain_once()
         levels = plan_levels(self.sizes, self.dataset, self.folder, config.seed)
         for number, level in enumerate(levels, start=1):
             if len(levels) > 1:
@@ -141,7 +150,8 @@ class Run(RunInputs):
     def _train_level(self, level: Level) -> None:
         config, is_last = self.config, level.folder == self.folder
         model = self.model if is_last else find_model(config.change("model", coherent=False))
-        module = level.build(model, self.space, self.dataset.hierarchy)
+        hierarchy = self.dataset.hierarchy if is_last else None
+        module = level.build(model, self.space, hierarchy, self.features)
         if isinstance(module, MatchModel):
             self._initialise(level, module, is_last)
         by_steps = self.model.is_neural
@@ -160,15 +170,17 @@ class Run(RunInputs):
 
     def _initialise(self, level: Level, model: MatchModel, is_last: bool) -> None:
         """Sets what a network starts from; the last level makes the folder ready for itself."""
+        train_documents = self.dataset.documents(MASKS["train"])
         if level.above is None:
             self.pretraining.initialise(model)
-        train_documents = self.dataset.documents(MASKS["train"])
+            x = self.dataset.graph.node_tensor(DOCUMENT, "x")
+            model.set_moments(x, train_documents)
         if self.config.model.label_prior:
             level.set_prior(model, train_documents)
         if is_last:
             self.record.note("parameters", count_parameters(model))
         if model.wide is not None:
-            count = self.space.document_count(self.dataset[0], train_documents)
+            count = self.space.document_count(self.dataset.graph, train_documents)
             model.wide.set_frequencies(count, len(train_documents))
         if is_last:
             lead(self.fabric, lambda: self._prepare_folder(model.encoder))
@@ -211,7 +223,7 @@ class Run(RunInputs):
 
     def _valid_folds(self) -> Tensor:
         """Folds of the validation documents."""
-        num_nodes = int(self.dataset[0][DOCUMENT].num_nodes)
+        num_nodes = self.dataset.graph.num_nodes(DOCUMENT)
         return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
 
     @shared
@@ -318,6 +330,8 @@ class Run(RunInputs):
         content = {
             "dataset": self.dataset.name,
             "data_checksum": self.dataset.checksum,
+            "num_train_documents": len(self.dataset.documents(MASKS["train"])),
+            "feature_checksums": self.dataset.feature_digests,
             "seed": self.config.seed,
             "processes": self.fabric.world_size,
         }

@@ -7,15 +7,17 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from match_graph.config import SHARING, Config, TrainConfig, parse_settings
-from match_graph.datasets import CorpusDataset, open_dataset
+from match_graph.config import SHARING, Config, FeatureSource, TrainConfig, parse_settings
+from match_graph.datasets import CorpusDataset, Source, name_source, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.io.files import has_file
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
+from match_graph.own_code import shorten_code
 from match_graph.runs.checks import check_model
 from match_graph.runs.configure import locate_config, settle_config
+from match_graph.runs.features import join_features, keep_features, write_features
 from match_graph.runs.folder import (
     check_own_code,
     claim_run_folder,
@@ -37,42 +39,54 @@ from match_graph.typing import DOCUMENT, MASKS
 
 @shared
 def start_run(
-    dataset_name: str,
+    source: Source,
     config: Config,
     folder: str | Path | None = None,
     root: str | Path | None = None,
     overwrite: bool = False,
     reporter: Reporter | None = None,
+    features: Mapping[str, Any] | None = None,
 ) -> Run:
     """Opens the data set, settles the configuration, and makes or resumes the run folder.
 
     Args:
-        dataset_name: Data set: a registered name, or a folder in the MATCH format.
+        source: Data set, as for `open_dataset`: a name, a folder, a class of one's own, or an
+            object (`Corpus`, `HeteroData`, open data set), of which the run names the built folder.
         config: Configuration; what depends on the corpus is filled in.
         folder: Run folder; None takes `default_folder`.
         root: Root folder of built data; None takes the default.
         overwrite: Whether to delete an existing run folder.
         reporter: Progress reporter; None prints nothing.
+        features: Features in memory by node type, beside those of ``config.data.features``: arrays
+            or tensors [num_nodes, F] in the order of the graph, or data frames by id. They are kept
+            below the root, so that the run can be opened without them.
 
     Raises:
-        CorpusError: The data set is broken, or a split that a run needs is empty.
+        CorpusError: The data set or its features are broken, or a split that a run needs is empty.
         CheckpointError: The folder is of something else.
     """
     train = count_processes(config.train)
     fabric = _launch(config, train)
     reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
-    config = locate_config(dataset_name, config.model_copy(update={"train": train}))
     start = time.monotonic()
-    dataset = _open_together(fabric, dataset_name, config, root, reporter)
+    name = _name_together(fabric, source, root, reporter)
+    config = locate_config(name, config.model_copy(update={"train": train}))
+    dataset, sources = _open_together(fabric, name, config, root, reporter, features)
+    config = config.change("data", features=sources)
     elapsed = time.monotonic() - start
-    _check_splits(dataset, dataset_name)
+    _check_splits(dataset, source if isinstance(source, str) else dataset.name)
     config = settle_config(config, dataset)
     folder = default_folder(dataset.name, config) if folder is None else Path(folder)
     run = Run(folder, config, dataset, reporter, fabric)
     check_model(run)
     lead(fabric, lambda: _claim(run, overwrite, elapsed))
     _check_is_seen(run)
-    reporter.line(f"build: {dataset[0][DOCUMENT].num_nodes:,} documents in {elapsed:.1f} s")
+    reporter.line(f"build: {dataset.graph.num_nodes(DOCUMENT):,} documents in {elapsed:.1f} s")
+    if unread := [name for name in sources if not run.model.reads_features(name)]:
+        reporter.warn(
+            f"features of {unread} are read by no part of this model; choose one that reads them "
+            f"(those of labels: model.head=label_graph), or leave them out of data.features"
+        )
     return run
 
 
@@ -81,35 +95,62 @@ def _launch(config: Config, train: TrainConfig) -> Fabric:
     return make_fabric(train, find_model(config).may_leave_unused)
 
 
+def _name_together(
+    fabric: Fabric, source: Source, root: str | Path | None, reporter: Reporter
+) -> str:
+    """Name of the data set; of an object, built by the first process."""
+
+    def find_name() -> str:
+        return name_source(source, root, reporter.track)
+
+    return lead(fabric, find_name) or find_name()
+
+
 def _open_together(
-    fabric: Fabric, name: str, config: Config, root: str | Path | None, reporter: Reporter
-) -> CorpusDataset:
-    """Opens the data set, built by the first process if need be."""
+    fabric: Fabric,
+    name: str,
+    config: Config,
+    root: str | Path | None,
+    reporter: Reporter,
+    features: Mapping[str, Any] | None = None,
+) -> tuple[CorpusDataset, dict[str, FeatureSource]]:
+    """Opens the data set with its features, built by the first process if need be.
 
-    def open_data() -> CorpusDataset:
-        return open_dataset(name, root=root, track=reporter.track, **config.data.dataset_options())
+    Returns:
+        The data set, and the sources of its features: those of the configuration, and the files
+        that keep those in memory.
+    """
 
-    dataset = lead(fabric, open_data) or open_data()
+    def open_data() -> tuple[CorpusDataset, dict[str, FeatureSource]]:
+        options = config.data.dataset_options()
+        dataset = open_dataset(name, root=root, track=reporter.track, **options)
+        kept = keep_features(dataset, features or {}, root, reporter)
+        sources = {**config.data.features, **kept}
+        join_features(dataset, sources, root, reporter)
+        return dataset, sources
+
+    dataset, sources = lead(fabric, open_data) or open_data()
     for line in dataset.warnings if fabric.is_global_zero else ():
         reporter.warn(line)
-    return dataset
+    return dataset, sources
 
 
 def default_folder(dataset_name: str, config: Config) -> Path:
     """Default run folder: ``runs/DATASET-ENCODER-seedN``, ablations after the encoder."""
-    parts = [dataset_name, config.model.encoder.replace(":", "."), *config.ablation]
+    encoder = shorten_code(config.model.encoder).replace(".py:", ":").replace(":", ".")
+    parts = [dataset_name, encoder, *config.ablation]
     return Path("runs") / "-".join([*parts, f"seed{config.seed}"])
 
 
-def _check_splits(dataset: CorpusDataset, dataset_name: str) -> None:
+def _check_splits(dataset: CorpusDataset, name: str) -> None:
     if not len(dataset.documents(MASKS["valid"])):
         raise CorpusError(
-            f"A run chooses its weights on the validation split, but '{dataset_name}' has no "
+            f"A run chooses its weights on the validation split, but '{name}' has no "
             f"document there; move some of the training documents to it."
         )
     if not dataset.targets.count(dataset.documents(MASKS["train"])).any():
         raise CorpusError(
-            f"A run learns from labels, but no training document of '{dataset_name}' has one; "
+            f"A run learns from labels, but no training document of '{name}' has one; "
             f"check the key 'label' of its documents."
         )
 
@@ -120,6 +161,7 @@ def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
         _check_data(run)
         run.record.seconds.setdefault("build", build_seconds)
         run.record.write()
+        write_features(run.folder, run.dataset)
         write_vocabulary(run.folder, run.dataset, run.space, run.dataset.hierarchy)
         if run.graphs is not None:
             write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
@@ -141,6 +183,7 @@ def open_run(
     reporter: Reporter | None = None,
     encoder: str | None = None,
     head: str | None = None,
+    dataset: str | None = None,
     sharing: Mapping[str, Any] | None = None,
     verify: bool = False,
 ) -> Run:
@@ -150,37 +193,48 @@ def open_run(
         folder: Run folder.
         root: Root folder of built data; None takes the default.
         reporter: Progress reporter; None prints nothing.
-        encoder: Encoder; must be given if the run's is ``package.module:Class``, and equal it.
-        head: Head; must be given if the run's is ``package.module:Class``, and equal it.
+        encoder: Encoder; must be given if the run's is of one's own (``module:Class``,
+            ``file.py:Class``), and equal it.
+        head: Head; likewise.
+        dataset: Data set; likewise.
         sharing: Device settings: ``devices``, ``num_nodes`` and ``strategy`` as in ``train``; None
             takes one process, however many trained the run.
         verify: Whether to verify all checksums, as for `load`.
 
     Raises:
-        CheckpointError: The folder is not a run, its data set has changed, or its encoder or head
-            is code that was not named.
+        CheckpointError: The folder is not a run, its data set has changed, or it names code of
+            one's own that the caller did not name.
     """
     folder = Path(folder)
     if verify:
         verify_run_folder(folder)
     config = open_run_folder(folder)
-    check_own_code(folder, config, encoder, head)
+    check_own_code(folder, config, {"encoder": encoder, "head": head, "dataset": dataset})
     content = {**config.train.model_dump(), **TrainConfig().model_dump(include={*SHARING})}
     content.update(sharing or {})
     train = count_processes(parse_settings(TrainConfig, content, "The settings must be valid"))
     fabric = _launch(config, train)
     reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
-    dataset = _open_together(fabric, config.dataset, config, root, reporter)
-    dataset.transform = DropFields(config.data.drop_fields)
-    run = Run(folder, config, dataset, reporter, fabric)
+    opened, _ = _open_together(fabric, config.dataset, config, root, reporter)
+    opened.transform = DropFields(config.data.drop_fields)
+    run = Run(folder, config, opened, reporter, fabric)
     _check_data(run)
     return run
 
 
 def _check_data(run: Run) -> None:
     path = run.folder / RECORD
-    if has_file(path) and read_record(run.folder)["data_checksum"] != run.dataset.checksum:
+    if not has_file(path):
+        return
+    record = read_record(run.folder)
+    if record["data_checksum"] != run.dataset.checksum:
         raise CheckpointError(
             f"The run in '{run.folder}' was made from other data than '{run.config.dataset}' holds "
             f"now; restore the data, or start again with --overwrite."
+        )
+    there, here = record.get("feature_checksums", {}), run.dataset.feature_digests
+    if changed := sorted(name for name in {*there, *here} if there.get(name) != here.get(name)):
+        raise CheckpointError(
+            f"The run in '{run.folder}' was made with other features of {changed} than "
+            f"data.features gives now; restore them, or start again with --overwrite."
         )

@@ -1,10 +1,11 @@
-"""Token and label names of a run, and its tokenizer."""
+"""Token and label names of a run, its tokenizer, and documents as it reads them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pandas as pd
 import torch
@@ -13,12 +14,22 @@ from torch_geometric.data import HeteroData
 from match_graph.config import StrictModel, parse_settings
 from match_graph.corpus import WORD_PATTERN, Tokenizer, split_words
 from match_graph.datasets import CorpusDataset
+from match_graph.errors import CorpusError, list_faults
 from match_graph.graph import Hierarchy, TokenSpace
 from match_graph.graph.build import MAX_POSITIONS
 from match_graph.graph.csr import row_index
 from match_graph.io.files import DamagedError, read_json, reading, write_beside, write_json
+from match_graph.io.json_lines import (
+    describe,
+    read_id,
+    read_labels,
+    read_metadata,
+    read_text,
+    read_time,
+    read_vector,
+)
 from match_graph.io.run_folder import TEXT, TOKENS
-from match_graph.typing import CONTAINS, DOCUMENT, LABEL, WORD, has_edge
+from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, has_edge
 
 #: Beside the tables of the node types; no metadata field can have two underscores.
 HIERARCHY = "label__is_a"
@@ -40,11 +51,60 @@ class Record:
         document: Id of the document, if it has one.
         text: Raw text.
         metadata: Metadata instances by field, in the document's order.
+        time: Time as in the graph, if it is known.
+        x: Features, if they are given, [F].
+        gold: Gold labels, if they are asked for.
     """
 
     document: str | None
     text: str
     metadata: Mapping[str, Sequence[str]]
+    time: float | None = None
+    x: Sequence[float] | None = None
+    gold: Sequence[str] = ()
+
+
+def read_record(
+    record: Any,
+    fields: Sequence[str],
+    place: str,
+    has_time: bool = False,
+    width: int = 0,
+    with_gold: bool = False,
+) -> Record:
+    """Reads an object of the MATCH format.
+
+    Args:
+        record: Object to read.
+        fields: Metadata fields to read.
+        place: Where it stands, for the message.
+        has_time: Whether to read ``time``, unless a metadata field is called so.
+        width: Number of features ``x`` of a document to read, likewise; 0 for none.
+        with_gold: Whether to read ``label``, which must be there then.
+
+    Raises:
+        CorpusError: It is no object, has no text, or a field is of the wrong type.
+    """
+    if not isinstance(record, Mapping):
+        fail_document(f"{place}: a document must be one object, found {describe(record)}.")
+    document = read_id(record, place, fail_document, required=False)
+    text = read_text(record, place, fail_document)
+    assert text is not None
+    metadata = read_metadata(record, fields, place, fail_document)
+    time = read_time(record, place, fail_document) if has_time and "time" not in fields else None
+    has_x = width and "x" not in fields
+    x = read_vector(record, width, place, fail_document) if has_x else None
+    gold = read_labels(record, place, fail_document) if with_gold else None
+    return Record(document, text, metadata, time, x, tuple(dict.fromkeys(gold or ())))
+
+
+def fail_document(fault: str) -> NoReturn:
+    """Raises the first fault of the documents to predict.
+
+    Raises:
+        CorpusError: Always.
+    """
+    raise CorpusError(list_faults("The documents must be in the MATCH format", [fault]))
 
 
 @dataclass(frozen=True)
@@ -54,7 +114,8 @@ class Vocabulary:
     Args:
         settings: Text settings: fields, tokenizer, word pattern.
         rows: Row of each kept name, per node type; fields first and words last.
-        labels: Label table: column ``id`` and, where the data set names labels, ``name``.
+        labels: Label table: columns ``id``, ``train_count`` (training documents) and, where the
+            data set names labels, ``name``.
     """
 
     settings: TextSettings
@@ -121,7 +182,8 @@ def write_vocabulary(
         name: dataset.table(name).head(kept)
         for name, kept in zip(space.types, space.num_kept, strict=True)
     }
-    tables[LABEL] = dataset.table(LABEL)
+    count = dataset.targets.count(dataset.documents(MASKS["train"])).numpy()
+    tables[LABEL] = dataset.table(LABEL).assign(train_count=count)
     child, parent = hierarchy.edge_index.tolist()
     tables[HIERARCHY] = pd.DataFrame({"child": child, "parent": parent})
     for name, table in tables.items():
@@ -152,7 +214,12 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     for name in (*settings.fields, WORD):
         names = read_names(folder / TOKENS / f"{name}.parquet")["id"].tolist()
         rows[name] = {value: row for row, value in enumerate(names)}
-    return Vocabulary(settings, rows, read_names(folder / TOKENS / f"{LABEL}.parquet"))
+    path = folder / TOKENS / f"{LABEL}.parquet"
+    labels = read_names(path)
+    with _reading(path):
+        if "train_count" not in labels or not pd.api.types.is_integer_dtype(labels["train_count"]):
+            raise DamagedError("its column 'train_count' does not hold whole numbers")
+    return Vocabulary(settings, rows, labels)
 
 
 def read_hierarchy(folder: Path, num_labels: int) -> Hierarchy:

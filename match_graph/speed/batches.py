@@ -40,10 +40,10 @@ def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
 
 def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]:
     """Batches of the same documents and sizes, not sorted by length."""
-    data, settings = bench.dataset[0], bench.config.data
+    graph, settings = bench.dataset.graph, bench.config.data
     documents = torch.cat([batch.document for batch in batches])
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
-    sampler = EgoSampler(data, settings.max_metadata, settings.max_words, random=True)
+    sampler = EgoSampler(graph, settings.max_metadata, settings.max_words, random=True)
     space = bench.dataset.token_space(settings.min_count, settings.min_word_count)
     return [
         make_batch(sampler.draw(part), space, bench.dataset.targets)

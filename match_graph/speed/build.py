@@ -63,7 +63,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
     """Measures building from JSON lines of some documents; labels without a hierarchy."""
     dataset = bench.dataset
     fields = [
-        edge_type[2] for edge_type in dataset[0].edge_types if edge_type[:2] == (DOCUMENT, "has")
+        edge_type[2] for edge_type in dataset.graph.edge_types if edge_type[:2] == (DOCUMENT, "has")
     ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -87,7 +87,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
 
 def write_sample(bench: Bench, folder: Path, fields: list[str]) -> int:
     """Writes some documents of each split as JSON lines; returns their number."""
-    share = _DOCUMENTS / bench.dataset[0][DOCUMENT].num_nodes
+    share = _DOCUMENTS / bench.dataset.graph.num_nodes(DOCUMENT)
     written = {}
     for split, mask in MASKS.items():
         documents = bench.dataset.documents(mask)

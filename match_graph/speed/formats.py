@@ -57,13 +57,12 @@ def take_sample(dataset: CorpusDataset, limit: int) -> Sample:
 
     Line breaks and control characters of texts become blanks, as some formats cannot hold them.
     """
-    data = dataset[0]
-    total = int(data[DOCUMENT].num_nodes)
+    total = dataset.graph.num_nodes(DOCUMENT)
     documents = torch.linspace(0, total - 1, min(total, limit)).long()
     split = {
         int(document): name
         for name, mask in MASKS.items()
-        for document in documents[data[DOCUMENT][mask][documents]]
+        for document in documents[torch.isin(documents, dataset.documents(mask))]
     }
     records = []
     for part in documents.split(_AT_ONCE):

@@ -5,13 +5,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from match_graph.config import Config
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import row_index
 from match_graph.nn import LinearHead, MatchEncoder, MatchModel
 from match_graph.nn.layers import sinusoids
+from match_graph.nn.model import find_head
+from match_graph.training.models import find_model
 
 #: Tokens that the authors' release pads to, metadata and words together.
 RELEASE_LENGTH = 500
+
+
+def is_match(config: Config) -> bool:
+    """Whether encoder and head are those of MATCH, which `PaddedModel` can take over."""
+    model = find_model(config)
+    return model.cls is MatchEncoder and find_head(config.model) is LinearHead
 
 
 class PaddedModel(nn.Module):

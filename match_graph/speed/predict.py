@@ -9,14 +9,12 @@ from typing import Any
 import torch
 
 from match_graph.errors import ConfigError
-from match_graph.nn import MatchEncoder
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
-from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
+from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import make_fabric
-from match_graph.training.models import find_model
 from match_graph.typing import MASKS
 
 #: Documents of a piece of ours, and of the baseline, which is much slower.
@@ -27,12 +25,13 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     """Measures both on the same records: token lookup, logits, and the best five labels.
 
     Raises:
-        ConfigError: The encoder is not MATCH's, whose network the baseline is.
+        ConfigError: Encoder or head are not MATCH's, whose network the baseline is.
     """
-    if find_model(bench.config).cls is not MatchEncoder:
+    if not is_match(bench.config):
         raise ConfigError(
             f"The speed of prediction is measured against the network of MATCH over padded "
-            f"documents, found model.encoder={bench.config.model.encoder}; leave it out."
+            f"documents, found model.encoder={bench.config.model.encoder} and model.head="
+            f"{bench.config.model.head}; leave them out."
         )
     run = open_bench(bench)
     documents = run.dataset.documents(MASKS["test"])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from match_graph.pretrain import SphericalTrainer
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
+from match_graph.typing import DOCUMENT
 
 _CHUNKS = {True: 20, False: 1}  # per piece of work; independent negatives are much slower
 
@@ -20,11 +21,11 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
         synchronize(bench.device)
     tables = sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
     _, alone = _make_work(bench, shared_negatives=False)
-    data = bench.dataset[0]
-    edges = sum(data[edge_type].edge_index.size(1) for edge_type in data.edge_types)
+    graph = bench.dataset.graph
+    documents, edges = graph.num_nodes(DOCUMENT), sum(map(graph.num_edges, graph.edge_types))
     yield from compare(
         bench, "pretrain",
-        f"{data['document'].num_nodes:,} documents, {edges:,} edges, {shared.negatives} negatives, "
+        f"{documents:,} documents, {edges:,} edges, {shared.negatives} negatives, "
         f"chunks of {shared.chunk_size}, {shared.channels} channels",
         "positives/s", {"shared": ours, "independent negatives": alone},
         None if memory.mib is None else max(0.0, memory.mib - tables),
@@ -41,7 +42,7 @@ def _make_work(
     space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)
     rows = dict(zip(space.types, space.num_kept, strict=True))
     trainer = SphericalTrainer(
-        bench.dataset[0], config, bench.config.seed, rows, device=bench.device
+        bench.dataset.graph, config, bench.config.seed, rows, device=bench.device
     )
 
     def train() -> float:

@@ -5,10 +5,9 @@ from itertools import islice
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.graph import EgoBatch, TokenSpace
-from match_graph.graph.csr import sorted_row_ptr
+from match_graph.graph.view import Graph, view_graph
 from match_graph.speed.alone import CPU
 from match_graph.speed.batches import count_tokens, open_bench, repeat
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
@@ -28,15 +27,14 @@ class LoopSampler:
         max_words: Largest number of words per document, the first ones.
     """
 
-    def __init__(
-        self, data: HeteroData, space: TokenSpace, max_metadata: int, max_words: int
-    ) -> None:
+    def __init__(self, data: Graph, space: TokenSpace, max_metadata: int, max_words: int) -> None:
         self.space, self.max_metadata, self.max_words = space, max_metadata, max_words
         self.edges: dict[str, tuple[Tensor, Tensor]] = {}
-        for edge_type in data.edge_types:
+        graph = view_graph(data)
+        for edge_type in graph.edge_types:
             if edge_type[0] == DOCUMENT and edge_type[2] in space.types:
-                row, col = data[edge_type].edge_index
-                self.edges[edge_type[2]] = sorted_row_ptr(row, data[DOCUMENT].num_nodes), col
+                lists = graph.adjacency(edge_type)
+                self.edges[edge_type[2]] = lists.ptr, lists.node
 
     def draw(self, documents: Tensor) -> EgoBatch:
         """Token sets of documents [B]."""
@@ -75,7 +73,7 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
     run, settings = open_bench(bench), bench.config.data
     loader = run.loader("train", training=True)
     batches = list(islice(loader, 5))
-    naive = LoopSampler(bench.dataset[0], run.space, settings.max_metadata, settings.max_words)
+    naive = LoopSampler(bench.dataset.graph, run.space, settings.max_metadata, settings.max_words)
 
     def loop(batch: EgoBatch) -> int:
         return naive.draw(batch.document).num_documents

@@ -18,6 +18,7 @@ from match_graph.speed.pretrain import measure_pretrain
 from match_graph.speed.read import measure_read
 from match_graph.speed.sample import measure_sample
 from match_graph.speed.scaling import measure_scaling
+from match_graph.speed.sharding import measure_sharding
 from match_graph.speed.step import measure_step
 from match_graph.speed.targets import measure_targets
 
@@ -31,6 +32,7 @@ SPEED_STAGES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "hypernymy": measure_hypernymy,
     "predict": measure_predict,
     "scaling": measure_scaling,
+    "sharding": measure_sharding,
     "read": measure_read,
     "export": measure_export,
 }
@@ -45,7 +47,7 @@ SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
     "pubmed": ("synthetic", {"like": "pubmed"}),
 }
 #: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
-_ALONE = frozenset({"scaling", "read", "export"})
+_ALONE = frozenset({"scaling", "sharding", "read", "export"})
 #: Measured once at each size, by processor time.
 _SINGLE = frozenset({"scaling"})
 
@@ -61,8 +63,8 @@ def measure_speed(
     """Measures one stage, or ``all`` of this data set.
 
     Args:
-        stage: Stage: a name in `SPEED_STAGES`, or ``all`` but what takes minutes: scaling, read,
-            export.
+        stage: Stage: a name in `SPEED_STAGES`, or ``all`` but those of other processes or of
+            minutes: scaling, sharding, read, export.
         dataset: Data set to measure on.
         config: Configuration; the settings of the stage count.
         seconds: Approximate seconds per measured stage.

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.graph.csr import row_index
-from match_graph.nn import MatchEncoder, MatchModel
+from match_graph.nn import MatchModel
 from match_graph.speed.batches import (
     count_tokens,
     draw_batches,
@@ -18,10 +18,9 @@ from match_graph.speed.batches import (
     shuffle_batches,
 )
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
-from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel
+from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import make_fabric
 from match_graph.training.loop import make_learner, train_step
-from match_graph.training.models import find_model
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20
@@ -87,11 +86,11 @@ def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 def measure_step(bench: Bench) -> Iterator[Speed]:
     """Measures ours in batches of similar length, the baselines in unsorted batches.
 
-    ``share_loading`` is the share of an epoch's time that draws its batches. An encoder that is not
-    MATCH's is compared with that, over the same documents and words: ``epochs_of_match`` is how
-    many epochs of MATCH fit into one of it.
+    ``share_loading`` is the share of an epoch's time that draws its batches. An encoder or a head
+    that is not MATCH's is compared with MATCH, over the same documents and words:
+    ``epochs_of_match`` is how many epochs of MATCH fit into one of it.
     """
-    if find_model(bench.config).cls is not MatchEncoder:
+    if not is_match(bench.config):
         yield from _measure_beside_match(bench)
         return
     loader, batches, trainer, peak_mib = _open_trainer(bench)

@@ -18,6 +18,7 @@ from match_graph.graph import (
     EgoGraphs,
     EgoLoader,
     EgoSampler,
+    NodeFeatures,
     TokenSpace,
     build_graph,
 )
@@ -45,13 +46,17 @@ def assert_encoder(
     names; "embedding.weight" is the embedding's), draw every parameter anew by the seed in
     ``reset_parameters``, and have all that it computes with in ``state_dict``.
 
+    The same again where documents have features ``x``, to whose map the gradient must come too
+    ("embedding.document.linear.weight").
+
     Args:
         encoder_cls: Encoder class.
         config: Configuration: its `Config` or the keys of one; None for the defaults.
         channels: Number of channels of the embedding.
         independent: Whether states must not depend on the other documents of the batch; false for
             encoders that pass messages between documents.
-        tolerance: Tolerance: largest difference of states that should be equal but for rounding.
+        tolerance: Largest difference of states that should be equal but for rounding; of states
+            above 1 as a share of the largest.
 
     Raises:
         AssertionError: One sentence on the first check that fails.
@@ -60,20 +65,21 @@ def assert_encoder(
         config = parse_settings(encoder_cls.Config, dict(config or {}), "config must be valid")
     torch_state = torch.get_rng_state()
     try:
-        bench = _Bench(encoder_cls, config, channels, tolerance)
-        for check in (
-            _check_registration,
-            _check_shapes,
-            _check_empty_documents,
-            _check_new_documents,
-            _check_determinism,
-            *([_check_independence] if independent else []),
-            _check_permutation,
-            _check_gradients,
-            _check_reset,
-            _check_state_dict,
-        ):
-            check(bench)
+        for toy in (_toy(), _toy(with_features=True)):
+            bench = _Bench(encoder_cls, config, channels, tolerance, toy)
+            for check in (
+                _check_registration,
+                _check_shapes,
+                _check_empty_documents,
+                _check_new_documents,
+                _check_determinism,
+                *([_check_independence] if independent else []),
+                _check_permutation,
+                _check_gradients,
+                _check_reset,
+                _check_state_dict,
+            ):
+                check(bench)
     finally:
         torch.set_rng_state(torch_state)
 
@@ -82,13 +88,19 @@ class _Bench:
     """Encoder class under test with an embedding, and batches for it."""
 
     def __init__(
-        self, encoder_cls: type[Encoder], config: StrictModel, channels: int, tolerance: float
+        self,
+        encoder_cls: type[Encoder],
+        config: StrictModel,
+        channels: int,
+        tolerance: float,
+        toy: "_Toy",
     ) -> None:
         self.encoder_cls, self.config, self.tolerance = encoder_cls, config, tolerance
-        self.name = encoder_cls.__name__
-        self.toy = _toy()
+        self.toy = toy
+        features = NodeFeatures.from_data(toy.built.data)
+        self.name = encoder_cls.__name__ + (" with features" if features.width else "")
         torch.manual_seed(0)
-        self.embedding = TokenEmbedding(self.toy.space, channels).eval()
+        self.embedding = TokenEmbedding(toy.space, channels, features=features).eval()
         self.encoder = self.make(seed=1)
 
     def make(self, seed: int) -> Encoder:
@@ -125,7 +137,7 @@ class _Bench:
             batch_size=len(documents),
         )
         batch: EgoBatch = next(iter(loader))
-        return batch
+        return self.embedding.prepare(batch)
 
     def everything(self) -> EgoBatch:
         """Batch of all documents of the toy corpus; one of them has no word."""
@@ -173,8 +185,10 @@ class _Bench:
                     f"{self.name} must {promise}, but document {document} has states "
                     f"{list(one.shape)} and {list(other.shape)}."
                 )
-            gap = float((one - other).detach().abs().max()) if one.numel() else 0.0
-            if gap > self.tolerance:
+            if not one.numel():
+                continue
+            gap = float((one - other).detach().abs().max())
+            if gap > self.tolerance * max(1.0, float(other.detach().abs().max())):
                 raise AssertionError(
                     f"{self.name} must {promise}, but document {document} differs by {gap:.2g}."
                 )
@@ -196,13 +210,17 @@ _MORE = {
 
 
 @cache
-def _toy() -> _Toy:
+def _toy(with_features: bool = False) -> _Toy:
     documents = toy_documents()
     for record in (document for split in documents.values() for document in split[:2]):
         record.update(_MORE)
     with TemporaryDirectory() as parent:
         corpus = read_match_folder(write_match_folder(Path(parent) / "toy", documents))
     built = build_graph(corpus)
+    if with_features:
+        generator = torch.Generator().manual_seed(0)
+        size = int(built.data[DOCUMENT].num_nodes), 7
+        built.data[DOCUMENT].x = torch.randn(size, generator=generator)
     return _Toy(built, TokenSpace.from_data(built.data), corpus.documents["text"].tolist())
 
 
@@ -281,7 +299,8 @@ def _check_permutation(bench: _Bench) -> None:
 
 def _check_gradients(bench: _Bench) -> None:
     named = dict(bench.encoder.named_parameters())
-    named["embedding.weight"] = bench.embedding.weight
+    of_embedding = bench.embedding.named_parameters()
+    named.update({f"embedding.{name}": parameter for name, parameter in of_embedding})
     unused: frozenset[str] = getattr(bench.encoder_cls, "unused_parameters", frozenset())
     if strangers := sorted(unused - named.keys()):
         raise AssertionError(

@@ -1,6 +1,7 @@
 """omikuji: its file, its silence, its absence."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,13 +72,31 @@ def test_OmikujiTrees_nothing_is_printed(
 def test_OmikujiTrees_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> None:
     """The sigmoid of the scores gives them back; the labels off the beam are near 0."""
     batch = batches("test", batch_size=1)[0]
-    rows = fitted.features.transform(fitted.features.count([batch]))
+    rows = fitted.features.transform([batch])
     pairs = list(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
     expected = torch.full((fitted.num_labels,), 1e-6)
     for label, value in fitted.trees.predict(pairs, 10, fitted.num_labels):
         expected[label] = value
     found = torch.sigmoid(fitted.predict(batch))[0]
     assert torch.allclose(found, expected.clamp(1e-6, 1 - 1e-6), atol=1e-6)
+
+
+def test_OmikujiTrees_reads_features_of_documents(
+    fitted: OmikujiTrees, batches, tmp_path: Path, capfd
+) -> None:
+    """They are columns behind the tokens; trees of another number of columns are refused."""
+    train = batches("train", width=3)
+    trees = OmikujiTrees(fitted.space, fitted.num_labels, fitted.config, width=3)
+    trees.fit(train)
+    trees.save(tmp_path)
+    other = OmikujiTrees(fitted.space, fitted.num_labels, fitted.config, width=3)
+    other.load(tmp_path)
+    expected = torch.sigmoid(trees.predict(train[0]))
+    assert torch.allclose(torch.sigmoid(other.predict(train[0])), expected, atol=1e-4)
+    changed = replace(train[0], x=-train[0].x)
+    assert not torch.allclose(torch.sigmoid(other.predict(changed)), expected, atol=1e-2)
+    with pytest.raises(CheckpointError, match="Fitted trees must be those of this run"):
+        fitted.load(tmp_path)
 
 
 def test_OmikujiTrees_missing_trees_are_one_sentence(

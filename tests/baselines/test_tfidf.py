@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from match_graph.baselines.tfidf import TfidfFeatures, stack_labels
+from match_graph.baselines.tfidf import TfidfConfig, TfidfFeatures, stack_labels
 from match_graph.datasets import Synthetic
+from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import EgoBatch
 
 
@@ -25,9 +26,9 @@ def tokens_of(batches: list[EgoBatch], num_special: int) -> list[Counter[int]]:
 def test_TfidfFeatures_equal_the_formula(synthetic: Synthetic, batches, sublinear: bool) -> None:
     """Counts, smoothed inverse document frequencies, unit length; [UNK]s are no features."""
     space = synthetic.token_space()
-    features = TfidfFeatures(space, sublinear)
-    features.fit(features.count(batches("train")))
-    found = features.transform(features.count(batches("test")))
+    features = TfidfFeatures(space, TfidfConfig(sublinear=sublinear))
+    features.fit(batches("train"))
+    found = features.transform(batches("test"))
     train, test = (tokens_of(batches(split), len(space.types)) for split in ("train", "test"))
     number = Counter(token for document in train for token in document)
     idf = {token: 1 + math.log((1 + len(train)) / (1 + number[token])) for token in number}
@@ -45,12 +46,50 @@ def test_TfidfFeatures_equal_the_formula(synthetic: Synthetic, batches, sublinea
 
 def test_TfidfFeatures_factors_can_be_set(synthetic: Synthetic, batches) -> None:
     """What is read gives the same features as what was fitted."""
-    features = TfidfFeatures(synthetic.token_space(), True)
-    expected = features.fit(features.count(batches("train")))
-    other = TfidfFeatures(synthetic.token_space(), True)
+    features = TfidfFeatures(synthetic.token_space(), TfidfConfig())
+    expected = features.fit(batches("train"))
+    other = TfidfFeatures(synthetic.token_space(), TfidfConfig())
     other.idf = features.idf
-    found = other.transform(other.count(batches("train")))
+    found = other.transform(batches("train"))
     assert abs(found - expected).max() < 1e-6
+
+
+def test_TfidfFeatures_appends_features_of_a_length(synthetic: Synthetic, batches) -> None:
+    """Behind the tokens, which stay; a row of zeros stays too; without tokens they are alone."""
+    space, train = synthetic.token_space(), batches("train", width=3)
+    plain = TfidfFeatures(space, TfidfConfig()).fit(train).toarray()
+    for tokens in (True, False):
+        config = TfidfConfig(feature_weight=0.5, tokens=tokens)
+        features = TfidfFeatures(space, config, width=3)
+        found = features.fit(train)
+        assert found.shape == (len(plain), features.num_features)
+        assert found.dtype == np.float32
+        rows = found.toarray()
+        np.testing.assert_array_equal(rows[:, :-3], plain * tokens)
+        x = np.concatenate([batch.x.numpy() for batch in train]).astype(np.float64)
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        expected = 0.5 * x / np.where(length, length, 1)
+        np.testing.assert_allclose(rows[:, -3:], expected, atol=1e-6)
+        assert (length == 0).any()
+        np.testing.assert_array_equal(features.transform(train).toarray(), rows)
+
+
+def test_TfidfFeatures_refuses_other_features(synthetic: Synthetic, batches) -> None:
+    """None, or another number; none where tokens are left out."""
+    features = TfidfFeatures(synthetic.token_space(), TfidfConfig(), width=3)
+    for width, found in ((0, "none"), (2, "2")):
+        with pytest.raises(GraphError) as caught:
+            features.fit(batches("train", width=width))
+        assert str(caught.value) == (
+            f"Documents must have the 3 features that the model was made for, found {found}; give "
+            f"x with the batch."
+        )
+    with pytest.raises(ConfigError) as error:
+        TfidfFeatures(synthetic.token_space(), TfidfConfig(tokens=False))
+    assert str(error.value) == (
+        "A linear model reads tokens or features, but model.encoder_config.tokens is false and "
+        "documents have no features; set data.features.document."
+    )
 
 
 def test_stack_labels_are_stacked_in_the_order_of_the_batches(

@@ -16,6 +16,7 @@ from match_graph.baselines.tensors import TENSORS
 from match_graph.baselines.tfidf import stack_labels
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
+from match_graph.graph import EgoBatch
 
 
 def make(synthetic: Synthetic, **settings) -> TfidfLinear:
@@ -40,9 +41,9 @@ def test_TfidfLinear_scores_equal_scikit_learns_one_vs_rest(
     features = baseline.features
     gold = stack_labels(train, synthetic.num_labels).toarray()
     usual = (gold.sum(0) > 0) & (gold.sum(0) < len(gold))
-    rows = features.transform(features.count(train)).astype(np.float64)
+    rows = features.transform(train).astype(np.float64)
     model = OneVsRestClassifier(reference).fit(rows, gold[:, usual])
-    expected = model.decision_function(features.transform(features.count(test)))
+    expected = model.decision_function(features.transform(test))
     found = torch.cat([baseline.predict(batch) for batch in test])[:, torch.from_numpy(usual)]
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
 
@@ -101,6 +102,37 @@ def test_TfidfLinear_model_of_other_tokens_is_refused(
     other = TfidfLinear(space, synthetic.num_labels, TfidfLinear.Config())
     with pytest.raises(CheckpointError, match="of this run's tokens and labels, found"):
         other.load(tmp_path)
+
+
+def test_TfidfLinear_reads_features_of_documents(
+    synthetic: Synthetic, batches, tmp_path: Path
+) -> None:
+    """Labels that follow from them alone are found; kept with the weights; no other number fits."""
+    train, test = (
+        [make_separable(batch) for batch in batches(split, width=4)] for split in ("train", "test")
+    )
+    config = TfidfLinear.Config(tokens=False, cost=100.0)
+    fitted, other, third = (
+        TfidfLinear(synthetic.token_space(), synthetic.num_labels, config, width=width)
+        for width in (4, 4, 5)
+    )
+    fitted.fit(train)
+    logits = torch.cat([fitted.predict(batch) for batch in test])
+    positive = torch.cat([batch.x[:, 0] > 0 for batch in test])
+    assert torch.equal(logits[:, 0] > logits[:, 1], positive)
+    fitted.save(tmp_path)
+    other.load(tmp_path)
+    assert torch.equal(torch.cat([other.predict(batch) for batch in test]), logits)
+    with pytest.raises(CheckpointError, match="of this run's tokens and labels, found"):
+        third.load(tmp_path)
+
+
+def make_separable(batch: EgoBatch) -> EgoBatch:
+    """The batch with label 0 where the first feature is positive, label 1 elsewhere."""
+    x = batch.x.clone()
+    x[:, 0] = torch.where(x[:, 0] > 0, 2.0, -2.0)
+    label = (x[:, 0] <= 0).long()
+    return replace(batch, x=x, label_ptr=torch.arange(len(x) + 1), label_index=label)
 
 
 @pytest.mark.parametrize(

@@ -50,3 +50,15 @@ def test_Estimate_nothing_known_is_said() -> None:
 )
 def test_format_seconds_for_people(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_Estimate_builds_once() -> None:
+    """Texts are embedded once for a data set, whatever the first cell that waited for them took."""
+    estimate = Estimate({("toy", "MATCH"): 5.0}, embedding={"toy": 60.0, "far": 600.0})
+    cells = [planned("MATCH"), planned("MATCH")]
+    assert estimate.describe(cells, 1) == "about 70 s left (from measured steps)"
+    first = done("MATCH", 7.0).model_copy(update={"feature_checksums": {"document": "ab"}})
+    first.seconds["build"] = 55.0
+    estimate.add(first)
+    assert estimate.describe(cells, 1) == "about 14 s left (from 1 finished cell)"
+    assert estimate.embedding == {"toy": 0.0, "far": 600.0}

@@ -77,6 +77,29 @@ def test_load_experiment_settings_win_in_their_order(write) -> None:
     assert (config.train.warmup, config.train.patience, config.train.average) == (0.5, 7, 0.25)
 
 
+def test_Experiment_parts_of_features_change_rows_that_have_them(write) -> None:
+    """A model of the command line gives none to the other rows; a whole source does."""
+    rows = [
+        {"name": "MATCH"},
+        {"name": "MATCH + LM", "settings": {"data.features.document": {"model": "far/away"}}},
+    ]
+    path = write(rows=rows, expected={})
+
+    def features(*settings: str) -> list[dict[str, dict]]:
+        experiment = load_experiment(path, settings=settings)
+        found = [experiment.configure(row, 0).data for row in experiment.expand([])]
+        return [data.model_dump(exclude_none=True)["features"] for data in found]
+
+    assert features("data.features.document.model=near") == [{}, {"document": {"model": "near"}}]
+    both = ["data.features.document={path: x.npy}", "data.features.label.path=y.npy"]
+    assert features(both[0]) == [{"document": {"path": "x.npy"}}] * 2
+    assert message(path, settings=both[1:]) == (
+        f"The experiment '{path}' must be valid: 'overrides': 'data.features.label.path' changes "
+        f"features that rows have, but no row has any of 'label'; set data.features.label to give "
+        f"them to all rows."
+    )
+
+
 def test_load_experiment_row_stands_for_each_metadata_field(write) -> None:
     """{field} in name and ablation; no field, no row."""
     rows = [*CONTENT["rows"], {"name": "No-{field}", "ablation": ["no-{field}"]}]
@@ -252,6 +275,7 @@ EVIL = {
     "grid": {"grid": {"model.head": ["linear", "evil:Evil"]}},
     "key": {"settings": {"model.head=evil:Evil #": 1}},
     "field": {"rows": [{"name": "no-{field}", "encoder": "evil:Evil"}]},
+    "dataset": {"datasets": ["synthetic", "evil:Evil"]},
 }
 
 
@@ -266,6 +290,7 @@ def test_load_experiment_imports_only_code_that_the_caller_names(
     monkeypatch.delitem(sys.modules, "evil", raising=False)
     path = write(**{"rows": [{"name": "M"}], "reference": None, "expected": {}, **EVIL[kind]})
     what = "encoder" if kind in ("row", "preset", "field") else "head"
+    what = "dataset" if kind == "dataset" else what
     assert message(path) == (
         f"The experiment '{path}' names the {what} 'evil:Evil', and code is imported only by "
         f"request; if you trust it, name it on the command line too: --{what} evil:Evil"

@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -117,6 +120,56 @@ def check_shared_vectors(out: Path, cells) -> None:
     assert record["vectors_from"] == os.path.relpath(out / trained.folder, out / taken[0].folder)
     files = [out / cell.folder / "vectors.safetensors" for cell in pair]
     assert files[0].samefile(files[1])
+
+
+def test_run_benchmark_rows_with_features_share_vectors(
+    make_experiment, sentence_model: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Each text is embedded once; pre-trained vectors too are those of rows without features."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("match_graph.benchmark.runner.probe_cells", lambda *_: None)
+    model = shutil.copytree(sentence_model, tmp_path / "model")
+    texts = {"data.features.document.model": str(model)}
+    linear, far = {"encoder": "tfidf_linear"}, {"data.features.document.model": "no/where"}
+    rows = [
+        {"name": "linear + LM", "settings": texts, **linear},
+        {"name": "LM", "settings": {**texts, "model.encoder_config.tokens": False}, **linear},
+        match_row(),
+        match_row("MATCH + LM", settings={**match_row()["settings"], **texts}),
+        match_row("lost", settings=far),
+    ]
+    experiment, out, root = make_experiment(rows=rows, runs=1), tmp_path / "out", tmp_path / "root"
+    first = run_benchmark(experiment, out, root, parallel=2)
+    cells = {cell.row: cell for cell in first.cells}
+    assert [cell.status for cell in cells.values()] == [*["done"] * 4, "failed"]
+    assert cells["lost"].reason.startswith("A language model must be a folder or a name on the hub")
+    assert cells["MATCH"].feature_checksums == {}
+    (digest,) = {tuple(cells[name].feature_checksums.items()) for name in LANGUAGE_MODEL_ROWS}
+    assert [node_type for node_type, _ in digest] == ["document"]
+    check_shared_texts(out, root, [cells[name].folder for name in LANGUAGE_MODEL_ROWS])
+    assert (cells["MATCH"].vectors_from, cells["MATCH + LM"].vectors_from) == (
+        None, cells["MATCH"].folder,
+    )  # fmt: skip
+    found = run_benchmark(experiment, out, root, rows=["MATCH"])  # all but one are kept
+    assert [cell for cell in found.cells if cell.status == "done"] == first.cells[:4]
+    (model / "vocab.txt").write_text("other words")
+    with pytest.raises(CheckpointError, match=r"made with other features of 'document'\); choose"):
+        run_benchmark(experiment, out, root)
+    shutil.rmtree(model)
+    run_benchmark(experiment, out, root, rows=["MATCH"])  # what is finished needs no model
+
+
+LANGUAGE_MODEL_ROWS = ("linear + LM", "LM", "MATCH + LM")
+
+
+def check_shared_texts(out: Path, root: Path, folders: list[str]) -> None:
+    """One cache with each text once, and one file of features, to which run folders have links."""
+    (cache,) = (root / "features" / "texts").glob("*.sqlite")
+    texts = {document["text"] for split in toy_documents().values() for document in split}
+    with closing(sqlite3.connect(cache)) as database:
+        assert database.execute("SELECT count(*) FROM vectors").fetchone() == (len(texts),)
+    (kept,) = (root / "features").glob("document-*/x.npy")
+    assert all(kept.samefile(out / folder / "features" / "document.npy") for folder in folders)
 
 
 def test_run_benchmark_finished_cells_kept_other_settings(

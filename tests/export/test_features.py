@@ -1,16 +1,24 @@
-"""Features of nodes: numbers, and pre-trained vectors that tell no label."""
+"""Features of nodes: the data's, numbers, and pre-trained vectors that tell no label."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from match_graph.config import load_config
+from match_graph.config import Config, FeatureSource, load_config
+from match_graph.corpus import Corpus
 from match_graph.datasets import MatchFolder
-from match_graph.errors import CheckpointError, ExportError
+from match_graph.errors import CheckpointError, ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, export_dataset
 from match_graph.export.features import number_nodes, spread_vectors, train_vectors
+from match_graph.export.ogb import load_ogb
 from match_graph.export.source import open_source
+from match_graph.features import open_features
 from match_graph.graph import BuiltGraph
 from match_graph.io import Reporter
 from match_graph.runs import Run
@@ -129,3 +137,103 @@ def test_ExportOptions_run_of_other_data_is_refused(
     with pytest.raises(CheckpointError, match="A run must be a folder"):
         export_dataset(toy_dataset, "pyg", tmp_path / "out", options, tmp_path / "none")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def featured(toy_dataset: MatchFolder, tmp_path: Path) -> Config:
+    """Features of documents in float16, and of labels by id, shuffled."""
+    documents = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float16)
+    np.save(tmp_path / "document.npy", documents)
+    labels = toy_dataset.names("label")[::-1]
+    frame = pd.DataFrame({"id": labels, "x": [[float(len(name)), 0.5] for name in labels]})
+    frame.to_parquet(tmp_path / "label.parquet")
+    settings = [f"data.features.document={tmp_path / 'document.npy'}"]
+    return load_config(None, [*settings, f"data.features.label={tmp_path / 'label.parquet'}"])
+
+
+def read_pyg(out: Path, node_type: str) -> dict[str, list[float]]:
+    ids = pd.read_parquet(out / "names" / f"{node_type}.parquet")["id"]
+    return dict(zip(ids, read(out)[node_type].tolist(), strict=True))
+
+
+def read_parquet(out: Path, node_type: str) -> dict[str, list[float]]:
+    frame = pd.read_parquet(out / "nodes" / f"{node_type}.parquet")
+    return {name: x.tolist() for name, x in zip(frame["id"], frame["x"], strict=True)}
+
+
+def read_networkx(out: Path, node_type: str) -> dict[str, list[float]]:
+    content = json.loads((out / "graph.json").read_text(encoding="utf-8"))
+    graph = nx.node_link_graph(content, edges="edges")
+    nodes = (node for _, node in graph.nodes(data=True) if node["type"] == node_type)
+    return {node["name"]: node["x"] for node in nodes}
+
+
+def read_ogb(out: Path, node_type: str) -> dict[str, list[float]]:
+    pytest.importorskip("ogb", reason="ogb needs match-graph[export]")
+    meta = torch.load(out / "meta_dict.pt", weights_only=True)
+    graph, _ = load_ogb("toy", meta)[0]
+    for path in (out / "processed").iterdir():
+        path.unlink()
+    assert set(graph["node_feat_dict"]) == {"document", "label"}
+    ids = pd.read_parquet(out / "mapping" / f"{node_type}.parquet")["id"]
+    return dict(zip(ids, graph["node_feat_dict"][node_type].tolist(), strict=True))
+
+
+def read_relbench(out: Path, node_type: str) -> dict[str, list[float]]:
+    relbench = pytest.importorskip("relbench", reason="relbench needs match-graph[export]")
+    frame = relbench.load_dataset(out).get_db().table_dict[node_type].df
+    return {name: x.tolist() for name, x in zip(frame["id"], frame["x"], strict=True)}
+
+
+def read_match(out: Path, node_type: str) -> dict[str, list[float]]:
+    dataset = MatchFolder(out, root=out.parent / "root")
+    source = FeatureSource(path=str(out / "features" / f"{node_type}.parquet"))
+    x = open_features(source, dataset, node_type, dataset.root).x
+    return dict(zip(dataset.names(node_type), x.tolist(), strict=True))
+
+
+READERS = {
+    "match": read_match, "networkx": read_networkx, "ogb": read_ogb, "parquet": read_parquet,
+    "pyg": read_pyg, "relbench": read_relbench,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", sorted(EXPORTS))
+def test_collect_features_load_in_every_library(
+    toy_dataset: MatchFolder, featured: Config, tmp_path: Path, target: str
+) -> None:
+    """Those of the configuration are x by default, float32, of the right nodes."""
+    if target in ("ogb", "relbench"):
+        pytest.importorskip(target, reason=f"{target} needs match-graph[export]")
+    out = export_dataset(toy_dataset, target, tmp_path / "out", config=featured)
+    documents = np.load(tmp_path / "document.npy").astype(np.float32).tolist()
+    expected = dict(zip(toy_dataset.names("document"), documents, strict=True))
+    assert READERS[target](out, "document") == expected
+    found = READERS[target](out, "label")
+    assert found == {name: [float(len(name)), 0.5] for name in found}
+    labels = {*toy_dataset.names("label")}
+    assert set(found) == labels - ({"cells"} if target == "match" else set())
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert f"features of the data, float32: `document` [12, 3], `label` [{len(labels)}, 2]." in text
+
+
+def test_collect_features_takes_those_of_the_build(
+    toy: Corpus, given_dataset: type, tmp_path: Path
+) -> None:
+    """Unless they are left out, which EXPORT.md says; a data set without has none to take."""
+    features = {"document": np.arange(24, dtype=np.float16).reshape(12, 2)}
+    dataset = given_dataset(replace(toy, features=features), tmp_path / "root")
+    out = export_dataset(dataset, "pyg", tmp_path / "out")
+    assert torch.equal(read(out)["document"], torch.arange(24.0).view(12, 2))
+    none = ExportOptions(features="none")
+    out = export_dataset(dataset, "pyg", tmp_path / "out", none, overwrite=True)
+    assert not read(out)
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert "Features of the data set, left out on purpose." in text
+    plain = given_dataset(toy, tmp_path / "other")
+    with pytest.raises(ConfigError) as caught:
+        export_dataset(plain, "pyg", tmp_path / "new", ExportOptions(features="data"))
+    assert str(caught.value) == (
+        "The options of an export must fit its target: --features data needs features, but 'toy' "
+        "has none; set data.features."
+    )

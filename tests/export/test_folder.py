@@ -7,6 +7,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from match_graph.config import load_config
-from match_graph.corpus import CorpusBuilder
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import CorpusDataset, MatchFolder, PubMedXml, Synthetic
 from match_graph.errors import ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
-from match_graph.testing import toy_documents, write_match_folder
+from match_graph.testing import toy_corpus, toy_documents, write_match_folder
 
 #: Options that each registered target is tested with, on the toy corpus.
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -76,6 +77,22 @@ def test_export_dataset_toy_corpus_makes_a_round_trip(
     assert ("| document gold label |" in text) == (gold is not None)
     assert gold is None or f"| document gold label | {gold} | {gold} |" in text
     assert not list(tmp_path.glob(".*"))
+
+
+def test_export_dataset_carries_times_and_names_lost_edge_attr(
+    given_dataset: type, tmp_path: Path, target: str
+) -> None:
+    """Times of documents are verified; EXPORT.md says what has no place."""
+    corpus = toy_corpus()
+    documents = corpus.documents.assign(time=range(2000, 2012))
+    author = corpus.edges["author"].assign(edge_attr_0=1.5)
+    edges = {**corpus.edges, "author": author}
+    dataset = given_dataset(replace(corpus, documents=documents, edges=edges), tmp_path / "root")
+    assert "edge_attr" in dataset[0]["document", "has", "author"]
+    out = export_dataset(dataset, target, tmp_path / "out", ExportOptions(text="words"))
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert ("Attributes of edges (`edge_attr`)" in text) == (target != "pyg")
+    assert ("The time of documents" in text) == (target == "match")
 
 
 # Leaks ------------------------------------------------------------------------------------------
@@ -444,7 +461,7 @@ def test_export_dataset_target_and_choices_that_do_not_exist(
     )
     assert message.splitlines() == [
         "The options of an export must fit its target, but 3 faults were found:",
-        "  --features must be one of ['none'] for the target 'match', found 'ids'.",
+        "  --features must be one of ['none', 'data'] for the target 'match', found 'ids'.",
         "  --text must be one of ['raw', 'words'] for the target 'match', found 'none'.",
         "  --run gives vectors for --features pretrained, found --features ids.",
     ]

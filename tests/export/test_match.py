@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from match_graph.corpus import CorpusBuilder
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import CorpusDataset, MatchFolder, Synthetic
 from match_graph.export import ExportOptions, export_dataset
 from match_graph.graph import describe_graph

@@ -78,7 +78,7 @@ def test_export_dataset_control_characters_escaped_graphml_alone(
     given_dataset, tmp_path: Path
 ) -> None:
     """XML cannot hold them; the graph names the columns, and the others stay readable."""
-    from match_graph.corpus import CorpusBuilder
+    from match_graph.corpus_builder import CorpusBuilder
 
     builder = CorpusBuilder("control", ["author"], "control")
     builder.add("50%", "train", "w", {"author": ["a\x00b c%"]}, ["l"], "1")

@@ -100,7 +100,7 @@ def test_Source_raw_texts_that_are_not_kept(
 def test_ExportOptions_defaults_cannot_leak() -> None:
     """Gold labels of training documents, nothing else."""
     options = ExportOptions()
-    assert (options.features, options.include_labels, options.text) == ("none", "train", None)
+    assert (options.features, options.include_labels, options.text) == (None, "train", None)
     assert parse_options(features="ids", include_labels="all", text=None).features == "ids"
 
 
@@ -110,6 +110,6 @@ def test_parse_options_all_wrong_words_at_once() -> None:
         parse_options(features="x", include_labels="test", text=None)
     assert str(caught.value).splitlines() == [
         "The options of an export must be valid, but 2 faults were found:",
-        "  'features': Input should be 'none', 'ids' or 'pretrained', found 'x'.",
+        "  'features': Input should be 'none', 'data', 'ids' or 'pretrained', found 'x'.",
         "  'include_labels': Input should be 'none', 'train' or 'all', found 'test'.",
     ]

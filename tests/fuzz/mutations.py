@@ -51,6 +51,12 @@ class Change:
     size: int
     piece: bytes
 
+    def __repr__(self) -> str:
+        """Short, as Hypothesis warns of long ones, and a piece can be of 100 kB."""
+        end = "" if len(self.piece) <= 100 else f"... ({len(self.piece)} bytes)"
+        values = f"{self.file!r}, {self.how!r}, {self.start!r}, {self.size!r}"
+        return f"Change({values}, {self.piece[:100]!r}{end})"
+
     def apply(self, files: list[Path]) -> Path:
         """Changes one of the files; which."""
         path = files[min(int(self.file * len(files)), len(files) - 1)]

@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import torch
 import yaml
+from safetensors.torch import save_file
 
 from match_graph.benchmark import Experiment, load_experiment, run_benchmark
 from match_graph.benchmark.plan import make_plan
 from match_graph.cli import main
-from match_graph.datasets import Synthetic
+from match_graph.config import load_config
+from match_graph.datasets import MatchFolder, Synthetic
+from match_graph.features import open_features
 from match_graph.io import Reporter
 from match_graph.runs import start_run
 from match_graph.runs.configure import load_preset_config
@@ -164,6 +170,29 @@ def _write_experiment(folder: Path) -> None:
     (folder / "trial.yaml").write_text(text, encoding="utf-8")
 
 
+def _write_features(folder: Path) -> None:
+    toy = MatchFolder(write_match_folder(folder / "toy"), root=folder.parent / "planted")
+    (folder / "features").mkdir()
+    np.save(folder / "features/document.npy", np.arange(24, dtype=np.float16).reshape(12, 2))
+    for node_type in ("document", "author"):
+        names = "".join(f"{name}\n" for name in toy.names(node_type))
+        (folder / f"features/{node_type}.txt").write_text(names, encoding="utf-8")
+    authors = torch.arange(2.0 * len(toy.names("author"))).view(-1, 2)
+    save_file({"x": authors}, folder / "features/author.safetensors")
+    labels = pd.DataFrame({"id": toy.names("label"), "x": [[1.0, 2.0]] * toy.num_labels})
+    labels.to_parquet(folder / "features/label.parquet")
+
+
+def _keep_features(folder: Path) -> None:
+    _write_features(folder)
+    toy = MatchFolder(folder / "toy", root=folder / "root")
+    sources = load_config(None, [*_FEATURES[1::2]]).data.features
+    for node_type, source in sources.items():
+        paths = {"path": str(folder / str(source.path))}
+        paths |= {} if source.ids is None else {"ids": str(folder / source.ids)}
+        open_features(source.model_copy(update=paths), toy, node_type, folder / "root")
+
+
 def _make_results(folder: Path) -> None:
     toy = write_match_folder(folder / "toy")
     small = Experiment(
@@ -209,9 +238,23 @@ def _train_until_checkpoint(run: Any) -> None:
     raise RuntimeError("the training of the fuzzer ended before it was stopped")
 
 
+_FEATURES = (
+    "--set", "data.features.document={path: features/document.npy, ids: features/document.txt}",
+    "--set", "data.features.author={path: features/author.safetensors, ids: features/author.txt}",
+    "--set", "data.features.label=features/label.parquet",
+)  # fmt: skip
+_EXPORT = ("export", "toy", "--to", "pyg", "--out", "out", "--quiet", "--root", "root", *_FEATURES)
 _BUILD = ("build", "--quiet", "--root", "root")
 _PREDICT = ("predict", "run", "--input", "request.jsonl", "--output", "out.jsonl", "--quiet")
 _RUN_FILES = ("run/*", "run/*/*")
+_BUILT_FILES = (
+    "root/built/*/*",
+    "root/built/*/nodes/*",
+    "root/built/*/nodes/*/*",
+    "root/built/*/edges/*/*",
+    "root/built/*/edges/*/back/*",
+    "root/built/*/targets/*",
+)
 
 KINDS: dict[str, Kind] = {
     "match folder": Kind(lambda f: write_match_folder(f / "toy"), ["toy/*"], [*_BUILD, "toy"]),
@@ -244,6 +287,8 @@ KINDS: dict[str, Kind] = {
         _write_raw("mag-cs", "root/raw/MAG"), ["root/raw/MAG/*"], [*_BUILD, "mag-cs"]
     ),
     "package index": Kind(_write_index, ["root/raw/debtags/*"], [*_BUILD, "debtags"]),
+    "features": Kind(_write_features, ["features/*"], _EXPORT),
+    "kept features": Kind(_keep_features, ["root/features/*/*"], _EXPORT, is_verified=True),
     "request": Kind(_write_request, ["request.jsonl"], _PREDICT, is_stream=True),
     "settings": Kind(_write_settings, ["settings.yaml"], ["toy"], call="settings"),
     "experiment": Kind(_write_experiment, ["trial.yaml"], ["trial.yaml"], call="experiment"),
@@ -271,7 +316,7 @@ KINDS: dict[str, Kind] = {
         ["run/graph/*"], _PREDICT, is_verified=True,
     ),
     "build": Kind(
-        _make_run("match"), ["root/built/*/*", "root/built/*/names/*"],
+        _make_run("match"), _BUILT_FILES,
         [*_BUILD, "@whole/toy", "--verify"], is_verified=True,
     ),
     "crafted run, predict": Kind(_write_request, _RUN_FILES, _PREDICT, relisted="run"),
@@ -292,7 +337,7 @@ KINDS: dict[str, Kind] = {
         ["run/graph/*"], _PREDICT, relisted="run",
     ),
     "crafted build": Kind(
-        _make_run("match"), ["root/built/*/*", "root/built/*/names/*"],
+        _make_run("match"), _BUILT_FILES,
         ["evaluate", "run", "--root", "root", "--quiet"], relisted="root/built/*",
     ),
     "crafted checkpoint": Kind(

@@ -14,7 +14,6 @@ from match_graph.io.files import read_tensors, remove_files, write_tensors
 from match_graph.io.run_folder import CALIBRATION, METRICS
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.predict import load
-from match_graph.predict.classifier import read_record
 from match_graph.predict.evidence import DocumentEvidence
 from match_graph.runs import Run, open_run
 from match_graph.runs import run as run_module
@@ -26,6 +25,7 @@ from match_graph.runs.calibration import (
     write_calibration,
 )
 from match_graph.runs.readers import read_calibration
+from match_graph.runs.vocabulary import read_record
 from match_graph.training.evaluate import evaluate_model
 from match_graph.typing import MASKS
 

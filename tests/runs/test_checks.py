@@ -22,6 +22,7 @@ def with_settings(run: Run, *settings: str) -> Any:
     return SimpleNamespace(
         config=config, space=run.space, sizes=run.sizes, hierarchy=run.dataset.hierarchy,
         dataset=run.dataset, needs=ENCODERS[config.model.encoder].needs, fabric=run.fabric,
+        features=run.features,
     )  # fmt: skip
 
 
@@ -55,11 +56,19 @@ def test_check_memory_refuses_before_anything_is_made(
     assert text.startswith("A model must fit into memory, but ")
     assert text.endswith(
         "of 64.0 GiB with their gradients and moments; set fewer layers or channels, or "
-        "model.wide=false."
+        "model.wide=false, or share them by train.shard_embeddings and more processes."
     )
+    alone = with_settings(trained_run, *huge[:2], "train.shard_embeddings=true")
+    monkeypatch.setattr(checks, "count_weights", lambda run: 10**9)
+    table = alone.space.num_tokens * (65536 + alone.dataset.num_labels)  # with a wide term
+    assert checks._count_here(alone, 10**9) == 10**9
+    alone.fabric = SimpleNamespace(world_size=4)
+    assert checks._count_here(alone, 10**9) == 10**9 - table + table // 4
     monkeypatch.setattr(checks, "find_memory", lambda device: 2**10)
     with pytest.raises(ConfigError, match="The vectors of pre-training must fit into memory"):
         check_memory(trained_run)
+    with pytest.raises(ConfigError, match="A model must fit into memory"):  # machines share vectors
+        check_memory(with_settings(trained_run, "train.num_nodes=4096"))
 
 
 def test_start_run_makes_no_folder_for_a_model_that_does_not_fit(tmp_path) -> None:

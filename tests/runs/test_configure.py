@@ -16,6 +16,7 @@ from match_graph.runs.configure import (
     derive_samples,
     derive_valid_documents,
     load_preset_config,
+    locate_config,
     resolve_config,
 )
 from match_graph.training.models import find_model
@@ -205,3 +206,24 @@ def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic
         "has no meaning there, but train.lambda_output is 0.5; leave it out, or raise flat_labels "
         f"of model.head_config above {synthetic.num_labels}."
     )
+
+
+def test_locate_config_makes_paths_of_features_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, ids and a model's folder; a name on the hub stays."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lm").mkdir()
+    config = load_config(
+        None,
+        [
+            "data.features.document={path: x.npy, ids: x.txt}",
+            "data.features.label={model: lm}",
+            "data.features.author={model: org/lm}",
+        ],
+    )
+    features = locate_config("synthetic", config).data.features
+    assert features["document"].path == str(tmp_path / "x.npy")
+    assert features["document"].ids == str(tmp_path / "x.txt")
+    assert features["label"].model == str(tmp_path / "lm")
+    assert features["author"].model == "org/lm"

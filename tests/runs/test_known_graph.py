@@ -1,21 +1,24 @@
 """New documents find neighbours by what the run kept: the same logits as through the graph."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from match_graph import Run, load, start_run
-from match_graph.errors import CheckpointError, ConfigError
-from match_graph.graph import NeighborhoodConfig
+from match_graph.corpus import Corpus
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.graph import BuiltGraph, NeighborhoodConfig, build_graph
 from match_graph.io.files import read_tensors, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
-from match_graph.predict.classifier import read_record
+from match_graph.predict.explain import Explainer
 from match_graph.runs.known_graph import read_known_graph, write_known_graph
-from match_graph.runs.vocabulary import read_vocabulary
+from match_graph.runs.vocabulary import read_record, read_vocabulary
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge
 
@@ -55,6 +58,9 @@ def raw_records(run: Run, split: str) -> list[dict[str, Any]]:
         names = dataset.names(field).tolist()
         for document, instance in dataset[0][DOCUMENT, "has", field].edge_index.t().tolist():
             records[document].setdefault(field, []).append(names[instance])
+    if "time" in table:
+        for record, time in zip(records, table["time"].tolist(), strict=True):
+            record["time"] = time
     return [records[row] for row in dataset.documents(MASKS[split]).tolist()]
 
 
@@ -68,8 +74,7 @@ def check_equal(run: Run, split: str) -> None:
         logits.append(model(batch))
     expected = torch.cat(logits)[torch.argsort(torch.cat(rows))]
     classifier = load(run.folder, device="cpu")
-    fields = classifier.vocabulary.settings.fields
-    records = [read_record(record, fields, "here") for record in raw_records(run, split)]
+    records = [classifier.read(record, "here") for record in raw_records(run, split)]
     found = torch.empty_like(expected)
     for documents, scores in classifier.score(records, batch_size=7):
         found[documents] = scores
@@ -82,6 +87,17 @@ def test_load_same_logits_as_through_the_graph(
 ) -> None:
     """Every graph encoder; test documents, which training has not seen."""
     check_equal(make_run(tmp_path, small_settings, encoder), "test")
+
+
+@pytest.mark.parametrize("encoder", ["match", "rgcn"])
+def test_load_label_graph_scores_as_evaluated(tmp_path: Path, small_settings, encoder: str) -> None:
+    """The label graph is in the run folder; with a coherent output, states kept over batches."""
+    settings = ["model.head=label_graph", "model.head_config={channels: 8}", "model.coherent=true"]
+    if encoder == "match":
+        settings += ["model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4}"]
+    run = make_run(tmp_path, small_settings, encoder, *settings)
+    check_equal(run, "test")
+    assert run.evaluate()["valid"]["violation_rate"] == 0
 
 
 def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -> None:
@@ -97,6 +113,94 @@ def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -
     assert data[CITES].edge_index.numel() > 0
     assert data[reverse_edge(CITES)].edge_index.numel() > 0
     assert int(data["author"].num_nodes) > int(known.data["author"].num_nodes)
+
+
+@pytest.fixture
+def timed_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets that are built have times, many of them equal, and order their authors."""
+
+    def build(corpus: Corpus) -> BuiltGraph:
+        time = np.random.default_rng(0).integers(0, 40, corpus.num_documents)
+        authors = corpus.edges["author"]
+        place = authors.groupby("document").cumcount().astype(np.float32)
+        edges = {**corpus.edges, "author": authors.assign(place=place)}
+        documents = corpus.documents.assign(time=time)
+        return build_graph(replace(corpus, documents=documents, edges=edges))
+
+    monkeypatch.setattr("match_graph.datasets.dataset.build_graph", build)
+
+
+@pytest.mark.usefixtures("timed_builds")
+def test_load_temporal_run_reaches_no_later_document(tmp_path: Path, small_settings) -> None:
+    """Training, evaluation and prediction; a new document without a time is the latest."""
+    run = make_run(tmp_path, small_settings, "rgcn", "data.temporal=true")
+    for split in ("train", "valid", "test"):
+        for batch in run.loader(split, training=split == "train"):
+            store = batch.graph[DOCUMENT]
+            assert store.num_nodes > batch.num_documents
+            assert (store.time <= store.time[store.batch]).all()
+    check_equal(run, "test")
+    train = run.dataset[0][DOCUMENT].train_mask
+    time = run.dataset[0][DOCUMENT].time
+    classifier = load(run.folder, device="cpu")
+    assert torch.equal(classifier.known.data[DOCUMENT].time[train], time[train])
+    document = raw_records(run, "test")[0]
+    limits = {"early": -7, "first": 0, "none": None, "late": 10**6, "half": 3.5}
+    reached = {}
+    for name, limit in limits.items():
+        record = classifier.read({**document, "time": limit}, "here")
+        ((_, batch),) = classifier.batches([record])
+        reached[name] = batch.graph[DOCUMENT].time[1:]
+    assert reached["early"].numel() == 0
+    assert reached["half"].numel() > 0
+    assert reached["half"].max() <= 3
+    assert torch.equal(reached["none"], reached["late"])
+    (record,) = run.dataset.as_json([run.dataset.documents(MASKS["test"])[0].item()])
+    assert record["time"] == document["time"]
+    expected = next(classifier.predict([document]))["labels"]
+    found = Explainer(run, "cpu").explain(record)
+    assert found.predictions[0].label == expected[0]["id"]
+    assert found.predictions[0].probability == pytest.approx(expected[0]["probability"], rel=1e-4)
+    with pytest.raises(CorpusError) as caught:
+        next(classifier.predict([{**document, "time": "1999"}]))
+    assert str(caught.value).endswith(
+        "document 1: 'time' must be a number, found the string \"1999\"."
+    )
+
+
+def test_start_run_temporal_needs_times(tmp_path: Path, small_settings) -> None:
+    """Found before a run starts; it leaves no folder."""
+    config = small_settings("model.encoder=rgcn", "model.encoder_config={}", "data.temporal=true")
+    with pytest.raises(ConfigError, match=r"data.temporal needs the time of every document"):
+        start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("timed_builds")
+def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_settings) -> None:
+    """One for each document or edge that is kept, or the run says how to have them written."""
+    run = make_run(tmp_path, small_settings, "hetero_sage")
+    classifier = load(run.folder, device="cpu")
+    ((_, batch),) = classifier.batches([classifier.read(raw_records(run, "test")[0], "here")])
+    edges = batch.graph["document", "has", "author"]
+    known = classifier.known.data["document", "has", "author"]
+    assert torch.equal(
+        edges.edge_attr[edges.e_id >= 0], known.edge_attr[edges.e_id[edges.e_id >= 0]]
+    )
+    data = run.dataset[0]
+    kept = data[DOCUMENT].train_mask[data["document", "has", "author"].edge_index[0].long()]
+    assert torch.equal(known.edge_attr, data["document", "has", "author"].edge_attr[kept])
+    path = run.folder / GRAPH / EDGES
+    tensors = read_tensors(path)
+    for name, what in (("time", "documents"), ("document has author edge_attr", "edges")):
+        write_tensors(path, {**tensors, name: tensors[name][1:].clone()})
+        with pytest.raises(
+            CheckpointError, match=rf"cannot be used \('{name}' is not of the {what}"
+        ):
+            load(run.folder)
+    write_tensors(path, {**tensors, "time": tensors["time"].float()})
+    with pytest.raises(CheckpointError, match="'time' is not of the documents"):
+        load(run.folder)
 
 
 def test_read_known_graph_no_label_and_no_other_split_is_kept(

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,12 +19,18 @@ import torch
 import yaml
 from gensim.models import KeyedVectors
 from safetensors.torch import load_file
+from together import run_together
 
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.config import Config
+from match_graph.errors import CheckpointError, ConfigError, ProcessError
 from match_graph.io.files import read_json, write_state
-from match_graph.io.run_folder import PRETRAIN_STATE, QUALITY, VECTORS
+from match_graph.io.run_folder import PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
+from match_graph.pretrain import PretrainCheckpoint, trainer
 from match_graph.runs import Run, start_run
 from match_graph.runs import pretraining as module
+from match_graph.training import heartbeat
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 CODE = """
 import sys
@@ -106,6 +114,73 @@ def test_start_run_killed_run_goes_on_to_the_same_file(
     assert (folder / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
 
 
+def pretrain_in_two(work: Callable[[Run], None], config: Config, folder: Path, root: Path):
+    """Does something with a run in two processes as of torchrun; their exit codes."""
+
+    def pretrain() -> None:
+        module.SAVE_SECONDS, heartbeat._GRACE = 0.0, 2.0
+        trainer.time = SimpleNamespace(monotonic=lambda: 0.0)  # a checkpoint whenever one is due
+        work(start_run("synthetic", config, folder, root))
+
+    return run_together(pretrain, seconds=120)
+
+
+def measure_and_pretrain(run: Run) -> None:
+    assert bool(run.evaluate_pretraining()) == run.leads
+    vectors = run.pretrain()
+    run.pretrain()  # done already
+    run.pretraining.write_text()
+    assert set(vectors) == set(load_file(run.folder / VECTORS))
+
+
+def pretrain_and_die(run: Run) -> None:
+    """The second process is killed when it has written its shard, the first one too or not."""
+    write, shards = PretrainCheckpoint._write_shard, []
+
+    def write_and_die(self: PretrainCheckpoint, *args: Any) -> Any:
+        shards.append(write(self, *args))
+        if not run.leads and len(shards) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return shards[-1]
+
+    PretrainCheckpoint._write_shard = write_and_die  # type: ignore[method-assign]
+    try:
+        run.pretrain()
+    except ProcessError as error:
+        (run.folder.parent / "error").write_text(str(error))
+
+
+def test_Run_two_processes_pretrain_together(
+    tmp_path: Path, root: Path, small_settings, start
+) -> None:
+    """Held-out ranks like those of one process; the same bits where one of the two was killed."""
+    settings = ("train.accelerator=cpu", "pretrain.samples=40001", "pretrain.chunk_size=256")
+    alone, config = start(*settings, name="one"), small_settings(*settings)
+    one, ranks = alone.pretrain(), [alone.evaluate_pretraining()["types"]["label"]]
+    folder = tmp_path / "two"
+    assert pretrain_in_two(measure_and_pretrain, config, folder, root) == [0, 0]
+    assert (folder / TEXT_VECTORS).is_file()
+    two = load_file(folder / VECTORS)
+    shapes = [{name: table.shape for name, table in tables.items()} for tables in (one, two)]
+    assert shapes[0] == shapes[1]
+    for name, table in two.items():
+        assert (table.double().norm(dim=1) - 1).abs().max() < 1e-6
+        assert not torch.equal(table, one[name])
+    ranks.append(read_json(folder / QUALITY)["types"]["label"])
+    assert ranks[0]["pairs"] == ranks[1]["pairs"]
+    assert ranks[1]["mrr_filtered"] == pytest.approx(ranks[0]["mrr_filtered"], rel=0.3)
+    assert not list((folder / PRETRAIN_STATE).parent.glob("*"))
+
+    killed = tmp_path / "killed"
+    codes = pretrain_in_two(pretrain_and_die, config, killed, root)
+    assert codes[1] == -signal.SIGKILL
+    assert "A run needs all of its processes" in (tmp_path / "error").read_text()
+    assert torch.load(killed / PRETRAIN_STATE, weights_only=True)["num_chunks"] == 64
+    assert pretrain_in_two(Run.pretrain, config, killed, root) == [0, 0]
+    assert (killed / VECTORS).read_bytes() == (folder / VECTORS).read_bytes()
+    assert not list((killed / PRETRAIN_STATE).parent.glob("*"))
+
+
 def test_Run_truncated_checkpoint_is_one_sentence(start) -> None:
     run = start()
     path = run.folder / PRETRAIN_STATE
@@ -127,8 +202,8 @@ def test_Run_checkpoint_of_something_else_is_named(start) -> None:
         f"The checkpoint '{path}' must be of the data and settings of this run, but it was made "
         f"with others; delete the folder '{path.parent}' to start again."
     )
-    write_state(path, {"epoch": 3, "origin": run.origin})
-    with pytest.raises(CheckpointError, match=r"does not \('tables'\); delete it to start again"):
+    write_state(path, {"epoch": 3, "origin": run.origin}, keep_previous=False)
+    with pytest.raises(CheckpointError, match=r"\(it does not name the files of the processes\)"):
         run.pretrain()
 
 

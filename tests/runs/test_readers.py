@@ -13,6 +13,7 @@ from match_graph.runs.readers import read_bins, read_history, read_metrics, read
 RIGHT_RECORD = {
     "dataset": "toy",
     "data_checksum": "0" * 64,
+    "num_train_documents": 10,
     "seed": 0,
     "processes": 1,
     "seconds": {"build": 0.5},

@@ -211,12 +211,17 @@ def test_measure_speed_refuses_busy_processes_beside_scaling(
     )
 
 
-def test_SPEED_STAGES_step_another_encoder_measured_against(bench: Bench) -> None:
-    """Step of another encoder is measured against match.
+@pytest.mark.parametrize(
+    "change", [{"encoder": "rgcn", "encoder_config": {}}, {"head": "label_graph"}]
+)
+def test_SPEED_STAGES_step_another_model_measured_against(
+    bench: Bench, change: dict[str, object]
+) -> None:
+    """Step of another encoder, or head, is measured against match.
 
     In steps, and in epochs, which draw the batches too.
     """
-    model = bench.config.model.model_copy(update={"encoder": "rgcn", "encoder_config": {}})
+    model = bench.config.model.model_copy(update=change)
     config = bench.config.model_copy(update={"model": model})
     (found,) = SPEED_STAGES["step"](replace(bench, config=config))
     assert found.baseline.startswith("MATCH: ")
@@ -224,14 +229,17 @@ def test_SPEED_STAGES_step_another_encoder_measured_against(bench: Bench) -> Non
     assert found.more["epochs_of_match"] > 0
 
 
-def test_SPEED_STAGES_predict_of_another_encoder_is_refused(bench: Bench) -> None:
-    model = bench.config.model.model_copy(update={"encoder": "rgcn"})
+@pytest.mark.parametrize(("encoder", "head"), [("rgcn", "linear"), ("match", "label_graph")])
+def test_SPEED_STAGES_predict_of_another_model_is_refused(
+    bench: Bench, encoder: str, head: str
+) -> None:
+    model = bench.config.model.model_copy(update={"encoder": encoder, "head": head})
     config = bench.config.model_copy(update={"model": model})
     with pytest.raises(ConfigError) as caught:
         list(SPEED_STAGES["predict"](replace(bench, config=config)))
     assert str(caught.value) == (
         "The speed of prediction is measured against the network of MATCH over padded documents, "
-        "found model.encoder=rgcn; leave it out."
+        f"found model.encoder={encoder} and model.head={head}; leave them out."
     )
 
 
@@ -240,7 +248,7 @@ def test_measure_speed_unknown_stage_is_named(synthetic: Synthetic, small_settin
         list(measure_speed("nap", synthetic, small_settings(), 0.1, CPU))
     assert str(caught.value) == (
         "A stage must be one of ['build', 'export', 'hypernymy', 'predict', 'pretrain', 'read', "
-        "'sample', 'scaling', 'step', 'targets'] or 'all', found 'nap'."
+        "'sample', 'scaling', 'sharding', 'step', 'targets'] or 'all', found 'nap'."
     )
 
 

@@ -34,7 +34,7 @@ class Sound(Encoder):
         nn.init.zeros_(self.linear.bias)
 
     def pool(self, batch: EgoBatch) -> Tensor:
-        embedded = self.embedding(batch.token_id, batch.field)
+        embedded = self.embedding(batch)
         zeros = embedded.new_zeros(batch.num_documents, embedded.size(1))
         return zeros.index_add(0, row_index(batch.ptr), embedded)
 
@@ -48,7 +48,7 @@ class SoundTokens(Sound):
     gives = "tokens"
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
-        states = self.linear(self.embedding(batch.token_id, batch.field))
+        states = self.linear(self.embedding(batch))
         return EncoderOutput(None, states, batch.ptr)
 
 
@@ -133,7 +133,7 @@ class AttendsToEachAlone(Sound):
             nn.init.normal_(self.query)
 
     def pool(self, batch: EgoBatch) -> Tensor:
-        embedded = self.embedding(batch.token_id, batch.field)
+        embedded = self.embedding(batch)
         weight = torch.softmax((embedded @ self.query).unsqueeze(1), dim=1)
         zeros = embedded.new_zeros(batch.num_documents, embedded.size(1))
         return zeros.index_add(0, row_index(batch.ptr), weight * embedded)
@@ -186,7 +186,7 @@ class RegistersWeight(Sound):
 class FailsOnEmpty(Sound):
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         parts = batch.ptr.diff().tolist()
-        states = self.embedding(batch.token_id, batch.field).split(parts)
+        states = self.embedding(batch).split(parts)
         largest = torch.stack([part.max(dim=0).values for part in states])
         return EncoderOutput(self.linear(largest), None, batch.ptr)
 

@@ -1,0 +1,135 @@
+"""Positives per second of pre-training by two processes that share the tables, against one."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from match_graph.config import PretrainConfig
+from match_graph.errors import MatchGraphError
+from match_graph.pretrain import ShardedTrainer, SphericalTrainer
+from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
+
+_NUM_PROCESSES = 2
+#: Chunks of each process per piece of work.
+_CHUNKS = 64
+_CPU = torch.device("cpu")
+
+
+def measure_sharding(bench: Bench) -> Iterator[Speed]:
+    """Measures pre-training on the CPU by two processes, one thread each, in turns with one.
+
+    ``tables_mib`` are the vectors that each process holds, ``tables_share`` is their part of all;
+    the memory is the larger peak of a process while it makes its trainer and begins, less these.
+    """
+    alone = SphericalTrainer(**_find_arguments(bench))
+    whole = _count_mib(alone)
+    with _start_pair(bench) as (train, told):
+        tables = max(mib for mib, _ in told)
+        peaks = [peak - mib for mib, peak in told if peak is not None]
+        config = bench.config.pretrain
+        yield from compare(
+            bench, "sharding",
+            f"{len(alone.tables)} tables of {whole:,.1f} MiB, chunks of {config.chunk_size}, "
+            f"{config.channels} channels",
+            "positives/s", {"two processes": train, "one process": lambda: _train(alone)},
+            max(0.0, *peaks) if peaks else None, device=_CPU,
+            more=lambda _: {"tables_mib": tables, "tables_share": tables / whole},
+        )  # fmt: skip
+
+
+def _find_arguments(bench: Bench) -> dict[str, Any]:
+    """Arguments of a trainer."""
+    space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)
+    return {
+        "data": bench.dataset.graph,
+        "config": bench.config.pretrain,
+        "seed": bench.config.seed,
+        "num_rows": dict(zip(space.types, space.num_kept, strict=True)),
+    }
+
+
+def _count_mib(trainer: SphericalTrainer) -> float:
+    """The vectors that a process holds, in MiB."""
+    return sum(table.numel() * table.element_size() for table in trainer.tables.values()) / 2**20
+
+
+def _train(trainer: SphericalTrainer) -> float:
+    """Trains some chunks on every process; the positives of all."""
+    config: PretrainConfig = trainer.config
+    before = trainer.num_seen
+    aim = before + _CHUNKS * config.chunk_size * trainer.share.number
+    trainer.fit(2 * aim, stop=aim)
+    return trainer.num_seen - before
+
+
+@contextmanager
+def _start_pair(
+    bench: Bench,
+) -> Iterator[tuple[Callable[[], float], list[tuple[float, float | None]]]]:
+    """Two processes for the block: their work item, and MiB of vectors and peak of each.
+
+    They are forked, so that they share the graph.
+
+    Raises:
+        MatchGraphError: One of them ended.
+    """
+    context = get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        pipes, processes = [], []
+        for rank in range(_NUM_PROCESSES):
+            own, other = context.Pipe()
+            process = context.Process(
+                target=_serve, args=(bench, rank, other, Path(folder) / "meeting"), daemon=True
+            )
+            process.start()
+            other.close()
+            pipes.append(own)
+            processes.append(process)
+
+        def receive() -> list[Any]:
+            try:
+                return [pipe.recv() for pipe in pipes]
+            except EOFError as error:
+                raise MatchGraphError(
+                    "Both processes of a measurement must come to its end, but one of them ended "
+                    "before, as happens where memory runs out; choose a smaller data set."
+                ) from error
+
+        def train() -> float:
+            for pipe in pipes:
+                pipe.send(True)
+            return float(receive()[0])
+
+        try:
+            yield train, receive()
+        finally:
+            for pipe in pipes:
+                pipe.close()
+            for process in processes:
+                process.join(5)
+                process.kill()
+
+
+def _serve(bench: Bench, rank: int, pipe: Connection, meeting: Path) -> None:
+    """One of the processes: trains a piece for each request, until there are no more."""
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=_NUM_PROCESSES
+    )
+    assert distributed.group.WORLD is not None
+    with MemoryPeak(_CPU).watch() as memory:
+        trainer = ShardedTrainer(**_find_arguments(bench), group=distributed.group.WORLD)
+        _train(trainer)
+    pipe.send((_count_mib(trainer), memory.mib))
+    try:
+        while pipe.recv():
+            pipe.send(_train(trainer))
+    except EOFError:
+        return

@@ -1,0 +1,136 @@
+"""Runs of data in memory, of built folders and of classes of one's own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.config import Config, load_config
+from match_graph.corpus import Corpus
+from match_graph.datasets import Synthetic, from_hetero, open_dataset
+from match_graph.errors import CheckpointError, CorpusError
+from match_graph.graph import DropFields
+from match_graph.runs import Run, open_run, start_run
+from match_graph.runs.start import default_folder
+
+SMALL = ["pretrain.samples=200", "pretrain.channels=8", "model.channels=8", "train.epochs=1"]
+
+
+def make_config(*settings: str) -> Config:
+    return load_config(settings=["model.encoder=prior", *settings])
+
+
+@pytest.mark.parametrize("kind", ["corpus", "hetero", "dataset", "folder"])
+def test_start_run_object_is_opened_again_by_its_folder(
+    synthetic: Synthetic, tmp_path: Path, kind: str
+) -> None:
+    """The run names a built folder; who opens it again needs no object. The caller's stays."""
+    data = synthetic[0].clone()
+    sources = {
+        "corpus": synthetic.read,
+        "hetero": lambda: from_hetero(data, drop=["word"]),
+        "dataset": lambda: synthetic,
+        "folder": lambda: str(synthetic.built),
+    }
+    run = start_run(sources[kind](), make_config(), tmp_path / "run", tmp_path / "root")
+    run.train()
+    found = run.evaluate()
+    assert (Path(run.config.dataset) / "targets/ptr.npy").is_file()
+    assert Path(run.config.dataset).parent.name == "built"
+    again = open_run(tmp_path / "run")
+    assert again.evaluate() == found
+    assert synthetic.transform is None
+
+
+def test_start_run_without_words_or_metadata(tmp_path: Path) -> None:
+    """A graph of x and labels alone is pre-trained, trained and evaluated."""
+    from torch_geometric.data import HeteroData
+
+    data = HeteroData()
+    data["paper"].y = torch.arange(60) % 3
+    data["paper"].x = torch.eye(3)[data["paper"].y]
+    data["paper", "cites", "paper"].edge_index = torch.randint(60, (2, 100))
+    run = start_run(data, load_config(settings=SMALL), tmp_path / "run", tmp_path / "root")
+    run.train()
+    assert run.evaluate()["valid"]["P@1"] >= 0
+
+
+def test_start_run_transform_is_refused_before_anything(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
+    """No folder is made."""
+    dataset = open_dataset(synthetic.built, transform=DropFields(["author"]))
+    with pytest.raises(CorpusError, match="has a transform"):
+        start_run(dataset, make_config(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+OWN = """
+from match_graph import CorpusDataset, LabelPrior
+from match_graph.testing import toy_corpus
+
+class Toys(CorpusDataset):
+    def read(self):
+        return toy_corpus()
+
+class Mine(LabelPrior):
+    pass
+"""
+
+
+@pytest.fixture
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run of a data set and a baseline that stand in a file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    config = load_config(settings=["model.encoder=own.py:Mine"])
+    run = start_run("own.py:Toys", config, root=tmp_path / "root")
+    run.train()
+    run.evaluate()
+    return run
+
+
+def test_open_run_own_classes_must_be_named_again(
+    own_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
+) -> None:
+    """Data set and encoder, by any path of their file, on the command line too."""
+    place = f"{tmp_path}/own.py"
+    assert own_run.config.dataset == f"{place}:Toys"
+    assert own_run.config.model.encoder == f"{place}:Mine"
+    assert own_run.folder == Path("runs/toys-own.Mine-seed0")
+    assert default_folder("toys", own_run.config) == own_run.folder
+    folder, root, metrics = own_run.folder.resolve(), tmp_path / "root", own_run.read_metrics()
+    monkeypatch.chdir(tmp_path.parent)
+    names = {"encoder": f"{place}:Mine", "dataset": f"{tmp_path.name}/own.py:Toys"}
+    for kind in names:
+        given = {key: name for key, name in names.items() if key != kind}
+        with pytest.raises(CheckpointError, match=f"found {kind}=None; load it with {kind}='"):
+            open_run(folder, root, **given)
+    assert open_run(folder, root, **names).read_metrics() == metrics
+    flags = [f"--{kind}={name}" for kind, name in names.items()]
+    code, _, error = call("evaluate", folder, "--root", root, "--quiet", *flags)
+    assert (code, error) == (0, "")
+    code, _, error = call("evaluate", folder, "--root", root, "--quiet", flags[0])
+    assert code == 1
+    assert "was trained with the dataset" in error
+
+
+def test_start_run_command_takes_built_folder_and_own_class(
+    toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
+) -> None:
+    """`match-graph run` and `build`, with what cannot be imported in one sentence."""
+    monkeypatch.chdir(tmp_path)
+    built = open_dataset(toy, root=tmp_path / "root").built
+    code, _, error = call("run", built, "--encoder", "prior", "--out", "run", "--quiet")
+    assert (code, error) == (0, "")
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    code, printed, _ = call("build", "own.py:Toys", "--root", tmp_path / "root", "--quiet")
+    assert code == 0
+    assert "toys" in printed
+    (tmp_path / "broken.py").write_text("import own\nx = 1 / 0\n", encoding="utf-8")
+    code, _, error = call("build", "broken.py:Toys")
+    assert (code, error) == (
+        1,
+        f"Error: The code of the data set 'broken.py:Toys' must be importable, but it raised "
+        f"ZeroDivisionError: division by zero ({tmp_path}/broken.py:2); mend it.\n",
+    )

@@ -1,0 +1,30 @@
+"""Pre-training by two processes, against one."""
+
+import pytest
+
+from match_graph.errors import MatchGraphError
+from match_graph.speed import Bench, sharding
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def test_measure_sharding_two_processes_hold_half_each(bench: Bench) -> None:
+    (found,) = sharding.measure_sharding(bench)
+    content = found.to_dict()
+    assert content["stage"] == "sharding"
+    assert content["baseline"].startswith("one process: ")
+    assert content["rate"] > 0
+    assert content["tables_share"] == pytest.approx(0.5, abs=0.01)
+    assert content["tables_mib"] > 0
+
+
+def test_measure_sharding_process_that_ends_is_one_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharding, "_serve", lambda *_: None)
+    with pytest.raises(MatchGraphError) as caught:
+        list(sharding.measure_sharding(bench))
+    assert str(caught.value) == (
+        "Both processes of a measurement must come to its end, but one of them ended before, as "
+        "happens where memory runs out; choose a smaller data set."
+    )
