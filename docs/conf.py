@@ -35,7 +35,9 @@ nitpicky = True
 OTHERS = (
     r"torch|torch_geometric|numpy|np|pandas|scipy|pyarrow|networkx|pydantic|lightning\w*|rich|yaml"
 )
-STANDARD = "collections|pathlib|typing|types|threading|contextlib|datetime|abc|argparse|enum"
+STANDARD = (
+    "abc|argparse|collections|contextlib|dataclasses|datetime|enum|pathlib|threading|types|typing"
+)
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS}|{STANDARD})\..*"),
     (r"py:(class|obj|data|exc)", r"[a-z]+|Any|Path|Tensor|None|Ellipsis|UnionType|[A-Z]\w*Error"),

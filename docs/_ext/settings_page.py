@@ -35,6 +35,9 @@ def list_settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[st
             yield from list_settings(field.annotation, f"{prefix}{name}.")
         else:
             yield prefix + name, field
+        for inner in get_args(field.annotation):  # by a name of the user's
+            if inspect.isclass(inner) and issubclass(inner, BaseModel):
+                yield from list_settings(inner, f"{prefix}{name}.TYPE.")
 
 
 def describe_type(annotation: Any) -> str:
