@@ -50,6 +50,18 @@ class Interner:
         self._codes.extend([*map(self.code.__getitem__, values)])
         self._lengths.append(len(values))
 
+    def extend(self, strings: Sequence[str], index: Array, lengths: Array) -> None:
+        """Adds the lists of the next documents.
+
+        Args:
+            strings: Distinct strings, each of which occurs.
+            index: Index into them, packed by document, [E].
+            lengths: Number of strings of each document, [D].
+        """
+        code = np.fromiter(map(self.code.__getitem__, strings), np.int32, len(strings))
+        self._codes.frombytes(code[index].tobytes())
+        self._lengths.frombytes(lengths.astype(np.int32).tobytes())
+
     @property
     def codes(self) -> Array:
         """Numbers of all documents' strings, [E], int32."""
@@ -103,6 +115,7 @@ class CorpusBuilder:
         warnings: What looks like a mistake, a sentence each.
         edges: Place by (child, parent) of the hierarchy.
         seen: Strings that a reader notes by kind, each with a value; of parts the first counts.
+        has_text: Whether the corpus keeps texts.
     """
 
     def __init__(
@@ -124,6 +137,7 @@ class CorpusBuilder:
         self.faults: list[str] = [] if is_part else check_field_names(fields)
         self.noted: list[Fault] = []
         self.columns: dict[str, list[str]] = {"id": [], "split": [], "text": []}
+        self.has_text = True
         self.time: list[int | None] = []
         self.place: dict[str, str] = {}  # by document
         self.types = {name: Interner() for name in (*fields, WORD, LABEL)}
@@ -202,6 +216,34 @@ class CorpusBuilder:
         if num_values > num_unique:
             self.repeated_values[row] = num_values - num_unique
 
+    def extend(
+        self,
+        documents: Sequence[str],
+        splits: Sequence[str],
+        texts: Sequence[str] | None,
+        lists: Mapping[str, tuple[Sequence[str], Array, Array]],
+        place: str,
+    ) -> None:
+        """Adds documents whose lists are arrays, as a source gives them that makes no mistakes.
+
+        Args:
+            documents: Ids that no other document has, [D].
+            splits: Split of each, [D].
+            texts: Text of each, [D]; None where the corpus keeps none.
+            lists: By field, for words and for labels: distinct strings, index into them [E] packed
+                by document, and lengths [D], as for `Interner.extend`; nothing is repeated but
+                words.
+            place: Place of all of them.
+        """
+        self.has_text = texts is not None
+        self.place.update(dict.fromkeys(documents, place))
+        none = [""] * len(documents)
+        for column, values in (("id", documents), ("split", splits), ("text", texts or none)):
+            self.columns[column].extend(values)
+        self.time.extend([None] * len(documents))
+        for name, given in lists.items():
+            self.types[name].extend(*given)
+
     def set_name(self, node_type: str, instance: str, name: str) -> None:
         """Names an instance of a type for people; one that no document has is passed over."""
         if self.is_part or instance in self.types[node_type].code:
@@ -274,7 +316,10 @@ class CorpusBuilder:
         if self.depths:
             depths = [self.depths.get(label) for label in self.types[LABEL].code]
             instances[LABEL]["depth"] = pd.array(depths, dtype="Int16")
-        documents = pd.DataFrame(self.columns, dtype=str)
+        columns = {**self.columns}
+        if not self.has_text:
+            del columns["text"]
+        documents = pd.DataFrame(columns, dtype=str)
         if self.time and None not in self.time:
             documents["time"] = np.array(self.time, dtype=np.int64)
         edges = [(*edge, place) for edge, place in self.edges.items()]

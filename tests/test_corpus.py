@@ -290,6 +290,41 @@ def test_Interner_packs_lists_in_order(lists: list[list[str]]) -> None:
     assert edges.dtypes.astype(str).tolist() == ["int32", "int32"]
 
 
+@pytest.mark.parametrize("texts", [["x y x", "", "z x"], None])
+def test_CorpusBuilder_extend_adds_what_add_would(texts: list[str] | None) -> None:
+    """Lists as arrays give the same edges by name, splits and texts; without texts no column."""
+    one, other = make_builder(), make_builder()
+    words, authors = [["x", "y", "x"], [], ["z", "x"]], [["b"], ["a", "b"], []]
+    ids, splits = ["d", "e", "f"], ["train", "train", "test"]
+    for number, name in enumerate(ids):
+        text = " ".join(words[number])
+        one.add(name, splits[number], text, {"author": authors[number]}, ["l"], "p")
+    lists = {}
+    for name, rows in {"word": words, "author": authors, "label": [["l"]] * 3}.items():
+        strings = sorted({value for row in rows for value in row})
+        index = np.array([strings.index(value) for row in rows for value in row])
+        lists[name] = strings, index, np.array([len(row) for row in rows])
+    for part in (slice(0, 2), slice(2, 3)):
+        chosen = {}
+        for name, (strings, index, lengths) in lists.items():
+            ends = np.concatenate([[0], np.cumsum(lengths)])
+            used, codes = np.unique(index[ends[part.start] : ends[part.stop]], return_inverse=True)
+            chosen[name] = [strings[number] for number in used], codes, lengths[part]
+        given = None if texts is None else texts[part]
+        other.extend(ids[part], splits[part], given, chosen, "p")
+    found, expected = other.build(), one.build()
+    columns = ["id", "split", *["text"] * (texts is not None)]
+    assert found.documents.columns.tolist() == columns
+    assert found.documents.equals(expected.documents[columns])
+    for name in expected.edges:
+        tables = []
+        for corpus in (found, expected):
+            edges = corpus.edges[name]
+            values = corpus.instances[name]["id"].to_numpy()[edges["instance"]]
+            tables.append([*zip(edges["document"], values, strict=True)])
+        assert tables[0] == tables[1], name
+
+
 def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
     """A repeated author or label counts once and is counted in the notes; words repeat."""
     builder = make_builder()

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 
-from match_graph.corpus import Corpus, hierarchy_frame
+from match_graph.datasets.planted import PIECE, Planted
 from match_graph.errors import CorpusError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -19,7 +18,6 @@ _ROOTS = 3
 _TOPICS = 5  # topics that a document can have; their labels are cut at the document's own number
 _TOPIC_WORDS = 40  # words of a label's own
 _TOPIC_SHARE = 0.35
-_DOCUMENTS_PER_PIECE = 20_000  # words are drawn in pieces, so that temporaries stay small
 _TRIES = 4  # draws by topic before an edge that would repeat is drawn from all instances
 
 
@@ -125,8 +123,8 @@ def check_memory(need: float) -> None:
         )
 
 
-def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
-    """A corpus of exactly these counts that can be learned; no raw texts.
+def draw_paper(size: PaperSize, seed: int) -> Planted:
+    """A corpus of exactly these counts that can be learned; its words are drawn by pieces.
 
     A document has topics by a power law; its labels are the topics and the chains of their first
     parents, cut from below at the document's own number of labels. So the first parent of a gold
@@ -134,40 +132,28 @@ def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
     follow the labels and the first topic in part, as in `Synthetic`.
 
     Args:
-        name: Name of the corpus.
         size: Counts of the corpus, whose `PaperSize.find_fault` is None.
         seed: Random seed; the same seed gives the same corpus.
     """
     rng = np.random.default_rng(seed)
     child, parent, chain = draw_dag(rng, size.labels, size.hierarchy_edges, size.layers)
     primary, label_ptr, label_index = _draw_labels(rng, size, chain)
-    citing, cited = _draw_citations(rng, size, primary)
-    references, cited = np.unique(cited, return_inverse=True)
-    edges = {
-        "venue": _frame(np.arange(size.documents), _draw_venues(rng, size, chain[primary, 1])),
-        "author": _frame(*_draw_authors(rng, size, primary)),
-        "reference": _frame(citing, cited),
-        "word": _frame(*_draw_words(rng, size, label_ptr, label_index)),
-        "label": _frame(_spread(np.diff(label_ptr)), label_index),
-    }
-    split = rng.permutation(np.repeat([0, 1, 2], [size.train, size.valid, size.test]))
-    documents = _name("d", np.arange(size.documents))
-    documents["split"] = pd.Series(np.array(["train", "valid", "test"], dtype=object)[split])
-    hierarchy = [(f"l{c}", f"l{p}", "synthetic") for c, p in zip(child, parent, strict=True)]
-    return Corpus(
-        name=name,
-        documents=documents.astype(str),
-        instances={
-            "venue": _name("venue", np.arange(size.venues)),
-            "author": _name("autor_ü", np.arange(size.authors)),
-            "reference": _name("d", references),
-            "word": _name("w", np.arange(size.words)),
-            "label": _name("l", np.arange(size.labels)),
+    citations = _draw_citations(rng, size, primary)
+    return Planted(
+        split=rng.permutation(np.repeat([0, 1, 2], [size.train, size.valid, size.test])),
+        lists={
+            "venue": (np.arange(size.documents + 1), _draw_venues(rng, size, chain[primary, 1])),
+            "author": _pack(size, *_draw_authors(rng, size, primary)),
+            "reference": _pack(size, *citations),
+            "label": (label_ptr, label_index),
         },
-        edges=edges,
-        hierarchy=hierarchy_frame(hierarchy),
-        tokenizer="whitespace",
+        words=_PaperWords(rng, size, label_ptr, label_index, seed),
+        edges=[*zip(child.tolist(), parent.tolist(), strict=True)],
     )
+
+
+def _pack(size: PaperSize, document: Array, values: Array) -> tuple[Array, Array]:
+    return np.searchsorted(document, np.arange(size.documents + 1)), values
 
 
 def draw_dag(
@@ -181,7 +167,7 @@ def draw_dag(
     """
     layer = np.arange(num_layers)
     weight = np.exp(-0.5 * ((layer - num_layers / 2) / (num_layers / 5)) ** 2)
-    least = np.where(layer == 0, _ROOTS, 2)
+    least = np.where(layer < 2, _ROOTS, 2)
     sizes = settle_counts(rng, weight / weight.sum() * num_labels, num_labels, least, num_labels)
     start = np.concatenate([[0], np.cumsum(sizes)])
     layer = np.repeat(layer, sizes)
@@ -234,7 +220,7 @@ def _draw_labels(
     weight = 1 / np.arange(1, len(candidates) + 1) ** 0.6
     topics = rng.choice(candidates, (size.documents, _TOPICS), p=weight / weight.sum())
     topics[: len(candidates), 0] = candidates  # every label is on some document
-    parts = np.array_split(np.arange(size.documents), -(-size.documents // _DOCUMENTS_PER_PIECE))
+    parts = np.array_split(np.arange(size.documents), -(-size.documents // PIECE))
     available = np.concatenate([_distinct_labels(chain[topics[part]])[1] for part in parts])
     least = np.ones(size.documents, dtype=np.int64)
     least[: len(candidates)] = depth[candidates]
@@ -346,22 +332,42 @@ def _draw_distinct(
         again, tries = order[1:][key[order[1:]] == key[order[:-1]]], tries + 1
 
 
-def _draw_words(
-    rng: np.random.Generator, size: PaperSize, label_ptr: Array, label_index: Array
-) -> tuple[Array, Array]:
-    """(document, word) in the order of the texts, int32, drawn piece by piece; all words occur."""
-    mean = size.tokens / size.documents
-    lengths = rng.poisson(rng.gamma(4.0, mean / 4.0, size.documents))
-    lengths = settle_counts(rng, lengths, size.tokens, 1, round(20 * mean))
-    ptr = np.concatenate([[0], np.cumsum(lengths)])
-    word = np.empty(size.tokens, dtype=np.int32)
-    for first in range(0, size.documents, _DOCUMENTS_PER_PIECE):
-        last = min(first + _DOCUMENTS_PER_PIECE, size.documents)
-        piece = _spread(lengths[first:last]) + first
-        word[ptr[first] : ptr[last]] = _draw_piece(rng, size.words, piece, label_ptr, label_index)
-    places = rng.choice(size.tokens, size.words, replace=False)
-    word[places] = rng.permutation(size.words)
-    return _spread(lengths).astype(np.int32), word
+class _PaperWords:
+    """Words of a document's text, drawn piece by piece; all words occur.
+
+    Args:
+        rng: Random generator of the lengths, and of where each word occurs for certain.
+        size: Counts of the corpus.
+        label_ptr: Offsets of the documents' labels, [D + 1].
+        label_index: Labels, packed by document.
+        seed: Random seed of the pieces.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        size: PaperSize,
+        label_ptr: Array,
+        label_index: Array,
+        seed: int,
+    ) -> None:
+        mean = size.tokens / size.documents
+        lengths = rng.poisson(rng.gamma(4.0, mean / 4.0, size.documents))
+        self.lengths = settle_counts(rng, lengths, size.tokens, 1, round(20 * mean))
+        self._ptr = np.concatenate([[0], np.cumsum(self.lengths)])
+        self._place = np.sort(rng.choice(size.tokens, size.words, replace=False))
+        self._certain = rng.permutation(size.words)
+        self._labels = label_ptr, label_index
+        self._num_words, self._seed = size.words, seed
+
+    def __call__(self, first: int, last: int) -> tuple[Array, Array]:
+        """Lengths and words of the documents of a piece, as `Planted.words`."""
+        rng = np.random.default_rng((self._seed, first))
+        lengths, (start, stop) = self.lengths[first:last], self._ptr[[first, last]]
+        word = _draw_piece(rng, self._num_words, _spread(lengths) + first, *self._labels)
+        low, high = np.searchsorted(self._place, (start, stop))
+        word[self._place[low:high] - start] = self._certain[low:high]
+        return lengths, word
 
 
 def _draw_piece(
@@ -380,15 +386,3 @@ def _draw_piece(
 def _spread(counts: Array) -> Array:
     """Row of every entry of a ragged list with these counts, int64."""
     return np.repeat(np.arange(len(counts)), counts)
-
-
-def _name(prefix: str, numbers: Array) -> pd.DataFrame:
-    names = [f"{prefix}{number}" for number in numbers.tolist()]
-    return pd.DataFrame({"id": pd.Series(names, dtype=str)})
-
-
-def _frame(document: Array, instance: Array) -> pd.DataFrame:
-    columns = {"document": document, "instance": instance}
-    return pd.DataFrame(
-        {name: values.astype(np.int32, copy=False) for name, values in columns.items()}, copy=False
-    )

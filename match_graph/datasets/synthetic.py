@@ -1,6 +1,6 @@
 """A planted corpus: labels generate words, venues, authors and references; dirty on purpose."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -8,19 +8,19 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from match_graph.config import StrictModel
-from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame
+from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
-from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_corpus
+from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_paper
+from match_graph.datasets.planted import Planted, PlantedReader
+from match_graph.typing import LABEL, WORD
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-#: Above this size no raw text is written: the word sequence says the same.
-_MAX_TEXTS = 100_000
 _TOPIC_WORDS = 40  # words of a label's own
-_GENERATOR = 2  # counts the changes of what is drawn, so that older built data are not read
-# About what a word of a text takes at the peak, one of the paper's sizes, a label in a layer.
-_WORD_BYTES, _PAPER_WORD_BYTES, _PAIR_BYTES = 45, 16, 60
+_GENERATOR = 3  # counts the changes of what is drawn, so that older built data are not read
+# About what a word takes at the peak, a document of the paper's sizes, a label in a layer.
+_WORD_BYTES, _PAPER_BYTES, _PAIR_BYTES = 45, 600, 60
 _ROOTS = 3  # where there are labels enough
 
 
@@ -129,19 +129,28 @@ class Synthetic(CorpusDataset):
     def options(self) -> dict[str, Any]:
         return {"generator": _GENERATOR, **super().options}
 
-    def read(self) -> Corpus:
-        config = self.config
-        if config.like is not None:
-            size = config.size()
-            check_memory((size.tokens + 8 * size.documents) * _PAPER_WORD_BYTES)
-            return _with_texts(draw_corpus(self.name, size, config.seed))
-        words = config.num_documents * (config.words_per_document + 8)
-        check_memory(words * _WORD_BYTES + config.num_labels * config.num_layers * _PAIR_BYTES)
-        return _with_texts(draw_planted(config))
+    def reader(self) -> PlantedReader:
+        return make_reader(self.config)
 
 
-def draw_planted(config: Synthetic.Config) -> Corpus:
-    """A planted corpus of these sizes, dirty on purpose, without texts."""
+def make_reader(config: Synthetic.Config) -> PlantedReader:
+    """Reader that draws the documents.
+
+    Raises:
+        CorpusError: This machine cannot hold what is drawn at once.
+    """
+    if config.like is not None:
+        size = config.size()
+        check_memory(size.documents * _PAPER_BYTES)
+        draw = partial(draw_paper, size, config.seed)
+        return PlantedReader(f"synthetic-{config.like}", size.documents, draw)
+    words = config.num_documents * (config.words_per_document + 8)
+    check_memory(words * _WORD_BYTES + config.num_labels * config.num_layers * _PAIR_BYTES)
+    return PlantedReader("synthetic", config.num_documents, partial(draw_planted, config))
+
+
+def draw_planted(config: Synthetic.Config) -> Planted:
+    """A planted corpus of these sizes, dirty on purpose."""
     num_documents, num_labels = config.num_documents, config.num_labels
     rng = np.random.default_rng(config.seed)
     child, parent, layer = draw_hierarchy(rng, num_labels, config.num_layers)
@@ -153,7 +162,7 @@ def draw_planted(config: Synthetic.Config) -> Corpus:
         shown = _take_lists(gold, rng.permutation(num_documents), num_documents)
     outside = np.flatnonzero(rng.random(num_documents) < 0.03)
     labelled = np.flatnonzero(rng.random(num_documents) >= 0.005)
-    label_edges = _edges(*_append(_keep_rows(shown, labelled), outside, num_labels))
+    labels = _append(_keep_rows(shown, labelled), outside, num_labels)
 
     primary = topics[:, 0]
     num_authors = max(40, num_documents // 2)
@@ -161,26 +170,21 @@ def draw_planted(config: Synthetic.Config) -> Corpus:
         "venue": _draw_venues(rng, primary, closure, max(8, num_labels // 4)),
         "author": _draw_authors(rng, primary, num_labels, num_authors),
         "reference": _draw_references(rng, primary),
-        "word": _draw_words(rng, gold, config),
-        "label": label_edges,
+        WORD: _draw_words(rng, gold, config),
+        LABEL: labels,
     }
-    prefixes = {"venue": "venue", "author": "autor_ü", "word": "w", "label": "l"}
-    instances, compact = {}, {}
-    for name, table in edges.items():
-        instances[name], compact[name] = _compact(table, prefixes.get(name, ""))
-    return Corpus(
-        name="synthetic",
-        documents=_split_documents(rng, num_documents),
-        instances=instances,
-        edges=compact,
-        hierarchy=_hierarchy(child, parent),
-        tokenizer="whitespace",
-    )
+    lists = {name: _pack(*pairs, num_documents) for name, pairs in edges.items()}
+    word_ptr, word = lists.pop(WORD)
+
+    def words(first: int, last: int) -> tuple[Array, Array]:
+        return np.diff(word_ptr[first : last + 1]), word[word_ptr[first] : word_ptr[last]]
+
+    return Planted(_draw_splits(rng, num_documents), lists, words, _with_unused(child, parent))
 
 
 def _draw_words(
     rng: np.random.Generator, gold: tuple[Array, Array], config: Synthetic.Config
-) -> pd.DataFrame:
+) -> tuple[Array, Array]:
     num_documents = config.num_documents
     length = rng.poisson(rng.gamma(4.0, config.words_per_document / 4.0, num_documents))
     length[rng.random(num_documents) < 0.01] = 0
@@ -194,28 +198,15 @@ def _draw_words(
     label = labels[ptr[document[topical]] + pick]
     rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
     word[topical] = (label * 7919 + rank * 104729) % config.num_words
-    return pd.DataFrame({"document": document, "instance": word})
+    return document, word
 
 
-def _split_documents(rng: np.random.Generator, num_documents: int) -> pd.DataFrame:
-    split = np.full(num_documents, "train", dtype=object)
+def _draw_splits(rng: np.random.Generator, num_documents: int) -> Array:
+    split = np.zeros(num_documents, dtype=np.int8)
     order = rng.permutation(num_documents)
-    split[order[: num_documents // 10]] = "valid"
-    split[order[-(num_documents // 10) :]] = "test"
-    ids = [f"d{number}" for number in range(num_documents)]
-    return pd.DataFrame({"id": ids, "split": split}, dtype=str)
-
-
-def _with_texts(corpus: Corpus) -> Corpus:
-    """Adds the words of each document as its text, unless there are too many documents."""
-    if corpus.num_documents > _MAX_TEXTS:
-        return corpus
-    edges = corpus.edges["word"]
-    names = corpus.instances["word"]["id"].to_numpy(dtype=object)[edges["instance"]]
-    bounds = np.searchsorted(edges["document"], np.arange(1, corpus.num_documents))
-    texts = [" ".join(part) for part in np.split(names, bounds)]
-    documents = corpus.documents.assign(text=pd.Series(texts, dtype=str))
-    return replace(corpus, documents=documents)
+    split[order[: num_documents // 10]] = 1
+    split[order[-(num_documents // 10) :]] = 2
+    return split
 
 
 def draw_hierarchy(
@@ -286,19 +277,19 @@ def _close_labels(topics: Array, closure: Array) -> tuple[Array, Array]:
 
 def _draw_venues(
     rng: np.random.Generator, primary: Array, closure: Array, num_venues: int
-) -> pd.DataFrame:
+) -> tuple[Array, Array]:
     """Venues belong to the first topic's root; some documents have none or another's."""
     root = closure[primary, 0]
     venue = (root * 3 + (rng.random(len(primary)) * 3).astype(int)) % num_venues
     stray = rng.random(len(primary)) < 0.15
     venue[stray] = rng.integers(0, num_venues, stray.sum())
     document = np.flatnonzero(rng.random(len(primary)) >= 0.02)
-    return pd.DataFrame({"document": document, "instance": venue[document]})
+    return document, venue[document]
 
 
 def _draw_authors(
     rng: np.random.Generator, primary: Array, num_topics: int, num_authors: int
-) -> pd.DataFrame:
+) -> tuple[Array, Array]:
     """Authors write on one topic, by a power law; the first document has very many."""
     count = rng.poisson(2.5, len(primary))
     count[0] = num_authors // 2
@@ -312,7 +303,7 @@ def _draw_authors(
     return _distinct(document, author)
 
 
-def _draw_references(rng: np.random.Generator, primary: Array) -> pd.DataFrame:
+def _draw_references(rng: np.random.Generator, primary: Array) -> tuple[Array, Array]:
     """Half of the references are documents of the same first topic, half are unknown outside."""
     num_documents = len(primary)
     document = np.repeat(np.arange(num_documents), rng.poisson(3.0, num_documents))
@@ -324,14 +315,10 @@ def _draw_references(rng: np.random.Generator, primary: Array) -> pd.DataFrame:
     return _distinct(document, np.where(rng.random(len(document)) < 0.5, inside, outside))
 
 
-def _distinct(document: Array, instance: Array) -> pd.DataFrame:
-    return pd.DataFrame({"document": document, "instance": instance}).drop_duplicates(
-        ignore_index=True
-    )
-
-
-def _edges(document: Array, instance: Array) -> pd.DataFrame:
-    return pd.DataFrame({"document": document, "instance": instance})
+def _distinct(document: Array, instance: Array) -> tuple[Array, Array]:
+    """Pairs in their order, the first of equal ones."""
+    pairs = pd.DataFrame({"document": document, "instance": instance}).drop_duplicates()
+    return pairs["document"].to_numpy(), pairs["instance"].to_numpy()
 
 
 def _pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Array]:
@@ -361,19 +348,8 @@ def _append(pairs: tuple[Array, Array], documents: Array, label: int) -> tuple[A
     return document[order], np.concatenate([pairs[1], np.full(len(documents), label)])[order]
 
 
-def _compact(edges: pd.DataFrame, prefix: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Renumbers the instances that occur by first appearance, and names them."""
-    codes, values = pd.factorize(edges["instance"])
-    ids = [f"{prefix}{value}" if prefix else f"d{value}" for value in values]
-    compact = pd.DataFrame(
-        {"document": edges["document"].astype(np.int32), "instance": codes.astype(np.int32)}
-    )
-    return pd.DataFrame({"id": pd.Series(ids, dtype=str)}), compact
-
-
-def _hierarchy(child: Array, parent: Array) -> pd.DataFrame:
-    """Label DAG by names, with one node that no document carries between two layers."""
-    edges = [(f"l{c}", f"l{p}", "synthetic") for c, p in zip(child, parent, strict=True)]
+def _with_unused(child: Array, parent: Array) -> list[tuple[int | str, int | str]]:
+    """Edges with one node that no document carries between two layers."""
+    edges: list[tuple[int | str, int | str]] = [*zip(child.tolist(), parent.tolist(), strict=True)]
     first = edges.pop(0)
-    edges += [(first[0], "unused", "synthetic"), ("unused", first[1], "synthetic")]
-    return hierarchy_frame(edges)
+    return [*edges, (first[0], "unused"), ("unused", first[1])]

@@ -223,6 +223,6 @@ def quiet_transformers() -> Iterator[None]:
 def _is_bfloat16_fast(device: torch.device) -> bool:
     """Whether the device multiplies in bfloat16; a core that only converts is six times slower."""
     if device.type == "cpu":
-        has = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.6 does not tell
+        has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
     return device.type == "cuda"

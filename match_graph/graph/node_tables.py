@@ -40,14 +40,17 @@ class DocumentTable(Table):
         path: File of the table.
         folders: Folders of the fragments, in reading order.
         has_time: Whether every document has a time.
+        has_text: Whether texts are kept.
     """
 
     path: Path
     folders: tuple[Path, ...]
     has_time: bool
+    has_text: bool
 
     def write(self) -> None:
-        frame = pd.DataFrame({"id": [], "split": [], "text": []}, dtype=str)
+        columns = ["id", "split", *["text"] * self.has_text]
+        frame = pd.DataFrame({name: [] for name in columns}, dtype=str)
         if self.has_time:
             frame["time"] = np.empty(0, np.int64)
         schema = text_schema(frame)
@@ -93,7 +96,9 @@ class NodeTable(Table):
 def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Table:
     """Adds the documents with their masks and times; their table is still to be written."""
     num_documents = sum(fragment.num_documents for fragment in fragments)
-    has_time = all(fragment.about["has_time"] for fragment in fragments)
+    has_time, has_text = (
+        all(fragment.about[column] for fragment in fragments) for column in ("has_time", "has_text")
+    )
     writer.add_nodes(DOCUMENT, num_documents)
     for split, mask in MASKS.items():
         with writer.node_array(DOCUMENT, mask, np.bool_, (num_documents,)) as array:
@@ -105,7 +110,7 @@ def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Table
             for fragment in fragments:
                 array.append(fragment.documents(["time"])["time"].to_numpy())
     folders = tuple(fragment.folder for fragment in fragments)
-    return DocumentTable(writer.folder / table_name(DOCUMENT), folders, has_time)
+    return DocumentTable(writer.folder / table_name(DOCUMENT), folders, has_time, has_text)
 
 
 def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Table:

@@ -275,3 +275,22 @@ def test_assemble_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         build(tmp_path / "it", make_reader(files))
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     assert built.is_built(tmp_path / "it") is (tmp_path / "it" / MANIFEST).exists() is False
+
+
+@pytest.mark.parametrize("options", [{}, {"like": "mag-cs", "scale": 0.005, "label_scale": 0.02}])
+def test_assemble_planted_as_in_memory(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pieces, with raw texts and without."""
+    monkeypatch.setattr("match_graph.datasets.planted.PIECE", 700)
+    dataset = Synthetic(root=tmp_path / "root", **options)
+    assert len(dataset.reader().list_partitions()) > 2
+    expected = build_in_memory(tmp_path / "memory", dataset.reader())
+    assert_same(build(tmp_path / "parts", dataset.reader()), expected)
+    monkeypatch.setattr("match_graph.datasets.planted._MAX_TEXTS", 0)
+    expected = build_in_memory(tmp_path / "memory2", dataset.reader())
+    assert_same(build(tmp_path / "parts2", dataset.reader()), expected)
+    assert "nodes/document.parquet" in expected
+    assert len(expected["nodes/document.parquet"]) < len(
+        content(tmp_path / "memory")["nodes/document.parquet"]
+    )

@@ -1,6 +1,7 @@
 """The planted corpus at the sizes of the paper: counts met exactly, learnable, nothing twice."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,17 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
+from match_graph.corpus import Corpus
 from match_graph.datasets import Synthetic, open_dataset
-from match_graph.datasets.paper_size import PAPER_SIZES, draw_corpus, draw_dag, settle_counts
+from match_graph.datasets.paper_size import (
+    PAPER_SIZES,
+    PaperSize,
+    draw_dag,
+    draw_paper,
+    settle_counts,
+)
+from match_graph.datasets.partitions import read_corpus
+from match_graph.datasets.planted import PlantedReader
 from match_graph.errors import ConfigError
 from match_graph.graph import build_graph, describe_graph
 
@@ -34,6 +44,10 @@ TABLE_1 = {
 }
 
 
+def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
+    return read_corpus(PlantedReader(name, size.documents, partial(draw_paper, size, seed)))
+
+
 @pytest.mark.parametrize(("column", "name"), [(0, "mag-cs"), (1, "pubmed")])
 def test_PAPER_SIZES_sizes_are_those_of_table_1(column: int, name: str) -> None:
     """Counts as printed, means to the printed digits."""
@@ -46,7 +60,7 @@ def test_PAPER_SIZES_sizes_are_those_of_table_1(column: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PAPER_SIZES))
-def test_draw_corpus_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
+def test_draw_paper_every_count_is_met_exactly(name: str, tmp_path: Path) -> None:
     """All rows of Table 1 in the built graph, at a hundredth of documents and labels."""
     size = PAPER_SIZES[name].scale(0.01, 0.01)
     graph = build_graph(draw_corpus(name, size, seed=0))
@@ -71,7 +85,7 @@ def test_draw_corpus_every_count_is_met_exactly(name: str, tmp_path: Path) -> No
     assert rows["document-reference edges"] == size.citations
 
 
-def test_draw_corpus_nothing_is_twice_and_first_parents_are_gold() -> None:
+def test_draw_paper_nothing_is_twice_and_first_parents_are_gold() -> None:
     """Labels, authors and references of a document are distinct; a gold label has a gold parent."""
     corpus = draw_corpus("x", PAPER_SIZES["mag-cs"].scale(0.02, 0.02), seed=1)
     for name in ("label", "author", "reference", "venue"):
@@ -91,7 +105,7 @@ def test_draw_corpus_nothing_is_twice_and_first_parents_are_gold() -> None:
     assert not parents["is_gold"].all()
 
 
-def test_draw_corpus_same_seed_gives_the_same_corpus() -> None:
+def test_draw_paper_same_seed_gives_the_same_corpus() -> None:
     """And another seed another."""
     size = PAPER_SIZES["mag-cs"].scale(0.01, 0.01)
     one, two, other = (draw_corpus("x", size, seed) for seed in (3, 3, 4))

@@ -1,0 +1,103 @@
+"""Planted documents as numbers, and their reader: a partition is a piece of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.partitions import PartitionReader
+from match_graph.io.partition import Partition
+from match_graph.io.source import Sources
+from match_graph.typing import LABEL, WORD
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+PIECE = 20_000  # documents
+#: Above this number of documents no raw text is written: the word sequence says the same.
+_MAX_TEXTS = 100_000
+_SPLITS = np.array(["train", "valid", "test"], dtype=object)
+_PREFIXES = {"venue": "venue", "author": "autor_\u00fc", "reference": "d", WORD: "w", LABEL: "l"}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Planted documents.
+
+    Args:
+        split: 0 of training, 1 of validation, 2 of test, [D].
+        lists: By field, and for labels: offsets [D + 1] and numbers, packed by document.
+        words: Gives lengths and words of the documents of a piece by its first and its last, which
+            is behind it; each piece is drawn alone.
+        edges: (child, parent) of the hierarchy, each a number, or a name.
+    """
+
+    split: Array
+    lists: dict[str, tuple[Array, Array]]
+    words: Callable[[int, int], tuple[Array, Array]]
+    edges: Sequence[tuple[int | str, int | str]]
+
+
+class PlantedReader(PartitionReader):
+    """Reader of planted documents; each process draws what all pieces need, once.
+
+    Args:
+        name: Name of the corpus.
+        num_documents: Number of documents.
+        draw: Draws the documents.
+    """
+
+    def __init__(self, name: str, num_documents: int, draw: Callable[[], Planted]) -> None:
+        fields = [field for field in _PREFIXES if field not in (WORD, LABEL)]
+        super().__init__(name, fields, "A planted corpus is valid", "refuse", "whitespace", [])
+        self.num_documents, self.draw = num_documents, draw
+        self._planted: Planted | None = None
+
+    def list_partitions(self, block: int | None = None) -> list[Partition]:
+        starts = range(0, self.num_documents, PIECE)
+        last = self.num_documents
+        return [
+            Partition(Path(self.name), start=first, end=min(first + PIECE, last))
+            for first in starts
+        ]
+
+    def prepare(self, builder: CorpusBuilder, sources: Sources) -> None:
+        self._planted = self.draw()
+
+    def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
+        assert self._planted is not None
+        assert partition.end is not None
+        first, last, planted = partition.start, partition.end, self._planted
+        values = {}
+        for field, (ptr, numbers) in planted.lists.items():
+            part = numbers[ptr[first] : ptr[last]]
+            values[field] = (*_name(field, part), np.diff(ptr[first : last + 1]))
+        lengths, words = planted.words(first, last)
+        strings, codes = _name(WORD, words)
+        values[WORD] = strings, codes, lengths
+        texts = None
+        if self.num_documents <= _MAX_TEXTS:
+            parts = np.split(np.array(strings, dtype=object)[codes], np.cumsum(lengths)[:-1])
+            texts = [" ".join(part) for part in parts]
+        ids = [f"d{number}" for number in range(first, last)]
+        builder.extend(ids, _SPLITS[planted.split[first:last]].tolist(), texts, values, self.name)
+
+    def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
+        assert self._planted is not None
+        for child, parent in self._planted.edges:
+            edge = _name_label(child), _name_label(parent)
+            builder.edges.setdefault(edge, "synthetic")
+
+
+def _name(field: str, numbers: Array) -> tuple[list[str], Array]:
+    """Distinct strings of numbers, and the index of each."""
+    occurs = np.zeros(numbers.max(initial=0) + 1, bool)
+    occurs[numbers] = True
+    distinct, codes = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
+    return [f"{_PREFIXES[field]}{number}" for number in distinct.tolist()], codes
+
+
+def _name_label(label: int | str) -> str:
+    return label if isinstance(label, str) else f"{_PREFIXES[LABEL]}{label}"
