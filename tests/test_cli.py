@@ -11,6 +11,7 @@ import yaml
 import match_graph
 from match_graph import __version__
 from match_graph.datasets import DATASETS
+from match_graph.graph import MappedGraph
 from match_graph.testing import toy_documents, write_match_folder, write_release_folder
 
 SMALL = [
@@ -89,6 +90,18 @@ def test_build_prints_table_1(call, toy: Path) -> None:
     for part in ("train documents", "vocabulary", "author nodes", "hierarchy layers",
                  "P(parent | child) in training", "document cites document edges"):  # fmt: skip
         assert part in printed
+
+
+def test_build_reads_the_graph_in_place(call, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No edge list in memory: at 700,000 documents it would take 4 GiB."""
+
+    def refuse(graph: MappedGraph) -> None:
+        raise AssertionError("the graph is expanded")
+
+    monkeypatch.setattr(MappedGraph, "to_hetero", refuse)
+    code, printed, error = call("build", toy)
+    assert (code, error) == (0, "")
+    assert "hierarchy edges" in printed
 
 
 def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def build(
         reporter.warn(line)
     if verify:
         reporter.line(f"verified: the {built.verify()} files of '{built.built}' are whole")
-    rows = {**describe_graph(built[0], built.targets), **built.notes}
+    rows = {**describe_graph(built.graph, built.targets), **built.notes}
     published = compare_counts(rows, built.published)
     table = Table("", built.name, *(["published", "difference"] if published else []))
     for column in table.columns[1:]:

@@ -113,7 +113,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
         update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
     )
     match = replace(bench, config=bench.config.model_copy(update={"model": model}))
-    other_loader = _open_loader(match)
+    other_loader = open_loader(match)
     loader, batches, trainer, peak_mib = _open_trainer(bench)
     work = {
         "ours": repeat(trainer.step, batches),
@@ -134,7 +134,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
 
 def _open_trainer(bench: Bench) -> tuple[EgoLoader, list[EgoBatch], Trainer, float | None]:
     """Loader, some of its batches, trainer, and the peak memory of its longest steps in MiB."""
-    loader = _open_loader(bench)
+    loader = open_loader(bench)
     batches = draw_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
@@ -151,7 +151,7 @@ def _share_epoch(rates: Mapping[str, float], loader: EgoLoader) -> dict[str, flo
     }
 
 
-def _open_loader(bench: Bench) -> EgoLoader:
+def open_loader(bench: Bench) -> EgoLoader:
     loader = open_bench(bench).loader("train", training=True)
     loader.batch_sampler.set_epoch(0)
     return loader

@@ -1,0 +1,232 @@
+"""Measures builds, pre-training and training at scale; each command adds a row to measured.json.
+
+    python experiments/scale/write_planted.py FOLDER --scale 4
+    python experiments/scale/measure.py build FOLDER --root ROOT --workers 2 --memory 3GiB
+    python experiments/scale/measure.py pretrain FOLDER --root ROOT
+    python experiments/scale/measure.py train FOLDER --root ROOT
+
+Memory is anonymous memory (RssAnon) at its peak, in MiB, of the process that needs most; pages of
+mapped files, which the system takes back when it needs them, stand apart (RssFile).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import psutil
+import torch
+import typer
+
+from match_graph.config import Config
+from match_graph.datasets import Custom
+from match_graph.graph import MappedGraph
+from match_graph.graph.view import GraphView, view_graph
+from match_graph.pretrain import SphericalTrainer
+from match_graph.speed.batches import draw_batches
+from match_graph.speed.measure import Bench, MemoryPeak
+from match_graph.speed.step import Trainer, open_loader
+from match_graph.training.allocator import keep_freed_memory
+from match_graph.typing import DOCUMENT
+
+MEASURED = Path(__file__).with_name("measured.json")
+_CPU = torch.device("cpu")
+_STEPS = 100
+
+app = typer.Typer()
+Root = Annotated[Path, typer.Option(help="Root of built data.")]
+
+
+@app.command()
+def build(
+    folder: Path,
+    root: Root,
+    workers: int = 0,
+    memory: str | None = None,
+    parts: int = 0,
+) -> None:
+    """Builds the first parts, or all, with so many workers; the build is kept."""
+    files = sorted((folder / "parts").iterdir())
+    if parts:
+        chosen = folder / f"first-{parts}"
+        chosen.mkdir(exist_ok=True)
+        for file in files[:parts]:
+            if not (chosen / file.name).exists():
+                (chosen / file.name).hardlink_to(file)
+        files = sorted(chosen.iterdir())
+    options = json.dumps(find_options(folder, parts))
+    command = [sys.executable, "-m", "match_graph.cli", "build", "custom", "--root", str(root)]
+    command += ["--set", f"data.options={options}"]
+    command += ["--workers", str(workers)] * (workers > 0)
+    command += [] if memory is None else ["--worker-memory", memory]
+    with watch_processes() as peaks:
+        start = time.perf_counter()
+        subprocess.run(command, check=True)  # noqa: S603 - a command of ours
+        seconds = time.perf_counter() - start
+    dataset = open_built(folder, root, parts)
+    add_row(
+        "build",
+        documents=dataset.graph.num_nodes(DOCUMENT),
+        edges=count_edges(dataset.graph),
+        workers=workers,
+        memory=memory,
+        seconds=seconds,
+        peak_mib=peaks,
+        raw_mb=count_mb(files),
+        built_mb=count_mb(dataset.built.rglob("*")),
+    )
+
+
+@app.command()
+def pretrain(
+    folder: Path, root: Root, parts: int = 0, pairs: int = 10_000_000, in_memory: bool = False
+) -> None:
+    """Pre-trains by so many pairs."""
+    keep_freed_memory()
+    config, dataset = Config(), open_built(folder, root, parts)
+    graph = open_graph(dataset, in_memory)
+    with MemoryPeak(_CPU).watch() as memory:
+        space = dataset.token_space(config.data.min_count, config.data.min_word_count)
+        rows = dict(zip(space.types, space.num_kept, strict=True))
+        trainer = SphericalTrainer(graph, config.pretrain, config.seed, rows)
+        start = time.perf_counter()
+        trainer.fit(2 * pairs, stop=pairs)
+        seconds = time.perf_counter() - start
+    tables = sum(table.numel() * table.element_size() for table in trainer.tables.values())
+    add_row(
+        "pretrain", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
+        in_memory=in_memory, pairs=trainer.num_seen, seconds=seconds,
+        vectors=sum(len(table) for table in trainer.tables.values()), tables_mib=tables / 2**20,
+        peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
+    )  # fmt: skip
+
+
+@app.command()
+def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> None:
+    """Trains a hundred steps, after some that are not timed."""
+    keep_freed_memory()
+    config, dataset = Config(), open_built(folder, root, parts)
+    if in_memory:
+        dataset.transform = lambda data: data  # makes the data set a HeteroData
+        assert dataset[0] is not None
+    graph = dataset.graph
+    with MemoryPeak(_CPU).watch() as memory:
+        bench = Bench(dataset, config, 0.0, _CPU)
+        batches = draw_batches(open_loader(bench), _STEPS + 20)
+        trainer = Trainer(bench)
+        for batch in batches[:20]:
+            trainer.step(batch)
+        start = time.perf_counter()
+        number = sum(map(trainer.step, batches[20:]))
+        seconds = time.perf_counter() - start
+    weights = [*trainer.model.parameters()]
+    held = [
+        value
+        for optimizer in trainer.learner.optimizers
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    add_row(
+        "train", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
+        in_memory=in_memory, steps=_STEPS, batch=number / _STEPS, seconds=seconds,
+        tables_mib=count_mib(weights), states_mib=count_mib(held),
+        peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
+    )  # fmt: skip
+
+
+def find_options(folder: Path, parts: int) -> dict[str, Any]:
+    """Options of `Custom` for what write_planted.py wrote."""
+    return {
+        "path": str((folder / (f"first-{parts}" if parts else "parts")).resolve()),
+        "taxonomy": str((folder / "taxonomy.txt").resolve()),
+        "fields": ["venue", "author", "reference"],
+        "columns": {"split": "split"},
+        "tokenizer": "whitespace",
+    }
+
+
+def open_built(folder: Path, root: Path, parts: int) -> Custom:
+    """The built data set."""
+    return Custom(root=root, **find_options(folder, parts))
+
+
+def open_graph(dataset: Custom, in_memory: bool) -> GraphView:
+    """The graph in place, or a copy of it in memory."""
+    graph = MappedGraph(dataset.built)
+    return view_graph(graph.to_hetero()) if in_memory else graph
+
+
+def count_edges(graph: GraphView) -> int:
+    """Number of edges of all types."""
+    return sum(map(graph.num_edges, graph.edge_types))
+
+
+def count_mb(files: Iterable[Path]) -> float:
+    """Size of files in megabytes."""
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+
+def count_mib(tensors: Iterable[torch.Tensor]) -> float:
+    """Size of tensors in MiB."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 2**20
+
+
+def read_status(key: str, pid: int | str = "self") -> float:
+    """A line of a process's status, in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+@contextmanager
+def watch_processes() -> Iterator[dict[str, float]]:
+    """Peaks of the command that runs in the block, and of its largest worker, in MiB."""
+    done = threading.Event()
+    by_process: dict[tuple[str, int], float] = defaultdict(float)
+    peaks: dict[str, float] = {}
+
+    def look() -> None:
+        me = psutil.Process(os.getpid())
+        while not done.wait(0.05):
+            for process in me.children(recursive=True):
+                try:
+                    depth = "command" if process.ppid() == me.pid else "worker"
+                    anonymous = read_status("RssAnon", process.pid)
+                except (psutil.Error, OSError):
+                    continue  # it has ended
+                key = depth, process.pid
+                by_process[key] = max(by_process[key], anonymous)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        done.set()
+        thread.join()
+        for (depth, _), peak in by_process.items():
+            peaks[depth] = max(peaks.get(depth, 0.0), peak)
+
+
+def add_row(stage: str, **row: Any) -> None:
+    """Adds a row to the file, and prints it."""
+    rows = json.loads(MEASURED.read_text()) if MEASURED.is_file() else []
+    row = {
+        name: round(value, 1) if isinstance(value, float) else value for name, value in row.items()
+    }
+    rows.append({"stage": stage, **row})
+    MEASURED.write_text("[\n" + ",\n".join(f"  {json.dumps(one)}" for one in rows) + "\n]\n")
+    typer.echo(json.dumps(rows[-1]))
+
+
+if __name__ == "__main__":
+    app()
