@@ -1,9 +1,10 @@
-"""Measures builds, pre-training and training at scale; each command adds a row to measured.json.
+"""Measures builds, pre-training, training and prediction; each command adds a row to measured.json.
 
     python experiments/scale/write_planted.py FOLDER --scale 4
     python experiments/scale/measure.py build FOLDER --root ROOT --workers 2 --memory 3GiB
     python experiments/scale/measure.py pretrain FOLDER --root ROOT
     python experiments/scale/measure.py train FOLDER --root ROOT
+    python experiments/scale/measure.py predict FOLDER --root ROOT
 
 Memory is anonymous memory (RssAnon) at its peak, in MiB, of the process that needs most; pages of
 mapped files, which the system takes back when it needs them, stand apart (RssFile).
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -29,12 +31,15 @@ from match_graph.config import Config
 from match_graph.datasets import Custom
 from match_graph.graph import MappedGraph
 from match_graph.graph.view import GraphView, view_graph
+from match_graph.predict.classifier import Classifier
 from match_graph.pretrain import SphericalTrainer
-from match_graph.speed.batches import draw_batches
+from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
+from match_graph.speed.batches import draw_batches, open_bench
 from match_graph.speed.measure import Bench, MemoryPeak
 from match_graph.speed.step import Trainer, open_loader
 from match_graph.training.allocator import keep_freed_memory
-from match_graph.typing import DOCUMENT
+from match_graph.training.device import make_fabric
+from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
 MEASURED = Path(__file__).with_name("measured.json")
 _CPU = torch.device("cpu")
@@ -102,7 +107,8 @@ def pretrain(
     tables = sum(table.numel() * table.element_size() for table in trainer.tables.values())
     add_row(
         "pretrain", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
-        in_memory=in_memory, pairs=trainer.num_seen, seconds=seconds,
+        words=graph.num_edges(CONTAINS), in_memory=in_memory,
+        pairs=trainer.num_seen, seconds=seconds,
         vectors=sum(len(table) for table in trainer.tables.values()), tables_mib=tables / 2**20,
         peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
     )  # fmt: skip
@@ -140,6 +146,26 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
         tables_mib=count_mib(weights), states_mib=count_mib(held),
         peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
     )  # fmt: skip
+
+
+@app.command()
+def predict(folder: Path, root: Root, parts: int = 0) -> None:
+    """Predicts 2,048 documents of the test split by a model that learned nothing, three times."""
+    dataset = open_built(folder, root, parts)
+    bench = Bench(dataset, Config(), 0.0, _CPU)
+    run = open_bench(bench)
+    documents = dataset.documents(MASKS["test"])[:2048]
+    records = dataset.as_json(documents.tolist())
+    with tempfile.TemporaryDirectory() as place:
+        write_vocabulary(Path(place), dataset, run.space, dataset.hierarchy)
+        vocabulary = read_vocabulary(Path(place))
+    classifier = Classifier(vocabulary, run.make_model(), bench.config, make_fabric(Config().train))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        number = sum(1 for _ in classifier.predict(records))
+        times.append(time.perf_counter() - start)
+    add_row("predict", documents=number, labels=dataset.num_labels, seconds=sorted(times)[1])
 
 
 def find_options(folder: Path, parts: int) -> dict[str, Any]:

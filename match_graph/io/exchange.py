@@ -70,14 +70,6 @@ class RowShard:
         deck = row % _DECKS
         return deck * height + deck.clamp(max=taller) + row // _DECKS
 
-    def row_at(self, place: Tensor) -> Tensor:
-        """Rows at places of the stack, the inverse of `place`."""
-        height, taller = divmod(self.num_rows, _DECKS)
-        edge = taller * (height + 1)
-        tall, low = place // (height + 1), (place - edge) // max(height, 1) + taller
-        deck = torch.where(place < edge, tall, low)
-        return (place - deck * height - deck.clamp(max=taller)) * _DECKS + deck
-
     def find_own(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """The process's rows of a range: their numbers and where they lie in its share, [n]."""
         row = torch.arange(first, last)

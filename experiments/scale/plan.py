@@ -1,0 +1,169 @@
+"""What corpora of millions of documents need, from the rates in measured.json.
+
+    python experiments/scale/plan.py                  # prints the tables
+    python experiments/scale/plan.py --write docs/how_to/scale_plan.md
+
+Everything is linear in documents, which is an upper bound: vocabularies and authors grow more
+slowly. Measured are rates and memory of 0.7 to 2.8 million documents on 2 cores; all else is
+extrapolated.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from match_graph.runs.configure import derive_epochs, derive_samples
+
+MEASURED = Path(__file__).with_name("measured.json")
+BEGIN, END = "<!-- plan.py -->", "<!-- end of plan.py -->"
+
+#: Documents, and the machines that the plan gives them.
+PLANS = {3_700_000: 1, 50_000_000: 4, 250_000_000: 16}
+_CORES = 16  # of a machine
+_GIGABIT = 10.0  # of a machine's network, a second
+_CORES_PER_PROCESS = 2  # of pre-training, training and prediction, as measured
+_CHANNELS = 100
+#: Rows that a process fetches and sends back in a step of pre-training, and its pairs.
+_ROWS, _PAIRS = 2 * 1024 + 32, 1024
+_TRAIN_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates per document from measured rows.
+
+    Args:
+        serial: Seconds of a build that more workers do not shorten.
+        parallel: Seconds of a core that workers share.
+        raw: Bytes of raw files.
+        built: Bytes of the build.
+        worker: MiB of a worker at its peak, of whatever corpus.
+        command: MiB of the process that merges: at no document, and for each more.
+        words: Words.
+        vectors: Vectors of pre-training.
+        pairs: Pairs of pre-training a second, of a process.
+        weights: Bytes of the model's tables and of their moments.
+        trained: Documents trained a second, of a process.
+        predicted: Documents predicted a second, of a process.
+    """
+
+    serial: float
+    parallel: float
+    raw: float
+    built: float
+    worker: float
+    command: tuple[float, float]
+    words: float
+    vectors: float
+    pairs: float
+    weights: float
+    trained: float
+    predicted: float
+
+
+def load_rates(path: Path = MEASURED) -> Rates:
+    """Rates of the measured rows."""
+    rows = json.loads(path.read_text())
+
+    def find(stage: str, **wanted: Any) -> list[dict[str, Any]]:
+        return [
+            row
+            for row in rows
+            if row["stage"] == stage and all(row[name] == value for name, value in wanted.items())
+        ]
+
+    alone = find("build", workers=0)[-1]
+    documents = alone["documents"]
+    two = [row for row in find("build", workers=2) if row["documents"] == documents][-1]
+    serial = max(0.0, 2 * two["seconds"] - alone["seconds"]) / documents
+    builds = [row for row in find("build", workers=2) if row["memory"] is not None]
+    slope, start = np.polyfit(
+        [row["documents"] for row in builds], [row["peak_mib"]["command"] for row in builds], 1
+    )
+    pretrained = find("pretrain", in_memory=False)[-1]
+    trained, predicted = find("train", in_memory=False)[-1], find("predict")[-1]
+    return Rates(
+        serial=serial,
+        parallel=alone["seconds"] / documents - serial,
+        raw=1e6 * alone["raw_mb"] / documents,
+        built=1e6 * alone["built_mb"] / documents,
+        worker=max(row["peak_mib"]["worker"] for row in builds),
+        command=(float(start), float(slope)),
+        words=pretrained["words"] / pretrained["documents"],
+        vectors=pretrained["vectors"] / pretrained["documents"],
+        pairs=pretrained["pairs"] / pretrained["seconds"],
+        weights=2**20 * (trained["tables_mib"] + trained["states_mib"]) / trained["documents"],
+        trained=trained["batch"] * trained["steps"] / trained["seconds"],
+        predicted=predicted["documents"] / predicted["seconds"],
+    )
+
+
+def plan(rates: Rates, documents: int, machines: int) -> list[list[str]]:
+    """Rows of a table: stage, processes, memory of each, disk, network of a machine, hours."""
+    cores = machines * _CORES
+    processes = cores // _CORES_PER_PROCESS
+    build = documents * (rates.serial + rates.parallel / cores) / 3600
+    command = (rates.command[0] + rates.command[1] * documents) / 1024
+    disk = documents * (rates.raw + 2 * rates.built) / 1e9
+
+    pairs = derive_samples(round(documents * rates.words))
+    vectors = documents * rates.vectors * _CHANNELS * 4 / processes / 2**30
+    seconds = pairs / (rates.pairs * processes)
+    sent = 2 * 4 * _CHANNELS * _ROWS / _PAIRS * pairs / machines
+    sent *= machines > 1
+    seconds = max(seconds, 8e-9 * sent / _GIGABIT)
+
+    train = round(documents * _TRAIN_SHARE)
+    epochs = derive_epochs(train, wide=False)
+    training = epochs * train / (rates.trained * processes) / 3600
+    weights = documents * rates.weights / processes / 2**30
+    predict = documents / (rates.predicted * processes) / 3600
+    return [
+        ["build", f"{cores} workers", f"{rates.worker / 1024:.1f} GiB; merging {command:.1f} GiB",
+         f"{disk:,.0f} GB", "the shared disk", f"{build:,.1f}"],
+        ["pre-training", f"{processes}", f"{vectors:,.1f} GiB of vectors", "",
+         f"{8e-9 * sent / seconds:,.1f} Gbit/s", f"{seconds / 3600:,.1f}"],
+        [f"training, {epochs} epochs", f"{processes}",
+         f"{weights:,.1f} GiB of tables and moments", "", "", f"{training:,.1f}"],
+        ["prediction", f"{processes}", "a batch", "", "none", f"{predict:,.1f}"],
+    ]  # fmt: skip
+
+
+def describe(rates: Rates) -> str:
+    """The tables as Markdown."""
+    parts = [
+        f"A worker builds {1 / rates.parallel:,.0f} documents a second with a core; what more "
+        f"workers do not shorten takes {1e6 * rates.serial:,.0f} s for a million documents. A "
+        f"process of {_CORES_PER_PROCESS} cores pre-trains {rates.pairs:,.0f} pairs, trains "
+        f"{rates.trained:,.0f} and predicts {rates.predicted:,.0f} documents a second."
+    ]
+    for documents, machines in PLANS.items():
+        head = f"{documents / 1e6:,.1f} million documents, {machines} machine{'s' * (machines > 1)}"
+        rows = plan(rates, documents, machines)
+        names = ["stage", "processes", "memory of each", "disk", "network of a machine", "hours"]
+        table = [f"| {' | '.join(names)} |", f"|{'---|' * 5}--:|"]
+        table += [f"| {' | '.join(row)} |" for row in rows]
+        parts += [f"### {head}", "\n".join(table)]
+    return "\n\n".join(parts)
+
+
+def main(
+    write: Annotated[Path | None, typer.Option(help="A page that holds the tables.")] = None,
+) -> None:
+    """Prints the tables, or writes them between the marks of a page."""
+    text = describe(load_rates())
+    if write is None:
+        typer.echo(text)
+        return
+    page = write.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    write.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
