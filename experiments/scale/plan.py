@@ -1,7 +1,8 @@
 """What corpora of millions of documents need, from the rates in measured.json.
 
     python experiments/scale/plan.py                  # prints the tables
-    python experiments/scale/plan.py --write docs/how_to/scale_plan.md
+    python experiments/scale/plan.py --write docs/how_to/scale_plan.md \\
+        --figure docs/figures/scale.svg
 
 Everything is linear in documents, which is an upper bound: vocabularies and authors grow more
 slowly. Measured are rates and memory of 0.7 to 2.8 million documents on 2 cores; all else is
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import typer
 
@@ -151,10 +153,27 @@ def describe(rates: Rates) -> str:
     return "\n\n".join(parts)
 
 
+def draw(path: Path) -> None:
+    """Draws the memory of a build's processes by documents."""
+    rows = [row for row in json.loads(MEASURED.read_text()) if row["stage"] == "build"]
+    rows = sorted((row for row in rows if row["memory"]), key=lambda row: row["documents"])
+    figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+    x = [row["documents"] / 1e6 for row in rows]
+    for kind, label in (("worker", "a worker"), ("command", "the process that merges")):
+        axes.plot(x, [row["peak_mib"][kind] / 1024 for row in rows], marker="o", label=label)
+    axes.axhline(3, color="grey", linestyle=":", label="limit of a worker")
+    axes.set(xlabel="million documents", ylabel="peak memory, GiB", ylim=(0, None), xlim=(0, None))
+    axes.legend()
+    figure.savefig(path)
+
+
 def main(
     write: Annotated[Path | None, typer.Option(help="A page that holds the tables.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="A figure of memory by documents.")] = None,
 ) -> None:
     """Prints the tables, or writes them between the marks of a page."""
+    if figure is not None:
+        draw(figure)
     text = describe(load_rates())
     if write is None:
         typer.echo(text)

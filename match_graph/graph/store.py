@@ -7,7 +7,7 @@ the files, so that memory holds the pages that were touched, which the system ma
 import copy
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Targets
 from match_graph.graph.store_writer import edge_folder
+from match_graph.graph.view import make_lists
 from match_graph.io.build_folder import check_file, damaged_build
 from match_graph.io.manifest import LARGE_BYTES
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
@@ -67,6 +68,7 @@ class MappedGraph(FeatureStore, GraphStore):
         self._opened: dict[str, Tensor] = {}
         self._lists: dict[tuple[EdgeType, bool], Adjacency] = {}
         self._added: dict[tuple[str, str], Tensor] = {}
+        self._replaced: dict[EdgeType, Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is open: another process maps the files itself."""
@@ -130,7 +132,12 @@ class MappedGraph(FeatureStore, GraphStore):
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         """Neighbour lists of an edge type, by its sources or backwards by its targets, in place."""
         if (edge_type, backwards) not in self._lists:
-            self._lists[edge_type, backwards] = self._open_lists(edge_type, backwards)
+            edges = self._replaced.get(edge_type)
+            self._lists[edge_type, backwards] = (
+                self._open_lists(edge_type, backwards)
+                if edges is None
+                else make_lists(self, edge_type, edges, backwards)
+            )
         return self._lists[edge_type, backwards]
 
     def edge_index(self, edge_type: EdgeType) -> Tensor:
@@ -169,6 +176,17 @@ class MappedGraph(FeatureStore, GraphStore):
             for edge_type, entry in self._edges.items()
             if edge_type not in edge_types and not {edge_type[0], edge_type[2]} & {*node_types}
         }
+        return other
+
+    def with_edges(self, edges: Mapping[EdgeType, Tensor]) -> "MappedGraph":
+        """Copy with other edges of some types, [2, E] each, that have no attributes."""
+        other = copy.copy(self)
+        other._replaced = {**self._replaced, **edges}
+        other._lists = {key: lists for key, lists in self._lists.items() if key[0] not in edges}
+        other._edges = {**self._edges}
+        for edge_type, edge_index in edges.items():
+            changed = {"num_edges": edge_index.size(1), "is_sequence": False, "attributes": []}
+            other._edges[edge_type] = {**self._edges[edge_type], **changed}
         return other
 
     def to_hetero(self) -> HeteroData:

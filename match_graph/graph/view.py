@@ -1,6 +1,7 @@
 """What stages read of a graph, whether it lies in files or in a `HeteroData`."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -58,6 +59,9 @@ class GraphView(Protocol):
     def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "GraphView":
         """Copy that hides types; edges of hidden nodes go with them."""
 
+    def with_edges(self, edges: Mapping[EdgeType, Tensor]) -> "GraphView":
+        """Copy with other edges of some types, [2, E] each, that have no attributes."""
+
     @property
     def loader_data(self) -> Any:
         """The graph as PyG's loaders take it."""
@@ -114,7 +118,8 @@ class MemoryGraph:
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         """Neighbour lists of an edge type, by its sources or backwards by its targets."""
         if (edge_type, backwards) not in self._lists:
-            self._lists[edge_type, backwards] = self._make_lists(edge_type, backwards)
+            edge_index = self.edge_index(edge_type)
+            self._lists[edge_type, backwards] = make_lists(self, edge_type, edge_index, backwards)
         return self._lists[edge_type, backwards]
 
     def edge_index(self, edge_type: EdgeType) -> Tensor:
@@ -145,22 +150,27 @@ class MemoryGraph:
                 data[edge_type].update(self._data[edge_type].to_dict())
         return MemoryGraph(data)
 
-    def _make_lists(self, edge_type: EdgeType, backwards: bool) -> Adjacency:
-        source, _, target = edge_type
-        if not backwards:
-            return Adjacency.from_edges(
-                edge_type, self.edge_index(edge_type), self.num_nodes(source)
-            )
-        time = self.node_tensor(source, "time")
-        if time is not None and list(time.shape) != [self.num_nodes(source)]:
-            time = None  # draws up to a time say what is wrong with it
-        return Adjacency.by_training(
-            edge_type,
-            self.edge_index(edge_type),
-            self.num_nodes(target),
-            self.node_tensor(source, MASKS["train"]),
-            time,
-        )
+    def with_edges(self, edges: Mapping[EdgeType, Tensor]) -> "MemoryGraph":
+        """Copy with other edges of some types, [2, E] each, that have no attributes."""
+        data = copy.copy(self._data)
+        for edge_type, edge_index in edges.items():
+            data[edge_type].clear()
+            data[edge_type].edge_index = edge_index
+        return MemoryGraph(data)
+
+
+def make_lists(
+    graph: GraphView, edge_type: EdgeType, edge_index: Tensor, backwards: bool
+) -> Adjacency:
+    """Neighbour lists of edges [2, E] between the nodes of a graph, in the order of a build's."""
+    source, _, target = edge_type
+    if not backwards:
+        return Adjacency.from_edges(edge_type, edge_index, graph.num_nodes(source))
+    time = graph.node_tensor(source, "time")
+    if time is not None and list(time.shape) != [graph.num_nodes(source)]:
+        time = None  # draws up to a time say what is wrong with it
+    train = graph.node_tensor(source, MASKS["train"])
+    return Adjacency.by_training(edge_type, edge_index, graph.num_nodes(target), train, time)
 
 
 def view_graph(graph: Graph) -> GraphView:

@@ -1,14 +1,13 @@
 """Quality of vectors: ranks of held-out pairs, margins, nearest neighbours."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from match_graph.graph.csr import ragged_arange, sorted_row_ptr
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import CITES, DOCUMENT, MASKS, EdgeType
 
 #: Scores that are held at once: 64 MiB.
@@ -25,44 +24,45 @@ class HeldOut:
         known: All pairs of training documents by target type, held out or not, [2, E], int64.
     """
 
-    data: HeteroData
+    data: GraphView
     pairs: dict[str, Tensor]
     known: dict[str, Tensor]
 
 
 def hold_out(
-    data: HeteroData, num_rows: Mapping[str, int], share: float = 0.05, seed: int = 0
+    data: Graph, num_rows: Mapping[str, int], share: float = 0.05, seed: int = 0
 ) -> HeldOut:
     """Takes a share of the (document, metadata) and (document, label) pairs out of a graph.
 
     Pairs of training documents with kept targets are held out, each with the same probability.
 
     Args:
-        data: A graph; not changed.
+        data: A graph; not changed. Its words, which are most of it, are read in place.
         num_rows: Number of kept nodes per type; types not named are kept whole.
         share: Share of each type's pairs to hold out, in 0..1.
         seed: Random seed of the choice; the same seed holds out the same pairs.
     """
     generator = torch.Generator().manual_seed(seed)
-    rest, pairs, known = copy.copy(data), {}, {}
-    in_train = data[DOCUMENT][MASKS["train"]]
-    for edge_type in _evaluated(data):
+    graph, rest, pairs, known = view_graph(data), {}, {}, {}
+    in_train = graph.node_tensor(DOCUMENT, MASKS["train"])
+    assert in_train is not None
+    for edge_type in _evaluated(graph):
         target = edge_type[2]
-        edge_index = data[edge_type].edge_index
+        edge_index = graph.edge_index(edge_type)
         kept = in_train[edge_index[0]] & (edge_index[1] < num_rows.get(target, edge_index.numel()))
         chosen = kept & (torch.rand(kept.shape, generator=generator) < share)
         pairs[target] = edge_index[:, chosen].to(torch.int64)
         known[target] = edge_index[:, kept].to(torch.int64)
-        rest[edge_type].edge_index = edge_index[:, ~chosen]
-    return HeldOut(rest, pairs, known)
+        rest[edge_type] = edge_index[:, ~chosen]
+    return HeldOut(graph.with_edges(rest), pairs, known)
 
 
-def _evaluated(data: HeteroData) -> list[EdgeType]:
+def _evaluated(graph: GraphView) -> list[EdgeType]:
     """Edge types of documents that are neither sequences nor citations."""
     return [
         edge_type
-        for edge_type in data.edge_types
-        if edge_type[0] == DOCUMENT and edge_type != CITES and "position" not in data[edge_type]
+        for edge_type in graph.edge_types
+        if edge_type[0] == DOCUMENT and edge_type != CITES and not graph.is_sequence(edge_type)
     ]
 
 

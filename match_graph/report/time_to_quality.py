@@ -76,7 +76,7 @@ def measure_time_to_quality(
     """
     space = dataset.token_space(config.data.min_count, config.data.min_word_count)
     num_rows = dict(zip(space.types, space.num_kept, strict=True))
-    held = hold_out(dataset[0], num_rows, _HELD_OUT, config.seed)
+    held = hold_out(dataset.graph, num_rows, _HELD_OUT, config.seed)
 
     def make(mode: Mode) -> SphericalTrainer:
         settings = config.pretrain.model_copy(update=mode.changes)

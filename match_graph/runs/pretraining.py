@@ -207,7 +207,7 @@ class Pretraining:
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
-        held = hold_out(self.dataset[0], self._num_rows(), HELD_OUT, self.config.seed)
+        held = hold_out(self.dataset.graph, self._num_rows(), HELD_OUT, self.config.seed)
         trainer = self._make_trainer(data=held.data)
         self._fit(trainer, None)
         if not self.fabric.is_global_zero:

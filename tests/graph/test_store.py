@@ -17,6 +17,7 @@ from match_graph.graph import (
     NeighborhoodConfig,
     NeighborhoodSampler,
 )
+from match_graph.graph.view import view_graph
 from match_graph.pretrain import find_relations
 from match_graph.testing import toy_corpus
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, TAGGED, has_edge
@@ -173,3 +174,27 @@ def test_MappedGraph_samples_as_a_graph_in_memory(
             assert torch.equal(drawn[0][0], drawn[1][0])
             assert torch.equal(drawn[0][1], drawn[1][1])
             assert torch.equal(left.cdf, right.cdf)
+
+
+def test_MappedGraph_with_edges_as_in_memory(synthetic: Synthetic) -> None:
+    """Lists both ways of other edges, also after pickling; the rest and the graph stay."""
+    edge_type = ("document", "has", "author")
+    graph, edges = synthetic.graph, synthetic.graph.edge_index(("document", "has", "author"))
+    fewer = edges[:, torch.randperm(edges.size(1))[: edges.size(1) // 3]]
+    found, expected = graph.with_edges({edge_type: fewer}), view_graph(synthetic[0])
+    expected = expected.with_edges({edge_type: fewer})
+    for one in (found, pickle.loads(pickle.dumps(found))):
+        assert one.num_edges(edge_type) == fewer.size(1)
+        assert one.edge_tensor(edge_type, "edge_attr") is None
+        assert torch.equal(one.train_degree(edge_type), expected.train_degree(edge_type))
+        for backwards in (False, True):
+            mine, other = (view.adjacency(edge_type, backwards) for view in (one, expected))
+            assert torch.equal(mine.ptr, other.ptr)
+            assert torch.equal(mine.node, other.node)
+            assert (mine.edge is None) == (other.edge is None)
+            if mine.edge is not None and other.edge is not None:
+                assert torch.equal(mine.edge, other.edge)
+    assert graph.num_edges(edge_type) == edges.size(1)
+    words = ("document", "contains", "word")
+    mine, other = found.adjacency(words), graph.adjacency(words)
+    assert torch.equal(mine.node, other.node)

@@ -23,10 +23,13 @@ def make_unit(rows: int, seed: int) -> torch.Tensor:
     return random_unit_rows(rows, 6, generator, torch.device("cpu"))
 
 
-def test_hold_out_takes_pairs_of_training_documents_out_of_copy(synthetic: Synthetic) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_hold_out_takes_pairs_of_training_documents_out_of_copy(
+    synthetic: Synthetic, mapped: bool
+) -> None:
     data = synthetic[0]
     before = {edge_type: data[edge_type].edge_index.clone() for edge_type in data.edge_types}
-    held = hold_out(data, {"label": 20}, share=0.2, seed=1)
+    held = hold_out(synthetic.graph if mapped else data, {"label": 20}, share=0.2, seed=1)
     assert all(
         torch.equal(data[edge_type].edge_index, before[edge_type]) for edge_type in data.edge_types
     )
@@ -39,7 +42,8 @@ def test_hold_out_takes_pairs_of_training_documents_out_of_copy(synthetic: Synth
             if edge_type[2] == target and edge_type[1] != "is_a"
         )
         assert bool(in_train[pairs[0]].all())
-        rest, whole = held.data[edge_type].edge_index, data[edge_type].edge_index
+        rest, whole = held.data.edge_index(edge_type), data[edge_type].edge_index
+        assert held.data.num_edges(edge_type) == rest.size(1)
         assert rest.size(1) + pairs.size(1) == whole.size(1)
         joined = torch.cat([rest, pairs.to(rest.dtype)], dim=1)
         assert sorted(joined.t().tolist()) == sorted(whole.t().tolist())
