@@ -6,7 +6,6 @@ the labels.
 """
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +24,11 @@ from match_graph.graph.build import CITATION_FIELD, describe_build, number_hiera
 from match_graph.graph.fragments import Fragment, drop_documents
 from match_graph.graph.node_tables import Table, write_documents, write_nodes
 from match_graph.graph.renumber import renumber_all, write_lists
+from match_graph.graph.reverse import Block, Bucket
 from match_graph.graph.store_writer import StoreWriter, table_name
 from match_graph.graph.strings import Range, cut_ranges, find_repeated
 from match_graph.io.cluster import Run
-from match_graph.typing import DOCUMENT, IS_A, LABEL, EdgeType
+from match_graph.typing import DOCUMENT, IS_A, LABEL
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,16 @@ def write_merged(
         types[name] = ranges
     parts = renumber_all(fragments, types, documents, work, run)
     edge_types = write_lists(writer, parts, total.fields)
-    run(_write_table, tables)
+    labels = tables.pop(1 + list(total.types).index(LABEL))
+    labels.write()
     num_contracted, apart = _write_hierarchy(writer, fragments, hierarchy)
-    run(_reverse, [(writer, edge_type) for edge_type in (*edge_types, IS_A)])
-    for path in (writer.folder / "edges").glob("*/*/"):
-        if path.name != "back":  # of a process that was lost while it sorted
-            shutil.rmtree(path)
+    reversals = [writer.plan_reverse(edge_type) for edge_type in (*edge_types, IS_A)]
+    blocks = [block for reversal in reversals for block in reversal.begin()]
+    first: list[Table | Block | Bucket] = [*tables, *blocks]  # the documents' takes longest
+    run(_write, first)
+    run(_write, [bucket for reversal in reversals for bucket in reversal.list_buckets()])
+    for reversal in reversals:
+        reversal.end()
     empty = [name for name in total.fields if not any(part.num_values[name] for part in parts)]
     num_repeated = sum(count for one in fragments for _, count in one.about["repeated_values"])
     notes, num_cut = total.count_notes(num_repeated), sum(part.num_cut for part in parts)
@@ -165,13 +169,8 @@ def write_merged(
     )
 
 
-def _write_table(table: Table) -> None:
-    table.write()
-
-
-def _reverse(task: tuple[StoreWriter, EdgeType]) -> None:
-    writer, edge_type = task
-    writer.reverse(edge_type)
+def _write(part: Table | Block | Bucket) -> None:
+    part.write()
 
 
 def _check_whole(fragments: Sequence[Fragment], name: str, hierarchy: pd.DataFrame) -> None:

@@ -1,9 +1,8 @@
 """Neighbour lists by target from those by source, on files larger than memory."""
 
 import math
-import tempfile
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,60 +14,11 @@ Ints: TypeAlias = NDArray[Any]
 
 #: Edges that are read, and sorted, at once; 40 bytes of memory each.
 _BLOCK = 2**23
-#: Files that edges are spread over at most.
-_MAX_BUCKETS = 256
+#: Ranges of targets at most: a task of each takes 8 bytes for every source.
+_MAX_BUCKETS = 1024
 
 
-def reverse_lists(
-    folder: Path,
-    num_targets: int,
-    train: NDArray[np.bool_] | None,
-    time: Ints | None,
-    write_source: Callable[[Ints], None],
-    write_edge: Callable[[Ints], None],
-) -> tuple[Ints, Ints | None]:
-    """Turns CSR lists by source into lists by target.
-
-    A list has the sources of training first, of these and of the others the earlier ones first,
-    then ascending; the edges of one source keep their order. Edges are spread over files by ranges
-    of targets with about as many edges each, and each file is sorted by counting: linear in time,
-    and in memory a block of edges (or the longest list), and 16 bytes a node.
-
-    Args:
-        folder: Folder of ``ptr.npy`` and ``index.npy``; temporary files are made in it.
-        num_targets: Number of targets.
-        train: Mask of the sources that are of training, [num_sources]; None has no such.
-        time: Time of each source, [num_sources]; None has none.
-        write_source: Gets the sources in the order of the new lists, in blocks.
-        write_edge: Gets the places of the edges in the old lists, in blocks.
-
-    Returns:
-        Offsets of the new lists, [num_targets + 1], and the end of the training part of each,
-        [num_targets], int64; None without ``train``.
-    """
-    ptr = np.load(folder / "ptr.npy", mmap_mode="r")
-    index = np.load(folder / "index.npy", mmap_mode="r")
-    rank = _rank_sources(len(ptr) - 1, train, time)
-    count, num_train = np.zeros((2, num_targets), np.int64)
-    for edges in _parts(ptr, index):
-        count += np.bincount(edges.target, minlength=num_targets)
-        if train is not None:
-            chosen = edges.target[train[edges.source]]
-            num_train += np.bincount(chosen, minlength=num_targets)
-    new_ptr = np.zeros(num_targets + 1, np.int64)
-    np.cumsum(count, out=new_ptr[1:])
-    for first, last, edges in _spread(folder, ptr, index, new_ptr):
-        if rank is not None:
-            order = _sort_by_counting(rank[edges.source], len(rank))
-            order = order[_sort_by_counting(edges.target[order] - first, last - first)]
-        else:
-            order = _sort_by_counting(edges.target - first, last - first)
-        write_source(edges.source[order])
-        write_edge(edges.edge[order])
-    return new_ptr, None if train is None else new_ptr[:-1] + num_train
-
-
-class _Edges(NamedTuple):
+class Edges(NamedTuple):
     """Targets, sources and places of edges, [E] each."""
 
     target: Ints
@@ -76,11 +26,185 @@ class _Edges(NamedTuple):
     edge: Ints
 
 
+@dataclass(frozen=True)
+class Reversal:
+    """Turns CSR lists by source into lists by target, by tasks that may run in other processes.
+
+    A list has the sources of training first, of these and of the others the earlier ones first,
+    then ascending; the edges of one source keep their order. `begin` counts and gives tasks that
+    read blocks of edges and order them by buckets, which are ranges of targets with about as many
+    edges each; then the tasks of `list_buckets` sort a bucket each, by counting, and write it where
+    it belongs; then comes `end`. Linear in time, and in memory a block of edges (or the longest
+    list), and 24 bytes a node.
+
+    Args:
+        folder: Folder of ``ptr.npy`` and ``index.npy``; ``back`` is written in it: ``ptr.npy``
+            [num_targets + 1]; ``index.npy``, the sources, and ``edge.npy``, the places of the edges
+            in the old lists, [E] each; ``stop.npy``, the end of the training part of each list,
+            [num_targets], if there is a training mask.
+        num_targets: Number of targets.
+        dtypes: Types of sources and of places of edges.
+        train: File of the mask of the sources that are of training; None has no such.
+        time: File of the time of each source; None has none.
+    """
+
+    folder: Path
+    num_targets: int
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]]
+    train: Path | None
+    time: Path | None
+
+    @property
+    def work(self) -> Path:
+        """Folder of what tasks leave to others."""
+        return self.folder / "work"
+
+    @property
+    def outputs(self) -> tuple[Path, Path]:
+        """Files of sources and of places of edges."""
+        return self.folder / "back" / "index.npy", self.folder / "back" / "edge.npy"
+
+    def begin(self) -> list["Block"]:
+        """Counts the edges of each target; tasks that must be done before the buckets."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        self.outputs[0].parent.mkdir(exist_ok=True)
+        num_edges, train = int(self._ptr()[-1]), None if self.train is None else np.load(self.train)
+        blocks = [Block(self, number) for number in range(math.ceil(num_edges / _BLOCK))]
+        count, num_train = np.zeros((2, self.num_targets), np.int64)
+        for block in blocks:
+            edges = block.read()
+            count += np.bincount(edges.target, minlength=self.num_targets)
+            if train is not None:
+                chosen = edges.target[train[edges.source]]
+                num_train += np.bincount(chosen, minlength=self.num_targets)
+        ptr = np.zeros(self.num_targets + 1, np.int64)
+        np.cumsum(count, out=ptr[1:])
+        np.save(self.folder / "back" / "ptr.npy", ptr)
+        if train is not None:
+            np.save(self.folder / "back" / "stop.npy", ptr[:-1] + num_train)
+        num_buckets = min(max(1, len(blocks)), _MAX_BUCKETS)
+        ends = np.arange(1, num_buckets) * num_edges // num_buckets
+        bounds = np.unique([0, *np.searchsorted(ptr, ends), self.num_targets])
+        np.save(self.work / "bounds.npy", bounds)
+        rank = _rank_sources(len(self._ptr()) - 1, train, self.time)
+        if rank is not None:
+            np.save(self.work / "rank.npy", rank)
+        for path, dtype in zip(self.outputs, self.dtypes, strict=True):
+            np.lib.format.open_memmap(path, "w+", dtype, (num_edges,))
+        return blocks
+
+    def list_buckets(self) -> list["Bucket"]:
+        """Tasks that write the lists, each those of some targets."""
+        bounds = np.load(self.work / "bounds.npy")
+        return [Bucket(self, number) for number in range(len(bounds) - 1)]
+
+    def end(self) -> None:
+        """Removes what tasks left."""
+        shutil.rmtree(self.work)
+
+    def _ptr(self) -> Ints:
+        ptr: Ints = np.load(self.folder / "ptr.npy", mmap_mode="r")
+        return ptr
+
+
+@dataclass(frozen=True)
+class Block:
+    """Task: a block of edges, ordered by the bucket of the target.
+
+    Args:
+        reversal: What it is a part of.
+        number: Number of the block.
+    """
+
+    reversal: Reversal
+    number: int
+
+    def path(self, name: str) -> Path:
+        """File of the block."""
+        return self.reversal.work / f"{self.number}.{name}.npy"
+
+    def read(self) -> Edges:
+        """Edges in their order; read, not mapped: Dask counts mapped pages as a worker's memory."""
+        ptr = self.reversal._ptr()
+        start, num_edges = self.number * _BLOCK, int(ptr[-1])
+        stop = min(start + _BLOCK, num_edges)
+        first, last = np.searchsorted(ptr, [start, stop - 1], side="right") - 1
+        lengths = np.diff(np.clip(ptr[first : last + 2], start, stop))
+        source = np.repeat(np.arange(first, last + 1, dtype=self.reversal.dtypes[0]), lengths)
+        place = np.arange(start, stop, dtype=self.reversal.dtypes[1])
+        return Edges(_read(self.reversal.folder / "index.npy", start, stop), source, place)
+
+    def write(self) -> None:
+        """Does the task."""
+        bounds, edges = np.load(self.reversal.work / "bounds.npy"), self.read()
+        bucket = np.searchsorted(bounds, edges.target, side="right") - 1
+        order = _sort_by_counting(bucket, len(bounds) - 1)
+        count = np.bincount(bucket, minlength=len(bounds) - 1)
+        np.save(self.path("cuts"), np.concatenate([[0], np.cumsum(count)]))
+        for name, values in zip(Edges._fields, edges, strict=True):
+            np.save(self.path(name), values[order])
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Task: the lists of a range of targets.
+
+    Args:
+        reversal: What it is a part of.
+        number: Number of the bucket.
+    """
+
+    reversal: Reversal
+    number: int
+
+    def read(self) -> Edges:
+        """Edges of the targets in the order of the sources."""
+        pieces = []
+        for number in range(math.ceil(int(self.reversal._ptr()[-1]) / _BLOCK)):
+            block = Block(self.reversal, number)
+            start, stop = np.load(block.path("cuts"))[self.number : self.number + 2]
+            pieces.append([_read(block.path(name), start, stop) for name in Edges._fields])
+        return Edges(*map(np.concatenate, zip(*pieces, strict=True)))
+
+    def write(self) -> None:
+        """Does the task."""
+        work = self.reversal.work
+        ptr = np.load(self.reversal.folder / "back" / "ptr.npy", mmap_mode="r")
+        if not ptr[-1]:
+            return
+        first, last = np.load(work / "bounds.npy")[self.number : self.number + 2]
+        edges = self.read()
+        if (work / "rank.npy").exists():
+            rank = np.load(work / "rank.npy", mmap_mode="r")
+            order = _sort_by_counting(rank[edges.source], len(rank))
+            order = order[_sort_by_counting(edges.target[order] - first, last - first)]
+        else:
+            order = _sort_by_counting(edges.target - first, last - first)
+        for path, values in zip(self.reversal.outputs, (edges.source, edges.edge), strict=True):
+            with path.open("r+b") as file:
+                file.seek(_find_values(path)[1] + int(ptr[first]) * values.itemsize)
+                file.write(values[order].data)
+
+
+def _find_values(path: Path) -> tuple[np.dtype[Any], int]:
+    """Type of the values of a ``.npy`` file, and the byte at which they begin."""
+    values: Any = np.load(path, mmap_mode="r")
+    return values.dtype, values.offset
+
+
+def _read(path: Path, start: int, stop: int) -> Ints:
+    """Values of a file from one to another."""
+    dtype, offset = _find_values(path)
+    return np.fromfile(path, dtype, stop - start, offset=offset + int(start) * dtype.itemsize)
+
+
 def _rank_sources(
-    num_sources: int, train: NDArray[np.bool_] | None, time: Ints | None
+    num_sources: int, train: NDArray[np.bool_] | None, time: Path | None
 ) -> Ints | None:
     """Place of each source in the order of the lists; None if they are in it."""
-    keys = [key for key in (time, None if train is None else ~train) if key is not None]
+    times = None if time is None else np.load(time)
+    keys = [key for key in (times, None if train is None else ~train) if key is not None]
     if not keys:
         return None
     order = np.lexsort(keys)  # the last key counts most
@@ -89,55 +213,6 @@ def _rank_sources(
     rank = np.empty(num_sources, np.int32 if num_sources < 2**31 else np.int64)
     rank[order] = np.arange(num_sources, dtype=rank.dtype)
     return rank
-
-
-def _parts(ptr: Ints, index: Ints) -> Iterator[_Edges]:
-    """Edges in blocks, in their order."""
-    source_type = np.int32 if len(ptr) <= 2**31 else np.int64
-    edge_type = np.int32 if len(index) < 2**31 else np.int64
-    for start in range(0, len(index), _BLOCK):
-        stop = min(start + _BLOCK, len(index))
-        first, last = np.searchsorted(ptr, [start, stop - 1], side="right") - 1
-        lengths = np.diff(np.clip(ptr[first : last + 2], start, stop))
-        source = np.repeat(np.arange(first, last + 1, dtype=source_type), lengths)
-        yield _Edges(index[start:stop], source, np.arange(start, stop, dtype=edge_type))
-
-
-def _spread(
-    folder: Path, ptr: Ints, index: Ints, new_ptr: Ints
-) -> Iterator[tuple[int, int, _Edges]]:
-    """Edges of ranges of targets (first, end), each about a block, in the order of the sources."""
-    num_targets, num_buckets = len(new_ptr) - 1, math.ceil(len(index) / _BLOCK)
-    if num_buckets <= 1:
-        yield from ((0, num_targets, edges) for edges in _parts(ptr, index))
-        return
-    ends = np.arange(1, num_buckets := min(num_buckets, _MAX_BUCKETS)) * len(index) // num_buckets
-    bounds = np.unique([0, *np.searchsorted(new_ptr, ends), num_targets])
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        dtypes = _fill_buckets(Path(place), ptr, index, bounds)
-        for number, (first, last) in enumerate(pairwise(bounds.tolist())):
-            files = [Path(place) / f"{number}.{name}" for name in _Edges._fields]
-            if files[0].exists():
-                pieces = map(np.fromfile, files, dtypes)
-                yield first, last, _Edges(*pieces)
-                for file in files:
-                    file.unlink()
-
-
-def _fill_buckets(folder: Path, ptr: Ints, index: Ints, bounds: Ints) -> list[np.dtype[Any]]:
-    """Writes ``NUMBER.FIELD`` for each range of targets; types of the fields."""
-    dtypes: list[np.dtype[Any]] = []
-    for edges in _parts(ptr, index):
-        dtypes = [values.dtype for values in edges]
-        bucket = np.searchsorted(bounds, edges.target, side="right") - 1
-        order = _sort_by_counting(bucket, len(bounds) - 1)
-        cuts = np.cumsum(np.bincount(bucket, minlength=len(bounds) - 1))[:-1]
-        for number, chosen in enumerate(np.split(order, cuts)):
-            for name, values in zip(_Edges._fields, edges, strict=True):
-                if len(chosen):
-                    with (folder / f"{number}.{name}").open("ab") as file:
-                        file.write(values[chosen].data)
-    return dtypes
 
 
 def _sort_by_counting(key: Ints, num_keys: int) -> Ints:

@@ -50,7 +50,7 @@ from torch_geometric.data import HeteroData
 from match_graph.errors import GraphError
 from match_graph.graph.csr import sorted_row_ptr
 from match_graph.graph.labels import Targets
-from match_graph.graph.reverse import reverse_lists
+from match_graph.graph.reverse import Reversal
 from match_graph.io.names import check_file_name
 from match_graph.typing import MASKS, EdgeType
 
@@ -188,29 +188,30 @@ class StoreWriter:
         shape = (num_edges,) if width is None else (num_edges, width)
         return ArrayFile(path / f"{name}.npy", dtype, shape)
 
-    def reverse(self, edge_type: EdgeType) -> None:
-        """Writes the lists by target from the files of those by source.
+    def plan_reverse(self, edge_type: EdgeType) -> Reversal:
+        """Tasks that write the lists by target from the files of those by source.
 
         The nodes' ``train_mask`` and ``time`` must have been written.
         """
         source, _, target = edge_type
-        folder, nodes = self.folder / edge_folder(edge_type), self.folder / "nodes" / source
-        num_targets, num_edges = self._nodes[target], self._edges[edge_type][0]
-        held = {name: np.load(nodes / f"{name}.npy") for name in (MASKS["train"], "time")
-                if name in self._attributes[source]}  # fmt: skip
-        train = held.get(MASKS["train"])
-        back = folder / "back"
-        index = ArrayFile(back / "index.npy", index_dtype(self._nodes[source]), (num_edges,))
-        edge = ArrayFile(back / "edge.npy", index_dtype(num_edges), (num_edges,))
-        with index, edge:
-            ptr, stop = reverse_lists(
-                folder, num_targets, train, held.get("time"), index.append, edge.append
-            )
-        with ArrayFile(back / "ptr.npy", np.int64, (num_targets + 1,)) as array:
-            array.append(ptr)
-        if stop is not None:
-            with ArrayFile(back / "stop.npy", np.int64, (num_targets,)) as array:
-                array.append(stop)
+        train, time = (
+            self.folder / "nodes" / source / f"{name}.npy"
+            if name in self._attributes[source]
+            else None
+            for name in (MASKS["train"], "time")
+        )
+        dtypes = index_dtype(self._nodes[source]), index_dtype(self._edges[edge_type][0])
+        folder = self.folder / edge_folder(edge_type)
+        return Reversal(folder, self._nodes[target], dtypes, train, time)
+
+    def reverse(self, edge_type: EdgeType) -> None:
+        """Writes the lists by target, here."""
+        reversal = self.plan_reverse(edge_type)
+        for block in reversal.begin():
+            block.write()
+        for bucket in reversal.list_buckets():
+            bucket.write()
+        reversal.end()
 
     def target_array(self, name: str, size: int) -> ArrayFile:
         """File of the gold labels: ``ptr`` [num documents + 1] or ``index``."""
