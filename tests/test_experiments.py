@@ -1,5 +1,6 @@
 """Experiments as data: every file is valid, complete, and runs to its end on a tiny corpus."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,14 @@ import torch
 from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
 from match_graph.config import Config
-from match_graph.datasets import Synthetic
+from match_graph.datasets import Custom, Synthetic
+from match_graph.graph import describe_graph
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
 from match_graph.runs.configure import load_preset_config
 from match_graph.testing import write_match_folder, write_release_folder
 from match_graph.training.models import find_model
-from match_graph.typing import LABEL, MASKS
+from match_graph.typing import CONTAINS, LABEL, MASKS
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 PATHS = sorted(FOLDER.glob("*.yaml"))
@@ -41,11 +43,15 @@ def run(experiment: Experiment, folder: Path) -> Results:
 
 
 def test_the_folder_holds_data_only() -> None:
+    """But for the scripts that measure and plan at scale."""
     assert {path.stem for path in PATHS} == {
         "comparison", "encoders", "features", "hierarchy", "metadata_ablation", "pretraining",
     }  # fmt: skip
-    kinds = {path.suffix for path in FOLDER.rglob("*") if path.is_file()}
+    files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    kinds = {path.suffix for path in files if path.parent.name != "scale"}
     assert kinds <= {".yaml", ".md", ".csv", ".png"}
+    scripts = {path.name for path in files if path.suffix == ".py"}
+    assert scripts == {"measure.py", "plan.py", "write_planted.py"}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -166,3 +172,27 @@ def test_run_benchmark_comparison_of_the_released_folder(
     mean = results.find_values("mag-cs", "MATCH", "P@1")[0]
     shown = [line for line in lines if line.startswith("| MATCH |")]
     assert shown[1].split(" | ")[1] == f"0.9190 ({mean - 0.9190:+.4f})"
+
+
+def test_scale_plan_is_what_its_script_computes() -> None:
+    """The page holds the tables that measured.json gives, and no others."""
+    content = runpy.run_path(str(FOLDER / "scale" / "plan.py"))
+    page = (FOLDER.parent / "docs/how_to/scale_plan.md").read_text(encoding="utf-8")
+    rest = page.partition(content["BEGIN"])[2]
+    found = rest.partition(content["END"])[0]
+    assert found.strip() == content["describe"](content["load_rates"]())
+
+
+def test_write_planted_gives_what_synthetic_builds(tmp_path: Path) -> None:
+    """Parts of JSON lines, read by `Custom`: the same graph as the planted corpus itself."""
+    content = runpy.run_path(str(FOLDER / "scale" / "write_planted.py"))
+    content["main"](tmp_path / "it", "mag-cs", 0.004, 0.02, 3)
+    options = {
+        "path": str(tmp_path / "it/parts"), "taxonomy": str(tmp_path / "it/taxonomy.txt"),
+        "fields": ["venue", "author", "reference"], "columns": {"split": "split"},
+        "tokenizer": "whitespace",
+    }  # fmt: skip
+    read = Custom(root=tmp_path, **options)
+    drawn = Synthetic(root=tmp_path, like="mag-cs", scale=0.004, label_scale=0.02, seed=3)
+    assert describe_graph(read.graph, read.targets) == describe_graph(drawn.graph, drawn.targets)
+    assert read.graph.edge_index(CONTAINS).equal(drawn.graph.edge_index(CONTAINS))

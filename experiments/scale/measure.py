@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,8 +34,9 @@ from match_graph.graph import MappedGraph
 from match_graph.graph.view import GraphView, view_graph
 from match_graph.predict.classifier import Classifier
 from match_graph.pretrain import SphericalTrainer
+from match_graph.runs.configure import resolve_config
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
-from match_graph.speed.batches import draw_batches, open_bench
+from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, MemoryPeak
 from match_graph.speed.step import Trainer, open_loader
 from match_graph.training.allocator import keep_freed_memory
@@ -116,7 +118,10 @@ def pretrain(
 
 @app.command()
 def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> None:
-    """Trains a hundred steps, after some that are not timed."""
+    """Trains a hundred steps, drawing included, after some that are not timed.
+
+    States are moments, gradients and the average of the weights.
+    """
     keep_freed_memory()
     config, dataset = Config(), open_built(folder, root, parts)
     if in_memory:
@@ -124,22 +129,24 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
         assert dataset[0] is not None
     graph = dataset.graph
     with MemoryPeak(_CPU).watch() as memory:
-        bench = Bench(dataset, config, 0.0, _CPU)
-        batches = draw_batches(open_loader(bench), _STEPS + 20)
+        bench = Bench(dataset, resolve_config(config, dataset), 0.0, _CPU)
+        batches = iter(open_loader(bench))
         trainer = Trainer(bench)
-        for batch in batches[:20]:
+        for batch in islice(batches, 20):
             trainer.step(batch)
         start = time.perf_counter()
-        number = sum(map(trainer.step, batches[20:]))
+        number = sum(map(trainer.step, islice(batches, _STEPS)))
         seconds = time.perf_counter() - start
-    weights = [*trainer.model.parameters()]
+    learner, weights = trainer.learner, [*trainer.model.parameters()]
     held = [
         value
-        for optimizer in trainer.learner.optimizers
+        for optimizer in learner.optimizers
         for state in optimizer.state.values()
         for value in state.values()
         if isinstance(value, torch.Tensor)
     ]
+    held += [weight.grad for weight in weights if weight.grad is not None]
+    held += [] if learner.average is None else learner.average.values
     add_row(
         "train", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
         in_memory=in_memory, steps=_STEPS, batch=number / _STEPS, seconds=seconds,
@@ -152,14 +159,16 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
 def predict(folder: Path, root: Root, parts: int = 0) -> None:
     """Predicts 2,048 documents of the test split by a model that learned nothing, three times."""
     dataset = open_built(folder, root, parts)
-    bench = Bench(dataset, Config(), 0.0, _CPU)
+    bench = Bench(dataset, resolve_config(Config(), dataset), 0.0, _CPU)
     run = open_bench(bench)
     documents = dataset.documents(MASKS["test"])[:2048]
     records = dataset.as_json(documents.tolist())
     with tempfile.TemporaryDirectory() as place:
         write_vocabulary(Path(place), dataset, run.space, dataset.hierarchy)
         vocabulary = read_vocabulary(Path(place))
-    classifier = Classifier(vocabulary, run.make_model(), bench.config, make_fabric(Config().train))
+    classifier = Classifier(
+        vocabulary, run.make_model(), bench.config, make_fabric(bench.config.train)
+    )
     times = []
     for _ in range(3):
         start = time.perf_counter()

@@ -46,6 +46,7 @@ class Rates:
         worker: MiB of a worker at its peak, of whatever corpus.
         command: MiB of the process that merges: at no document, and for each more.
         words: Words.
+        tokens: Words, metadata and references.
         vectors: Vectors of pre-training.
         pairs: Pairs of pre-training a second, of a process.
         weights: Bytes of the model's tables and of their moments.
@@ -60,6 +61,7 @@ class Rates:
     worker: float
     command: tuple[float, float]
     words: float
+    tokens: float
     vectors: float
     pairs: float
     weights: float
@@ -80,8 +82,11 @@ def load_rates(path: Path = MEASURED) -> Rates:
 
     alone = find("build", workers=0)[-1]
     documents = alone["documents"]
-    two = [row for row in find("build", workers=2) if row["documents"] == documents][-1]
-    serial = max(0.0, 2 * two["seconds"] - alone["seconds"]) / documents
+    one, two = (
+        np.mean([row["seconds"] for row in find("build", workers=number, documents=documents)])
+        for number in (0, 2)
+    )
+    serial = max(0.0, float(2 * two - one)) / documents
     builds = [row for row in find("build", workers=2) if row["memory"] is not None]
     slope, start = np.polyfit(
         [row["documents"] for row in builds], [row["peak_mib"]["command"] for row in builds], 1
@@ -90,12 +95,13 @@ def load_rates(path: Path = MEASURED) -> Rates:
     trained, predicted = find("train", in_memory=False)[-1], find("predict")[-1]
     return Rates(
         serial=serial,
-        parallel=alone["seconds"] / documents - serial,
+        parallel=float(one) / documents - serial,
         raw=1e6 * alone["raw_mb"] / documents,
         built=1e6 * alone["built_mb"] / documents,
         worker=max(row["peak_mib"]["worker"] for row in builds),
         command=(float(start), float(slope)),
         words=pretrained["words"] / pretrained["documents"],
+        tokens=trained["edges"] / trained["documents"],
         vectors=pretrained["vectors"] / pretrained["documents"],
         pairs=pretrained["pairs"] / pretrained["seconds"],
         weights=2**20 * (trained["tables_mib"] + trained["states_mib"]) / trained["documents"],
@@ -123,15 +129,18 @@ def plan(rates: Rates, documents: int, machines: int) -> list[list[str]]:
     epochs = derive_epochs(train, wide=False)
     training = epochs * train / (rates.trained * processes) / 3600
     weights = documents * rates.weights / processes / 2**30
+    moved = 2 * 4 * _CHANNELS * rates.tokens * rates.trained * processes / machines
+    train_network = 8e-9 * moved * (machines > 1)
     predict = documents / (rates.predicted * processes) / 3600
     return [
         ["build", f"{cores} workers", f"{rates.worker / 1024:.1f} GiB; merging {command:.1f} GiB",
-         f"{disk:,.0f} GB", "the shared disk", f"{build:,.1f}"],
+         f"{disk:,.0f} GB", "the shared disk", f"{build:,.2f}"],
         ["pre-training", f"{processes}", f"{vectors:,.1f} GiB of vectors", "",
-         f"{8e-9 * sent / seconds:,.1f} Gbit/s", f"{seconds / 3600:,.1f}"],
+         f"{8e-9 * sent / seconds:,.1f} Gbit/s", f"{seconds / 3600:,.2f}"],
         [f"training, {epochs} epochs", f"{processes}",
-         f"{weights:,.1f} GiB of tables and moments", "", "", f"{training:,.1f}"],
-        ["prediction", f"{processes}", "a batch", "", "none", f"{predict:,.1f}"],
+         f"{weights:,.1f} GiB of tables and moments", "",
+         f"{train_network:,.1f} Gbit/s", f"{training:,.2f}"],
+        ["prediction", f"{processes}", "a batch", "", "none", f"{predict:,.2f}"],
     ]  # fmt: skip
 
 

@@ -17,6 +17,9 @@ from match_graph.graph.csr import SparseRows, row_index, select_rows, sorted_row
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import IS_A, LABEL
 
+#: Documents whose gold labels are compared at once.
+_DOCUMENTS = 2**17
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -248,13 +251,16 @@ class Hierarchy:
             [E], float32 in 0..1, as edge weights of the hypernymy terms; 1 where no document
             carries the child: such a label learns from its parents alone.
         """
-        ptr, index = targets.select(documents)
-        rows, labels = row_index(ptr).numpy(), index.numpy()
-        shape = (len(documents), self.num_labels)
-        gold = sp.csc_array((np.ones(len(labels), np.float64), (rows, labels)), shape=shape)
         child, parent = self.edge_index.numpy()
-        both = np.asarray(gold[:, child].multiply(gold[:, parent]).sum(axis=0)).ravel()
-        single = np.asarray(gold.sum(axis=0)).ravel()[child]
+        both, count = np.zeros(self.num_edges), np.zeros(self.num_labels)
+        for part in documents.split(_DOCUMENTS):
+            ptr, index = targets.select(part)
+            labels, shape = index.numpy(), (len(part), self.num_labels)
+            entries = np.ones(len(labels)), (row_index(ptr).numpy(), labels)
+            gold = sp.csc_array(entries, shape=shape)
+            both += gold[:, child].multiply(gold[:, parent]).sum(axis=0)
+            count += np.bincount(labels, minlength=self.num_labels)
+        single = count[child]
         share = np.divide(both, single, out=np.ones_like(both), where=single > 0)
         return torch.from_numpy(share).float()
 

@@ -1,6 +1,7 @@
 """Gold labels, and the label hierarchy against networkx and naive loops."""
 
 import math
+from unittest.mock import patch
 
 import networkx as nx
 import pytest
@@ -78,7 +79,8 @@ def test_Hierarchy_parent_given_child_equals_a_loop(
         ptr.append(len(index))
     targets = Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
     chosen = list(range(len(sets)))[:num_chosen]
-    found = make_dag(edges).parent_given_child(targets, torch.tensor(chosen, dtype=torch.int64))
+    with patch("match_graph.graph.labels._DOCUMENTS", 2):
+        found = make_dag(edges).parent_given_child(targets, torch.tensor(chosen, dtype=torch.int64))
     assert found.dtype == torch.float32
     assert found.numel() == len(edges)
     for (child, parent), share in zip(edges, found.tolist(), strict=True):
