@@ -22,12 +22,14 @@ def vectors(sentence_model: Path, tmp_path_factory: pytest.TempPathFactory) -> n
 
 
 def test_text_embedder_equals_sentence_transformers(minilm: Path, tmp_path: Path) -> None:
-    """Within float16, whatever the order of batches; equal texts have equal vectors."""
+    """Within bfloat16, where it is used, whatever the order of batches; equal texts are equal."""
     package = pytest.importorskip("sentence_transformers")
     expected = package.SentenceTransformer(str(minilm), device="cpu").encode(TEXTS)
     vectors = TextEmbedder(str(minilm), tmp_path).embed(TEXTS)
     assert vectors.shape == expected.shape == (5, 384)
-    assert np.allclose(vectors, expected, atol=1e-3)
+    assert np.allclose(vectors, expected, atol=1e-2)
+    cosines = (vectors * expected).sum(axis=1) / np.linalg.norm(vectors.astype(float), axis=1)
+    assert (cosines > 0.999).all()
     assert np.array_equal(vectors[0], vectors[3])
 
 
