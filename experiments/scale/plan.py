@@ -158,7 +158,7 @@ def describe(rates: Rates) -> str:
         names = ["stage", "processes", "memory of each", "disk", "network of a machine", "hours"]
         table = [f"| {' | '.join(names)} |", f"|{'---|' * 5}--:|"]
         table += [f"| {' | '.join(row)} |" for row in rows]
-        parts += [f"### {head}", "\n".join(table)]
+        parts += [f"## {head}", "\n".join(table)]
     return "\n\n".join(parts)
 
 
