@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from match_graph.datasets.planted import PIECE, Planted
+from match_graph.datasets.planted import PIECE, Planted, pack
 from match_graph.errors import CorpusError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -138,22 +138,18 @@ def draw_paper(size: PaperSize, seed: int) -> Planted:
     rng = np.random.default_rng(seed)
     child, parent, chain = draw_dag(rng, size.labels, size.hierarchy_edges, size.layers)
     primary, label_ptr, label_index = _draw_labels(rng, size, chain)
-    citations = _draw_citations(rng, size, primary)
+    citations = pack(*_draw_citations(rng, size, primary), size.documents)
     return Planted(
         split=rng.permutation(np.repeat([0, 1, 2], [size.train, size.valid, size.test])),
         lists={
             "venue": (np.arange(size.documents + 1), _draw_venues(rng, size, chain[primary, 1])),
-            "author": _pack(size, *_draw_authors(rng, size, primary)),
-            "reference": _pack(size, *citations),
+            "author": pack(*_draw_authors(rng, size, primary), size.documents),
+            "reference": citations,
             "label": (label_ptr, label_index),
         },
         words=_PaperWords(rng, size, label_ptr, label_index, seed),
         edges=[*zip(child.tolist(), parent.tolist(), strict=True)],
     )
-
-
-def _pack(size: PaperSize, document: Array, values: Array) -> tuple[Array, Array]:
-    return np.searchsorted(document, np.arange(size.documents + 1)), values
 
 
 def draw_dag(

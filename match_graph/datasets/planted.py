@@ -40,6 +40,11 @@ class Planted:
     edges: Sequence[tuple[int | str, int | str]]
 
 
+def pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Array]:
+    """Offsets [D + 1] and values of pairs [E] that are sorted by document."""
+    return np.searchsorted(document, np.arange(num_documents + 1)), values
+
+
 class PlantedReader(PartitionReader):
     """Reader of planted documents; each process draws what all pieces need, once.
 

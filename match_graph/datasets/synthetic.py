@@ -12,7 +12,7 @@ from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
 from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_paper
-from match_graph.datasets.planted import Planted, PlantedReader
+from match_graph.datasets.planted import Planted, PlantedReader, pack
 from match_graph.typing import LABEL, WORD
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -173,7 +173,7 @@ def draw_planted(config: Synthetic.Config) -> Planted:
         WORD: _draw_words(rng, gold, config),
         LABEL: labels,
     }
-    lists = {name: _pack(*pairs, num_documents) for name, pairs in edges.items()}
+    lists = {name: pack(*pairs, num_documents) for name, pairs in edges.items()}
     word_ptr, word = lists.pop(WORD)
 
     def words(first: int, last: int) -> tuple[Array, Array]:
@@ -191,7 +191,7 @@ def _draw_words(
     document = np.repeat(np.arange(num_documents, dtype=np.int32), length)
     # background: P(rank) ~ 1 / rank, by the inverse of the continuous distribution
     word = np.exp(rng.random(len(document)) * np.log(config.num_words)).astype(np.int64) - 1
-    ptr, labels = _pack(*gold, num_documents)
+    ptr, labels = pack(*gold, num_documents)
     count = np.diff(ptr)[document]
     topical = np.flatnonzero((rng.random(len(document)) < config.topic_share) & (count > 0))
     pick = (rng.random(len(topical)) * count[topical]).astype(np.int64)
@@ -319,10 +319,6 @@ def _distinct(document: Array, instance: Array) -> tuple[Array, Array]:
     """Pairs in their order, the first of equal ones."""
     pairs = pd.DataFrame({"document": document, "instance": instance}).drop_duplicates()
     return pairs["document"].to_numpy(), pairs["instance"].to_numpy()
-
-
-def _pack(document: Array, values: Array, num_documents: int) -> tuple[Array, Array]:
-    return np.searchsorted(document, np.arange(num_documents + 1)), values
 
 
 def _take_lists(
