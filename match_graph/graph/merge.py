@@ -140,21 +140,23 @@ def write_merged(
     hierarchy = hierarchy_frame([(*edge, place) for edge, place in total.edges.items()])
     _check_whole(fragments, total.name, hierarchy)
     (writer.folder / "nodes").mkdir()
-    tables: list[Table] = [write_documents(writer, fragments)]
+    tables: dict[str, Table] = {DOCUMENT: write_documents(writer, fragments)}
     types: dict[str, list[Range]] = {}
     documents, *references = _cut_documents(fragments, total.fields, work)
     for name in total.types:
         ranges = references[0] if name == CITATION_FIELD else cut_ranges(fragments, [name], work)[0]
-        tables.append(write_nodes(writer, ranges, run))
+        tables[name] = write_nodes(writer, ranges, run)
         types[name] = ranges
     parts = renumber_all(fragments, types, documents, work, run)
     edge_types = write_lists(writer, parts, total.fields)
-    labels = tables.pop(1 + list(total.types).index(LABEL))
-    labels.write()
+    tables.pop(LABEL).write()
     num_contracted, apart = _write_hierarchy(writer, fragments, hierarchy)
     reversals = [writer.plan_reverse(edge_type) for edge_type in (*edge_types, IS_A)]
     blocks = [block for reversal in reversals for block in reversal.begin()]
-    first: list[Table | Block | Bucket] = [*tables, *blocks]  # the documents' takes longest
+    first: list[Table | Block | Bucket] = [
+        *tables.values(),
+        *blocks,
+    ]  # the documents' takes longest
     run(_write, first)
     run(_write, [bucket for reversal in reversals for bucket in reversal.list_buckets()])
     for reversal in reversals:

@@ -69,7 +69,7 @@ class Reversal:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
         self.outputs[0].parent.mkdir(exist_ok=True)
-        num_edges, train = int(self._ptr()[-1]), None if self.train is None else np.load(self.train)
+        num_edges, train = int(self.ptr()[-1]), None if self.train is None else np.load(self.train)
         blocks = [Block(self, number) for number in range(math.ceil(num_edges / _BLOCK))]
         count, num_train = np.zeros((2, self.num_targets), np.int64)
         for block in blocks:
@@ -87,7 +87,7 @@ class Reversal:
         ends = np.arange(1, num_buckets) * num_edges // num_buckets
         bounds = np.unique([0, *np.searchsorted(ptr, ends), self.num_targets])
         np.save(self.work / "bounds.npy", bounds)
-        rank = _rank_sources(len(self._ptr()) - 1, train, self.time)
+        rank = _rank_sources(len(self.ptr()) - 1, train, self.time)
         if rank is not None:
             np.save(self.work / "rank.npy", rank)
         for path, dtype in zip(self.outputs, self.dtypes, strict=True):
@@ -103,7 +103,8 @@ class Reversal:
         """Removes what tasks left."""
         shutil.rmtree(self.work)
 
-    def _ptr(self) -> Ints:
+    def ptr(self) -> Ints:
+        """Offsets of the lists by source, mapped."""
         ptr: Ints = np.load(self.folder / "ptr.npy", mmap_mode="r")
         return ptr
 
@@ -126,7 +127,7 @@ class Block:
 
     def read(self) -> Edges:
         """Edges in their order; read, not mapped: Dask counts mapped pages as a worker's memory."""
-        ptr = self.reversal._ptr()
+        ptr = self.reversal.ptr()
         start, num_edges = self.number * _BLOCK, int(ptr[-1])
         stop = min(start + _BLOCK, num_edges)
         first, last = np.searchsorted(ptr, [start, stop - 1], side="right") - 1
@@ -161,7 +162,7 @@ class Bucket:
     def read(self) -> Edges:
         """Edges of the targets in the order of the sources."""
         pieces = []
-        for number in range(math.ceil(int(self.reversal._ptr()[-1]) / _BLOCK)):
+        for number in range(math.ceil(int(self.reversal.ptr()[-1]) / _BLOCK)):
             block = Block(self.reversal, number)
             start, stop = np.load(block.path("cuts"))[self.number : self.number + 2]
             pieces.append([_read(block.path(name), start, stop) for name in Edges._fields])
