@@ -37,7 +37,7 @@ from match_graph.pretrain import SphericalTrainer
 from match_graph.runs.configure import resolve_config
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
-from match_graph.speed.measure import Bench, MemoryPeak
+from match_graph.speed.measure import Bench, MemoryPeak, read_status
 from match_graph.speed.step import Trainer, open_loader
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.device import make_fabric
@@ -106,12 +106,12 @@ def pretrain(
         start = time.perf_counter()
         trainer.fit(2 * pairs, stop=pairs)
         seconds = time.perf_counter() - start
-    tables = sum(table.numel() * table.element_size() for table in trainer.tables.values())
     add_row(
         "pretrain", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
         words=graph.num_edges(CONTAINS), in_memory=in_memory,
         pairs=trainer.num_seen, seconds=seconds,
-        vectors=sum(len(table) for table in trainer.tables.values()), tables_mib=tables / 2**20,
+        vectors=sum(len(table) for table in trainer.tables.values()),
+        tables_mib=count_mib(trainer.tables.values()),
         peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
     )  # fmt: skip
 
@@ -214,14 +214,6 @@ def count_mib(tensors: Iterable[torch.Tensor]) -> float:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / 2**20
 
 
-def read_status(key: str, pid: int | str = "self") -> float:
-    """A line of a process's status, in MiB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
 @contextmanager
 def watch_processes() -> Iterator[dict[str, float]]:
     """Peaks of the command that runs in the block, and of its largest worker, in MiB."""
@@ -235,7 +227,7 @@ def watch_processes() -> Iterator[dict[str, float]]:
             for process in me.children(recursive=True):
                 try:
                     depth = "command" if process.ppid() == me.pid else "worker"
-                    anonymous = read_status("RssAnon", process.pid)
+                    anonymous = read_status("RssAnon", process.pid) or 0.0
                 except (psutil.Error, OSError):
                     continue  # it has ended
                 key = depth, process.pid

@@ -189,13 +189,7 @@ class MemoryPeak:
     def _read(self) -> float | None:
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 2**20
-        status = Path("/proc/self/status")
-        if not status.is_file():
-            return None
-        for line in status.read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) / 1024
-        return None
+        return read_status("RssAnon")
 
     @property
     def mib(self) -> float | None:
@@ -233,6 +227,17 @@ class MemoryPeak:
         now = self._read()
         if now is not None:
             self.peak = now if self.peak is None else max(self.peak, now)
+
+
+def read_status(key: str, process: int | str = "self") -> float | None:
+    """Memory of a process in MiB by a key of its ``/proc/PID/status``; None where there is none."""
+    status = Path(f"/proc/{process}/status")
+    if not status.is_file():
+        return None
+    for line in status.read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) / 1024
+    return None
 
 
 def _give_back() -> None:
