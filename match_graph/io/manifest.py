@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +22,7 @@ MANIFEST, FORMAT_VERSION = "manifest.json", 1
 LARGE_BYTES = 256 * 2**20
 #: A manifest of more files than anybody has would not be read.
 _MAX_BYTES = 64 * 2**20
+_THREADS = 4  # that hash files
 
 
 class Digest(NamedTuple):
@@ -50,7 +52,9 @@ def list_digests(folder: Path) -> dict[str, Digest]:
     """Digests of all regular files below a folder by relative path, except its manifest."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: compute_digest(path) for name, path in names.items() if name != MANIFEST}
+    names.pop(MANIFEST, None)
+    with ThreadPoolExecutor(_THREADS) as pool:  # hashing holds no lock of Python's
+        return dict(zip(names, pool.map(compute_digest, names.values()), strict=True))
 
 
 def write_manifest(folder: Path, files: Mapping[str, States] | None = None) -> None:
