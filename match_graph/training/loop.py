@@ -39,6 +39,8 @@ from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_squares, sum_up
 from match_graph.training.shards import find_shard
 
+#: Takes the measures of an epoch by name, "epoch" among them.
+Watch = Callable[[Mapping[str, float]], None]
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"
 
@@ -55,6 +57,8 @@ class FitInputs:
         reporter: Reporter of progress.
         fabric: Devices and processes.
         origin: Name of data and settings; a checkpoint of others is refused.
+        watch: Called after each epoch with its row of the history; what it raises ends the
+            training. None watches nothing.
     """
 
     train_loader: EgoLoader
@@ -64,6 +68,7 @@ class FitInputs:
     reporter: Reporter
     fabric: Fabric
     origin: str
+    watch: Watch | None = None
 
 
 def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed: int) -> TrainState:
@@ -135,6 +140,8 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
                 + (" (best)" if state.best_epoch == state.epoch else "")
             )
+            if inputs.watch is not None:
+                inputs.watch({"epoch": state.epoch, **losses, **measures})
     if config.epochs is not None and state.epoch < config.epochs:
         reporter.line(
             f"train: stopped after epoch {state.epoch} of {config.epochs}, as validation "
