@@ -12,11 +12,12 @@ The command line prints it without a traceback and exits with code 1.
     └── ProcessError     processes that share a run and cannot meet, or lose each other
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, NamedTuple, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 #: Characters of each end of a fault that is too long to be read.
 _SHOWN = 400
@@ -76,56 +77,118 @@ def _shorten(fault: str) -> str:
     )
 
 
+class Fault(NamedTuple):
+    """Fault of a setting.
+
+    Args:
+        path: Dotted key; empty for a fault of several settings.
+        text: Sentence that says what is wrong, with the key.
+    """
+
+    path: str
+    text: str
+
+
+def find_faults(
+    cls: type[BaseModel], content: Mapping[str, Any], prefix: str = "", owner: str = ""
+) -> list[Fault]:
+    """Faults of settings by their model.
+
+    Args:
+        cls: Model of the settings.
+        content: Keys and values of the settings.
+        prefix: What stands before the model's keys, such as ``model.encoder_config.``.
+        owner: What the model is of, such as "the encoder 'match'"; empty for the whole.
+    """
+    try:
+        cls.model_validate(content)
+    except ValidationError as error:
+        return list(_list_faults(cls, error, prefix, owner))
+    return []
+
+
 def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
     """Sentences on the faults that pydantic found, each with path and value.
 
     A ValueError of a validator of the whole model is one fault a line.
     """
-    faults = []
+    return [fault.text for fault in _list_faults(cls, error)]
+
+
+def _list_faults(
+    cls: type[BaseModel], error: ValidationError, prefix: str = "", owner: str = ""
+) -> Iterator[Fault]:
     for fault in error.errors():
-        path = ".".join(map(str, fault["loc"]))
+        path = prefix + ".".join(map(str, fault["loc"]))
         if fault["type"] == "extra_forbidden":
-            faults.append(f"'{path}' is not a setting; {_suggest(cls, fault['loc'])}.")
-        elif not path and "error" in fault.get("ctx", {}):
-            faults += str(fault["ctx"]["error"]).splitlines()
+            of = f" of {owner}" if owner else ""
+            clause = _suggest(cls, fault["loc"], prefix)
+            yield Fault(path, f"'{path}' is not a setting{of}; {clause}.")
+        elif not fault["loc"] and "error" in fault.get("ctx", {}):
+            yield from (Fault("", line) for line in str(fault["ctx"]["error"]).splitlines())
         else:
             reason = fault["msg"].removeprefix("Value error, ")
-            faults.append(f"'{path}': {reason}, found {shorten(fault['input'])}.")
-    return faults
+            yield Fault(path, f"'{path}': {reason}, found {shorten(fault['input'])}.")
 
 
-def _suggest(cls: type[BaseModel], path: tuple[int | str, ...]) -> str:
+def _suggest(cls: type[BaseModel], path: tuple[int | str, ...], prefix: str) -> str:
     """Suggestion for an unknown setting: the nearest name, or all names."""
-    section: type[BaseModel] | None = cls
-    for place in path[:-1]:
-        if section is not None and isinstance(place, str) and place in section.model_fields:
-            section = _find_section(section.model_fields[place].annotation)
+    section = _find_section(cls, path[:-1])
     names = sorted(section.model_fields) if section is not None else []
-    prefix = "".join(f"{place}." for place in path[:-1])
-    last = str(path[-1])
-    if near := get_close_matches(last, names, n=1):
-        return f"the nearest is '{prefix}{near[0]}'"
-    same = [key for key in _list_keys(cls) if key.rpartition(".")[2] == last]
+    above, last = prefix + "".join(f"{place}." for place in path[:-1]), str(path[-1])
+    if near := find_nearest(last, names):
+        return f"the nearest is '{above}{near}'"
+    same = [key for key, _ in list_fields(cls) if key.rpartition(".")[2] == last]
     if same:
-        return f"the nearest is '{same[0]}'"
-    return f"choose from {names}"
+        return f"the nearest is '{prefix}{same[0]}'"
+    return f"choose from {names}" if names else "there are none"
 
 
-def _find_section(annotation: Any) -> type[BaseModel] | None:
-    """The model in a field's type, also within a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for one in get_args(annotation) if (found := _find_section(one))), None)
+def find_nearest(name: str, names: Iterable[str]) -> str | None:
+    """The nearest of some names to one that is wrong: alike, or holding it; None if none is."""
+    known = {one.lower(): one for one in names}
+    near = get_close_matches(name.lower(), known, n=1)
+    if not near and len(name) > 2:
+        near = [one for one in known if name.lower() in one]
+    return known[near[0]] if near else None
 
 
-def _list_keys(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Dotted keys of a model and of its sections."""
+def suggest(name: str, names: Iterable[str], otherwise: str = "check the name") -> str:
+    """Clause at the end of a message on a wrong name: the nearest one, else what to do."""
+    near = find_nearest(name, names)
+    return otherwise if near is None else f"the nearest is '{near}'"
+
+
+def list_fields(cls: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted keys of a model and of those inside it, with their fields.
+
+    A key that the user chooses is TYPE, the place in a list N.
+    """
     for name, field in cls.model_fields.items():
-        section = _find_section(field.annotation)
-        if section is None:
-            yield f"{prefix}{name}"
+        if _is_model(field.annotation):
+            yield from list_fields(field.annotation, f"{prefix}{name}.")
+            continue
+        yield f"{prefix}{name}", field
+        place = "TYPE" if get_origin(field.annotation) is dict else "N"
+        for inner in get_args(field.annotation):
+            if _is_model(inner):
+                yield from list_fields(inner, f"{prefix}{name}.{place}.")
+
+
+def _find_section(cls: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model at a path, also within lists and mappings; None if there is none."""
+    found: Any = cls
+    for place in path:
+        if _is_model(found):
+            field = found.model_fields.get(place)
+            found = None if field is None else field.annotation
         else:
-            yield from _list_keys(section, f"{prefix}{name}.")
+            found = next((one for one in get_args(found) if _is_model(one)), None)
+    return found if _is_model(found) else None
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def shorten(value: object) -> str:
