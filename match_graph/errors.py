@@ -148,7 +148,7 @@ def find_nearest(name: str, names: Iterable[str]) -> str | None:
     """The nearest of some names to one that is wrong: alike, or holding it; None if none is."""
     known = {one.lower(): one for one in names}
     near = get_close_matches(name.lower(), known, n=1)
-    if not near and len(name) > 2:
+    if not near and len(name) > 3:
         near = [one for one in known if name.lower() in one]
     return known[near[0]] if near else None
 

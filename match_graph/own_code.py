@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, suggest
 from match_graph.io.source import is_there, resolve_path
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def find_class(
         bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
         raise ConfigError(
             f"The {kind} must be one of {sorted(registered)}, or module:Class or file.py:Class "
-            f"naming a subclass of {bases}, found '{name}'{cause}; check the name."
+            f"naming a subclass of {bases}, found '{name}'{cause}; {suggest(name, registered)}."
         )
     return found
 

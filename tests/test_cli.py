@@ -272,8 +272,8 @@ def test_run_ablations_and_baselines(call, toy: Path, tmp_path: Path) -> None:
     code, _, error = call("run", toy, "--out", tmp_path / "x", *SMALL, "--ablation", "no-autor")
     assert code == 1
     assert error == (
-        "Error: An ablation must leave out what the data set or the model has, found 'no-autor'; "
-        "choose from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
-        "'no-reference'].\n"
+        "Error: An ablation must leave out what the data set or the model has, one of "
+        "['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', 'no-reference'], "
+        "found 'no-autor'; the nearest is 'no-author'.\n"
     )
     assert not (tmp_path / "x").exists()

@@ -1,6 +1,10 @@
-"""Sentences of errors: faults listed, and long ones shortened."""
+"""Sentences of errors: faults listed, long ones shortened, the nearest name."""
 
-from match_graph.errors import list_faults
+import pytest
+from pydantic import BaseModel
+
+from match_graph.config import Config
+from match_graph.errors import find_faults, find_nearest, list_faults, list_fields, suggest
 
 
 def test_list_faults_shows_both_ends_fault_quotes_long_value() -> None:
@@ -12,3 +16,69 @@ def test_list_faults_shows_both_ends_fault_quotes_long_value() -> None:
     )
     assert list_faults("Trees must be right", ["short"]) == "Trees must be right: short"
     assert len(list_faults("Trees must be right", [fault])) < 1000
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (
+            {"data": {"features": {"document": {"model": "x", "colunm": "name"}}}},
+            "'data.features.document.colunm' is not a setting; the nearest is "
+            "'data.features.document.column'.",
+        ),
+        (
+            {"data": {"features": {"path": {"model": "x", "kye": "name"}}}},  # a type of that name
+            "'data.features.path.kye' is not a setting; the nearest is 'data.features.path.key'.",
+        ),
+        (
+            {"max_pieces": 3},
+            "'max_pieces' is not a setting; the nearest is 'data.features.TYPE.max_pieces'.",
+        ),
+        ({"TRAIN": {}}, "'TRAIN' is not a setting; the nearest is 'train'."),
+        (
+            {"train": {"lambda": 1}},
+            "'train.lambda' is not a setting; the nearest is 'train.lambda_output'.",
+        ),
+    ],
+)
+def test_find_faults_names_the_nearest_key(content: dict, text: str) -> None:
+    """Also within a mapping by a name of the user's; letters' case does not count."""
+    (fault,) = find_faults(Config, content)
+    assert fault.text == text
+
+
+def test_find_faults_of_a_part_names_the_whole_key() -> None:
+    """With what the keys are of."""
+    prefix = "data.options."
+    (fault,) = find_faults(type(Config().train), {"epoch": 1}, prefix, "the data set 'x'")
+    assert fault == (
+        "data.options.epoch",
+        "'data.options.epoch' is not a setting of the data set 'x'; the nearest is "
+        "'data.options.epochs'.",
+    )
+
+
+def test_find_nearest_is_alike_or_holds_the_name() -> None:
+    """None where nothing is near; `suggest` says what to do then."""
+    names = ["match", "match_hetero", "tfidf_linear", "MATCH, defaults"]
+    found = [find_nearest(name, names) for name in ("macth", "tfidf", "match, default", "x", "")]
+    assert found == ["match", "tfidf_linear", "MATCH, defaults", None, None]
+    assert suggest("macth", names) == "the nearest is 'match'"
+    assert suggest("x", names) == "check the name"
+    assert suggest("x", names, "leave it out") == "leave it out"
+
+
+def test_list_fields_goes_into_lists_and_mappings() -> None:
+    """What the user names there is TYPE, or N for a place."""
+
+    class Inner(BaseModel):
+        x: int
+
+    class Outer(BaseModel):
+        one: Inner
+        by_name: dict[str, Inner]
+        listed: list[Inner]
+
+    assert [key for key, _ in list_fields(Outer)] == [
+        "one.x", "by_name", "by_name.TYPE.x", "listed", "listed.N.x",
+    ]  # fmt: skip

@@ -86,7 +86,8 @@ def test_find_class_missing_code_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("Other = 3\n")
     cause = cause.format(here=tmp_path)
-    assert refusal(name) == f"{CHOICES} subclass of dict, found '{name}'{cause}; check the name."
+    clause = "the nearest is 'plain'" if name == "plan" else "check the name"
+    assert refusal(name) == f"{CHOICES} subclass of dict, found '{name}'{cause}; {clause}."
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
-from match_graph.errors import ConfigError, CorpusError
+from match_graph.errors import ConfigError, CorpusError, suggest
 from match_graph.io.cluster import Cluster
 from match_graph.io.source import Track, is_folder, resolve_path
 from match_graph.own_code import find_class, locate_code
@@ -105,7 +105,8 @@ def _find_opener(source: Source) -> tuple[type[CorpusDataset], tuple[Any, ...]]:
         return find_dataset(name), ()
     raise CorpusError(
         f"A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
-        f"(file.py:Class), but there is nothing of that kind at '{name}'; check the name."
+        f"(file.py:Class), but there is nothing of that kind at '{name}'; "
+        f"{suggest(name, DATASETS)}."
     )
 
 
@@ -193,7 +194,7 @@ def list_options(name: str) -> list[dict[str, str]]:
     if name not in DATASETS and not names_code(name):
         raise CorpusError(
             f"Options are listed of a data set by its name, one of {sorted(DATASETS)}, found "
-            f"'{name}'; check the name."
+            f"'{name}'; {suggest(name, DATASETS)}."
         )
     return [
         {

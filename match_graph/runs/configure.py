@@ -27,18 +27,17 @@ from match_graph.config import (
     Config,
     FeatureSource,
     ModelConfig,
-    parse_settings,
     read_given,
 )
 from match_graph.datasets import CorpusDataset, locate_dataset, resolve_paths
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, list_faults, suggest
 from match_graph.graph import DropFields, metadata_fields
 from match_graph.graph.view import Graph, view_graph
 from match_graph.io.source import is_folder, resolve_path
 from match_graph.io.yaml import put
 from match_graph.own_code import CODE, locate_code, name_code
 from match_graph.training.device import choose_precision
-from match_graph.training.models import find_model
+from match_graph.training.models import find_model, find_setting_faults
 from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
 
 NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"
@@ -57,15 +56,27 @@ def load_preset_config(
         preset: Preset, such as "paper"; None takes none.
 
     Raises:
-        ConfigError: With every fault and its path, or the encoder has no such preset.
+        ConfigError: With every fault and its path, those of the encoder's and head's own settings
+            among them; or the encoder has no such preset.
     """
+    content = read_preset_settings(path, settings, preset)
+    if faults := find_setting_faults(content):
+        texts = [fault.text for fault in faults]
+        raise ConfigError(list_faults("The configuration must be valid", texts))
+    return Config.model_validate(content)
+
+
+def read_preset_settings(
+    path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
+) -> dict[str, Any]:
+    """Keys and values of `load_preset_config`, not validated; arguments and errors as there."""
     content, below = read_given(path, settings), dict[str, Any]()
     if preset is not None:
         encoder = str(name_code(content).get("encoder", ModelConfig().encoder))
         model = find_model(Config().change("model", encoder=encoder))
         for key, value in model.find_preset(preset).items():
             put(below, key, deepcopy(value))
-    return parse_settings(Config, _merge(below, content), "The configuration must be valid")
+    return _merge(below, content)
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +152,8 @@ def resolve_ablations(config: Config, data: Graph) -> Config:
         else:
             choices = [NO_METADATA, NO_HIERARCHY, NO_PRETRAIN, *(f"no-{one}" for one in fields)]
             raise ConfigError(
-                f"An ablation must leave out what the data set or the model has, found '{name}'; "
-                f"choose from {choices}."
+                f"An ablation must leave out what the data set or the model has, one of {choices}, "
+                f"found '{name}'; {suggest(name, choices)}."
             )
     return config
 

@@ -51,7 +51,8 @@ def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
         open_dataset("syntetic")
     assert str(caught.value) == (
         f"A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
-        f"(file.py:Class), but there is nothing of that kind at 'syntetic'; check the name."
+        f"(file.py:Class), but there is nothing of that kind at 'syntetic'; the nearest is "
+        f"'synthetic'."
     )
 
 

@@ -229,9 +229,10 @@ def test_MatchModel_classes_of_other_modules_are_found() -> None:
 )
 def test_MatchModel_unknown_encoder_is_an_error(name: str, cause: str) -> None:
     """Not registered, no such module or class, or no subclass; a failed import says why."""
+    clause = "the nearest is 'match'" if name == "metch" else "check the name"
     assert message_of(encoder=name) == (
         f"The encoder must be one of {sorted(ENCODERS)}, or module:Class or file.py:Class naming a "
-        f"subclass of Encoder, found '{name}'{cause}; check the name."
+        f"subclass of Encoder, found '{name}'{cause}; {clause}."
     )
 
 
@@ -240,12 +241,15 @@ def test_MatchModel_relative_module_is_an_error() -> None:
     assert "found '.relative:Encoder' (" in message_of(encoder=".relative:Encoder")
 
 
-@pytest.mark.parametrize("name", ["lineal", "match_graph.nn:MatchEncoder"])
-def test_MatchModel_unknown_head_is_an_error(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "clause"),
+    [("lineal", "the nearest is 'linear'"), ("match_graph.nn:MatchEncoder", "check the name")],
+)
+def test_MatchModel_unknown_head_is_an_error(name: str, clause: str) -> None:
     """The same sentence for heads."""
     assert message_of(head=name) == (
         f"The head must be one of ['label_attention', 'label_graph', 'linear'], or module:Class or "
-        f"file.py:Class naming a subclass of Head, found '{name}'; check the name."
+        f"file.py:Class naming a subclass of Head, found '{name}'; {clause}."
     )
 
 
@@ -255,7 +259,7 @@ def test_MatchModel_unknown_setting_is_an_error() -> None:
         "model.encoder_config must be valid: 'num_clz' is not a setting; the nearest is 'num_cls'."
     )
     assert message_of(encoder_config=SMALL, head_config={"bias": False}) == (
-        "model.head_config must be valid: 'bias' is not a setting; choose from []."
+        "model.head_config must be valid: 'bias' is not a setting; there are none."
     )
 
 

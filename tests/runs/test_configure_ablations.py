@@ -116,12 +116,17 @@ def test_resolve_ablations_resolving_twice_changes_nothing(
 
 
 def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) -> None:
-    """A field that the data set lacks, a misspelt name, a wrong drop_fields."""
-    for name in ("no-autor", "author", "hierarchy", "no-", "no-word"):
+    """A field that the data set lacks, a misspelt name with the nearest, a wrong drop_fields."""
+    clauses = {
+        "no-autor": "the nearest is 'no-author'",
+        "hierarchy": "the nearest is 'no-hierarchy'",
+        "no-": "check the name",
+    }
+    for name, clause in clauses.items():
         assert refusal(data, name) == (
-            f"An ablation must leave out what the data set or the model has, found '{name}'; "
-            f"choose from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
-            f"'no-reference']."
+            f"An ablation must leave out what the data set or the model has, one of "
+            f"['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
+            f"'no-reference'], found '{name}'; {clause}."
         )
     assert refusal(data, settings=("data.drop_fields=[venue, autor]",)) == (
         "data.drop_fields must name metadata fields of the data set, found ['autor']; choose from "

@@ -18,7 +18,7 @@ from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECO
 from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run
-from match_graph.training.models import NeuralModel, find_model
+from match_graph.training.models import NeuralModel, find_model, find_setting_faults
 from match_graph.typing import MASKS
 
 
@@ -184,12 +184,13 @@ def test_Run_names_and_settings_are_checked_before_folder_made(start, tmp_path: 
         start("tfidf")
     assert str(caught.value) == (
         f"The encoder must be one of {sorted({**ENCODERS, **BASELINES})}, or module:Class or "
-        f"file.py:Class naming a subclass of Encoder or Baseline, found 'tfidf'; check the name."
+        f"file.py:Class naming a subclass of Encoder or Baseline, found 'tfidf'; the nearest is "
+        "'tfidf_linear'."
     )
     with pytest.raises(ConfigError) as caught:
         start("prior", "model.encoder_config={cost: 2.0}")
     assert str(caught.value) == (
-        "model.encoder_config must be valid: 'cost' is not a setting; choose from []."
+        "model.encoder_config must be valid: 'cost' is not a setting; there are none."
     )
     assert not (tmp_path / "run").exists()
 
@@ -210,8 +211,27 @@ def test_complete_refuses_unknown_settings() -> None:
     with pytest.raises(ConfigError) as caught:
         find_model(Config().change("model", head_config={"bias": 2})).complete()
     assert str(caught.value) == (
-        "model.head_config must be valid: 'bias' is not a setting; choose from []."
+        "model.head_config must be valid: 'bias' is not a setting; there are none."
     )
+
+
+def test_find_setting_faults_lists_those_of_encoder_and_head() -> None:
+    """Beside those of the whole, each with its whole key and the nearest one."""
+    content = {
+        "train": {"epoch": 1},
+        "model": {"encoder_config": {"num_layer": 1}, "head_config": {"bias": 1}},
+    }
+    assert [fault.text for fault in find_setting_faults(content)] == [
+        "'train.epoch' is not a setting; the nearest is 'train.epochs'.",
+        "'model.encoder_config.num_layer' is not a setting of the encoder 'match'; the nearest is "
+        "'model.encoder_config.num_layers'.",
+        "'model.head_config.bias' is not a setting of the head 'linear'; there are none.",
+    ]
+    (fault,) = find_setting_faults({"model": {"encoder": "macth"}})
+    assert fault.text.endswith("found 'macth'; the nearest is 'match'.")
+    for odd in ("x", {"encoder": []}, {"head": {}}):
+        assert len(find_setting_faults({"model": odd})) == 1
+    assert find_setting_faults({}) == []
 
 
 def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
