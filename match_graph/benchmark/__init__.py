@@ -1,12 +1,7 @@
 """Experiments: rows x data sets x seeds, planned, run and kept in results.json."""
 
-from match_graph.benchmark.experiment import (
-    MEASURES,
-    Experiment,
-    PlannedRow,
-    Row,
-    load_experiment,
-)
+from match_graph.benchmark.experiment import MEASURES, Experiment, PlannedRow, Row
+from match_graph.benchmark.experiment_file import load_experiment
 from match_graph.benchmark.results import (
     Cell,
     DatasetRecord,

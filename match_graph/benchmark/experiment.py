@@ -6,17 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.config import Config, StrictModel, load_config, parse_settings
-from match_graph.datasets.registry import names_code
-from match_graph.errors import ConfigError, list_faults
+from match_graph.config import Config, StrictModel
+from match_graph.errors import suggest
 from match_graph.io.names import FileName
-from match_graph.io.yaml import dump_yaml, parse_setting, put, read_yaml
-from match_graph.own_code import check_code
+from match_graph.io.yaml import dump_yaml, put
 from match_graph.runs.configure import load_preset_config
 from match_graph.training.models import find_model
 
@@ -60,6 +57,11 @@ class PlannedRow(Row):
     """Resolved row: ``{field}`` and the grid have become rows of their own."""
 
     point: dict[str, Any] = Field({}, description="grid values by name")
+
+    @property
+    def layers(self) -> list[dict[str, Any]]:
+        """Settings of the row alone; the last win."""
+        return [self.settings, self.point]
 
 
 class Experiment(StrictModel):
@@ -111,7 +113,7 @@ class Experiment(StrictModel):
         if unknown or len(set(measures)) < len(measures):
             raise ValueError(
                 f"must be different ones of {list(MEASURES)} or SLICE/MEASURE"
-                + (f", not {unknown}" if unknown else "")
+                + (f", not {unknown}; {suggest(unknown[0], MEASURES)}" if unknown else "")
             )
         return measures
 
@@ -126,8 +128,9 @@ class Experiment(StrictModel):
         if not faults and self.reference is not None:
             names = [row.name for row in self.expand([])]
             if self.reference not in names:
+                clause = suggest(self.reference, names)
                 faults.append(f"'reference' must be one of the rows {names}, found "
-                              f"'{self.reference}'.")  # fmt: skip
+                              f"'{self.reference}'; {clause}.")  # fmt: skip
         if faults:
             raise ValueError("\n".join(faults))
         return self
@@ -168,7 +171,7 @@ class Experiment(StrictModel):
             for name, measures in rows.items():
                 place = f"expected.{dataset}.{name}"
                 if name not in names:
-                    faults.append(f"'{place}': there is no such row.")
+                    faults.append(f"'{place}': there is no such row; {suggest(name, names)}.")
                 for measure, values in measures.items():
                     if measure not in self.measures:
                         faults.append(f"'{place}': '{measure}' is not one of 'measures'.")
@@ -206,64 +209,38 @@ class Experiment(StrictModel):
         Raises:
             ConfigError: With every fault.
         """
-        config = load_preset_config(None, self._list_settings(row, seed), row.preset)
+        config = load_preset_config(None, self.list_settings(row, seed), row.preset)
         find_model(config)  # or says that there is none
         return config
 
-    def _list_settings(self, row: PlannedRow, seed: int) -> list[str]:
-        layers = [self.settings, row.settings, row.point]
-        types = _find_featured(layers)
+    def list_settings(self, row: PlannedRow, seed: int) -> list[str]:
+        """Settings of a row as ``key=value``, without those of a preset.
+
+        Raises:
+            ConfigError: A key goes through a setting that is no section.
+        """
+        types = self.list_featured(row)
         overrides = {
             key: value
             for key, value in self.overrides.items()
-            if (node_type := _find_source_type(key)) is None or node_type in types
+            if (node_type := find_source_type(key)) is None or node_type in types
         }
-        named = {"ablation": row.ablation, "seed": seed}
-        return _write_settings([*layers, overrides, *_own_layers(row)[-1:], named])
+        named = {"model.encoder": row.encoder, "ablation": row.ablation, "seed": seed}
+        return _write_settings([self.settings, *row.layers, overrides, named])
 
-    def find_setting_faults(self, code: Collection[str], where: str) -> list[str]:
-        """Sentences about rows with invalid settings.
+    def list_own_settings(self, row: PlannedRow) -> list[str]:
+        """Settings of a row as ``key=value`` that are not those of all rows."""
+        return _write_settings([*row.layers, {"model.encoder": row.encoder}])
 
-        Args:
-            code: Encoders, heads and data sets of one's own that the experiment may name and that
-                are then imported.
-            where: Name of the experiment, for the message.
-
-        Raises:
-            ConfigError: A row or a data set names other code.
-        """
-        faults: dict[str, str] = {}
-        names: list[tuple[str, object]] = []
-        rows = self.expand(["x"])
-        without = self._find_unused_overrides(rows)
-        for row in rows:
-            try:
-                model = load_config(None, self._list_settings(row, 0)).model  # imports nothing
-                names += [("encoder", model.encoder), ("head", model.head)]
-            except ConfigError as error:
-                faults[row.name] = str(error)
-        names += [("dataset", one) for one in self.datasets if names_code(one)]
-        check_code(names, code, where, "--{kind} ")
-        for row in rows:
-            try:
-                if row.name not in faults and not find_model(self.configure(row, 0)).is_neural:
-                    find_model(load_config(None, _write_settings(_own_layers(row)))).check_used()
-            except ConfigError as error:
-                faults[row.name] = str(error)
-        return without + [
-            f"'rows', {name}: {' '.join(text.split())}" for name, text in faults.items()
-        ]
-
-    def _find_unused_overrides(self, rows: Sequence[PlannedRow]) -> list[str]:
-        """Sentences about overrides of features that no row has."""
-        layers = [[self.settings, row.settings, row.point] for row in rows]
-        types = {node_type for found in layers for node_type in _find_featured(found)}
-        return [
-            f"'overrides': '{key}' changes features that rows have, but no row has any of "
-            f"'{found}'; set data.features.{found} to give them to all rows."
-            for key in self.overrides
-            if (found := _find_source_type(key)) is not None and found not in types
-        ]
+    def list_featured(self, row: PlannedRow) -> Collection[str]:
+        """Node types that have features in a row."""
+        content: Any = {}
+        for layer in (self.settings, *row.layers):
+            for key, value in layer.items():
+                put(content, key, deepcopy(value))
+        for section in ("data", "features"):
+            content = content.get(section) if isinstance(content, dict) else None
+        return content or ()
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
@@ -287,23 +264,7 @@ def find_name_faults(rows: Sequence[Row]) -> list[str]:
     return [f"'rows': the name '{name}' must be that of one row only." for name in doubled] + faults
 
 
-def _own_layers(row: PlannedRow) -> list[dict[str, Any]]:
-    """Settings of a row alone, and its encoder."""
-    return [row.settings, row.point, {"model.encoder": row.encoder}]
-
-
-def _find_featured(layers: Iterable[dict[str, Any]]) -> Collection[str]:
-    """Node types that settings give features."""
-    content: Any = {}
-    for layer in layers:
-        for key, value in layer.items():
-            put(content, key, deepcopy(value))
-    for section in ("data", "features"):
-        content = content.get(section) if isinstance(content, dict) else None
-    return content or ()
-
-
-def _find_source_type(key: str) -> str | None:
+def find_source_type(key: str) -> str | None:
     """Node type of a setting of a part of its features, such as ``data.features.TYPE.model``."""
     found = _FEATURE_PART.match(key)
     return None if found is None else found[1]
@@ -317,57 +278,3 @@ def write_value(value: Any) -> str:
     """Value as YAML that is read back unchanged; JSON's 1e-05 would be read as text."""
     text: str = dump_yaml(value, default_flow_style=True, allow_unicode=True, width=10**9)
     return text.removesuffix("...\n")
-
-
-def load_experiment(
-    path: str | Path,
-    datasets: Iterable[str] | None = None,
-    runs: int | None = None,
-    seed: int | None = None,
-    settings: Iterable[str] | None = None,
-    code: Collection[str] = (),
-) -> Experiment:
-    """Loads the experiment of a YAML file, overridden by the command line.
-
-    Args:
-        path: Path of the YAML file.
-        datasets: Data sets instead of the file's.
-        runs: Seeds per row instead of the file's.
-        seed: First seed instead of the file's.
-        settings: Settings as ``key=value``, above all others.
-        code: Encoders, heads and data sets of one's own (``module:Class``, ``file.py:Class``) that
-            the file may name; others are refused, as a file alone imports no code.
-
-    Raises:
-        ConfigError: With every fault and its path.
-    """
-    path = Path(path)
-    content = _read_mapping(path)
-    version = content.get("format", EXPERIMENT_FORMAT)
-    if version != EXPERIMENT_FORMAT:
-        raise ConfigError(
-            f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
-            f"format {version!r:.50} in '{path}'; use the version that wrote it."
-        )
-    named = list(datasets or [])
-    given = {"datasets": named or None, "runs": runs, "seed": seed}
-    content |= {key: value for key, value in given.items() if value is not None}
-    content.setdefault("name", path.stem)
-    if isinstance(overrides := content.setdefault("overrides", {}), dict):
-        content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
-    summary = f"The experiment '{path}' must be valid"
-    experiment = parse_settings(Experiment, content, summary)
-    allowed = [*code, *named]
-    if faults := experiment.find_setting_faults(allowed, f"The experiment '{path}'"):
-        raise ConfigError(list_faults(summary, faults))
-    return experiment
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    content = read_yaml(path, "An experiment")
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "
-            f"'{path}'; see experiments/comparison.yaml."
-        )
-    return content

@@ -8,8 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, load_experiment
 from match_graph.benchmark.experiment import write_value
+from match_graph.benchmark.experiment_file import find_experiment, list_experiments
 from match_graph.errors import ConfigError
 
 CONTENT = {
@@ -117,7 +119,9 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
     assert lines[0].endswith("trial.yaml' must be valid, but 4 faults were found:")
     assert lines[1] == "  'runs': Input should be greater than or equal to 1, found 0."
     assert lines[2].startswith("  'measures': must be different ones of ['P@1', 'P@3',")
-    assert lines[2].endswith("or SLICE/MEASURE, not ['NDCG@7'], found ['P@1', 'NDCG@7'].")
+    assert lines[2].endswith(
+        "or SLICE/MEASURE, not ['NDCG@7']; the nearest is 'NDCG@5', found ['P@1', 'NDCG@7']."
+    )
     assert lines[3] == "  'rows.0.name': Field required, found {'nam': 'x'}."
     assert lines[4] == "  'rows.0.nam' is not a setting; the nearest is 'rows.0.name'."
     rows = [
@@ -129,14 +133,76 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
     assert "'figure': a grid is drawn over two settings, found 0 in 'grid'." in text
     assert message(write(rows=rows, reference="C")).splitlines()[1:] == [
         "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders.",
-        "  'expected.mag-cs.XML-CNN': there is no such row.",
+        "  'expected.mag-cs.XML-CNN': there is no such row; check the name.",
     ]
     lines = message(write(rows=[rows[0], rows[2]], reference="A", expected={})).splitlines()[1:]
     assert lines[0] == (
-        "  'rows', A: The configuration must be valid: 'train.epoch' is not a setting; the nearest "
-        "is 'train.epochs'."
+        "  'rows', A: 'train.epoch' is not a setting; the nearest is 'train.epochs'."
     )
     assert lines[1].startswith("  'rows', B: The encoder must be one of [")
+
+
+def test_load_experiment_fault_of_all_rows_is_one_sentence() -> None:
+    """Of a shipped experiment of ten rows, by --set; every key beside each other."""
+    settings = [
+        "train.epoch=1", "model.encoder_config.dropuot=0", "data.option.path=x",
+        "data.features.document.modle=y",
+    ]  # fmt: skip
+    lines = message("comparison", settings=settings).splitlines()
+    assert lines[0].endswith("comparison.yaml' must be valid, but 4 faults were found:")
+    assert sorted(lines[1:]) == [
+        "  'data.option' is not a setting; the nearest is 'data.options'.",
+        "  'model.encoder_config.dropuot' is not a setting of the encoder 'xml_cnn'; the nearest "
+        "is 'model.encoder_config.dropout'.",
+        "  'overrides': 'data.features.document.modle' changes features that rows have, but no row "
+        "has any of 'document'; set data.features.document to give them to all rows.",
+        "  'train.epoch' is not a setting; the nearest is 'train.epochs'.",
+    ]
+
+
+def test_load_experiment_faults_name_their_rows(write) -> None:
+    """Of a row's own settings, of those that some rows do not know, of presets and options."""
+    rows = [
+        {"name": "A", "encoder": "xml_cnn", "preset": "papper", "settings": {"train.epoch": 1}},
+        {"name": "B", "settings": {"train": {"epoch": 1}, "model.encoder_config.num_cls": 0}},
+        {"name": "C", "encoder": "tfidf_linear", "settings": {"model.encoder_config": {"a": 1}}},
+    ]
+    settings = {"model.encoder_config.num_layers": 1, "data.options.num_document": 5}
+    path = write(rows=rows, settings=settings, reference=None, expected={})
+    assert message(path).splitlines()[1:] == [
+        "  'rows', A: The preset of the encoder 'xml_cnn' must be one of ['own', 'paper'], found "
+        "'papper'; the nearest is 'paper'.",
+        "  'rows', A, B: 'train.epoch' is not a setting; the nearest is 'train.epochs'.",
+        "  'rows', A: 'model.encoder_config.num_layers' is not a setting of the encoder "
+        "'xml_cnn'; the nearest is 'model.encoder_config.num_filters'.",
+        "  'data.options.num_document' is not a setting of the data set 'synthetic'; the nearest "
+        "is 'data.options.num_documents'.",
+        "  'rows', B: 'model.encoder_config.num_cls': Input should be greater than or equal to 1, "
+        "found 0.",
+        f"  'rows', C: 'model.encoder_config.a' is not a setting of the encoder 'tfidf_linear'; "
+        f"choose from {sorted(BASELINES['tfidf_linear'].Config.model_fields)}.",
+    ]
+
+
+def test_find_experiment_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From anywhere, a folder of that name too; a file wins; the nearest of an unknown name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "encoders").mkdir()
+    found = list_experiments()
+    assert [find_experiment(name) for name in found] == [*found.values()]
+    assert load_experiment("encoders").name == "encoders"
+    assert find_experiment(str(found["encoders"])) == found["encoders"]
+    (tmp_path / "comparison").write_text("question: what?\n")
+    assert find_experiment("comparison") == Path("comparison")
+    for name, clause in (
+        ("comparision", "the nearest is 'comparison'"),
+        ("experiments/features.yaml", "the nearest is 'features'"),
+        ("mine.yaml", "check the name"),
+    ):
+        assert message(name) == (
+            f"An experiment must be a YAML file or one of {[*found]}, but there is no '{name}'; "
+            f"{clause}."
+        )
 
 
 def test_load_experiment_what_expected_must_be_rows_and_columns(write) -> None:
@@ -150,10 +216,11 @@ def test_load_experiment_what_expected_must_be_rows_and_columns(write) -> None:
 
 
 def test_load_experiment_reference_is_a_row(write) -> None:
-    path = write(reference="BERT")
+    """The nearest one is named."""
+    path = write(reference="MATHC")
     assert message(path) == (
         f"The experiment '{path}' must be valid: 'reference' must be one of the rows ['XML-CNN', "
-        f"'MATCH'], found 'BERT'."
+        f"'MATCH'], found 'MATHC'; the nearest is 'MATCH'."
     )
 
 
@@ -219,8 +286,8 @@ def test_load_experiment_other_formats_broken_files_one_sentence(write, tmp_path
         f"An experiment must be a mapping of keys to values, found list in '{path}'; see "
         f"experiments/comparison.yaml."
     )
-    assert message(tmp_path / "none.yaml").startswith(
-        f"An experiment must be a readable YAML file, but '{tmp_path / 'none.yaml'}' is not ("
+    assert message(tmp_path).startswith(
+        f"An experiment must be a readable YAML file, but '{tmp_path}' is not ("
     )
     assert message(write(), settings=["epochs"]) == "A setting must be key=value, found 'epochs'."
 

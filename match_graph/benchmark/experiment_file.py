@@ -1,0 +1,224 @@
+"""Experiments read from YAML: found by name or path, with every fault of their settings."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from match_graph.benchmark.experiment import (
+    EXPERIMENT_FORMAT,
+    Experiment,
+    PlannedRow,
+    find_source_type,
+)
+from match_graph.config import Config, load_config, parse_settings, read_given
+from match_graph.datasets.registry import DATASETS, find_dataset, names_code
+from match_graph.errors import ConfigError, Fault, find_faults, list_faults, suggest
+from match_graph.io.yaml import parse_setting, read_yaml
+from match_graph.own_code import check_code, name_code
+from match_graph.runs.configure import read_preset_settings
+from match_graph.training.models import find_model, find_setting_faults
+
+PACKAGE = Path(__file__).parents[1]
+#: Rows that a message names at most.
+_NAMED = 3
+
+
+def list_experiments() -> dict[str, Path]:
+    """Shipped experiments by name: inside an installed package, beside that of a checkout."""
+    folder = next(one for one in (PACKAGE, PACKAGE.parent) if (one / "experiments").is_dir())
+    return {path.stem: path for path in sorted((folder / "experiments").glob("*.yaml"))}
+
+
+def find_experiment(name: str | Path) -> Path:
+    """File of an experiment.
+
+    Args:
+        name: Path of a YAML file, or the name of a shipped experiment.
+
+    Raises:
+        ConfigError: There is neither.
+    """
+    path, shipped = Path(name), list_experiments()
+    if path.is_file():
+        return path
+    if str(name) in shipped:
+        return shipped[str(name)]
+    if not path.exists():
+        raise ConfigError(
+            f"An experiment must be a YAML file or one of {[*shipped]}, but there is no "
+            f"'{name}'; {suggest(path.stem, shipped)}."
+        )
+    return path
+
+
+def load_experiment(
+    path: str | Path,
+    datasets: Iterable[str] | None = None,
+    runs: int | None = None,
+    seed: int | None = None,
+    settings: Iterable[str] | None = None,
+    code: Collection[str] = (),
+) -> Experiment:
+    """Loads the experiment of a YAML file, overridden by the command line.
+
+    Args:
+        path: Path of the YAML file, or the name of an experiment of the package.
+        datasets: Data sets instead of the file's.
+        runs: Seeds per row instead of the file's.
+        seed: First seed instead of the file's.
+        settings: Settings as ``key=value``, above all others.
+        code: Encoders, heads and data sets of one's own (``module:Class``, ``file.py:Class``) that
+            the file may name; others are refused, as a file alone imports no code.
+
+    Raises:
+        ConfigError: With every fault and its path.
+    """
+    path = find_experiment(path)
+    content = _read_mapping(path)
+    version = content.get("format", EXPERIMENT_FORMAT)
+    if version != EXPERIMENT_FORMAT:
+        raise ConfigError(
+            f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
+            f"format {version!r:.50} in '{path}'; use the version that wrote it."
+        )
+    named = list(datasets or [])
+    given = {"datasets": named or None, "runs": runs, "seed": seed}
+    content |= {key: value for key, value in given.items() if value is not None}
+    content.setdefault("name", path.stem)
+    if isinstance(overrides := content.setdefault("overrides", {}), dict):
+        content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
+    summary = f"The experiment '{path}' must be valid"
+    experiment = parse_settings(Experiment, content, summary)
+    check_experiment_code(experiment, [*code, *named], f"The experiment '{path}'")
+    if faults := find_experiment_faults(experiment):
+        raise ConfigError(list_faults(summary, faults))
+    return experiment
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    content = read_yaml(path, "An experiment")
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "
+            f"'{path}'; see experiments/comparison.yaml."
+        )
+    return content
+
+
+def check_experiment_code(experiment: Experiment, code: Collection[str], where: str) -> None:
+    """Checks that the caller has named all code of one's own that an experiment names.
+
+    Args:
+        experiment: Experiment, of which nothing is imported.
+        code: Encoders, heads and data sets that the caller has named.
+        where: Name of the experiment, for the message.
+
+    Raises:
+        ConfigError: A row or a data set names other code.
+    """
+    names: list[tuple[str, object]] = []
+    for row in experiment.expand(["x"]):
+        try:
+            names += name_code(read_given(None, experiment.list_settings(row, 0))).items()
+        except ConfigError:
+            continue  # a setting that cannot be read is a fault of the row, which imports nothing
+    names += [("dataset", one) for one in experiment.datasets if names_code(one)]
+    check_code(names, code, where, "--{kind} ")
+
+
+def find_experiment_faults(experiment: Experiment) -> list[str]:
+    """Sentences about invalid settings of an experiment's rows, each fault once.
+
+    A fault of what several rows share is one sentence; rows are named where not all have it.
+
+    Args:
+        experiment: Experiment; imports the code that it names.
+    """
+    rows = experiment.expand(["x"])
+    found: dict[tuple[str, str], dict[str, str]] = {}  # path or text -> text by row
+    for row in rows:
+        own = [key for layer in row.layers for key in _list_keys(layer)]
+        for fault in _find_row_faults(experiment, row):
+            is_own = not fault.path or any(
+                f"{key}.".startswith(f"{fault.path}.") or f"{fault.path}.".startswith(f"{key}.")
+                for key in own
+            )
+            same = found.setdefault(("", fault.text) if is_own else (fault.path, ""), {})
+            same[row.name] = fault.text
+    return [
+        *_find_unused_overrides(experiment, rows),
+        *(_describe(texts, len(rows)) for texts in found.values()),
+    ]
+
+
+def _describe(texts: Mapping[str, str], num_rows: int) -> str:
+    """One sentence on a fault of several rows, by their names."""
+    near = (text for text in texts.values() if "the nearest is" in text)
+    text = " ".join(next(near, next(iter(texts.values()))).split())
+    if len(texts) == num_rows > 1:
+        return text
+    names = [*texts][:_NAMED]
+    more = f" and {len(texts) - len(names)} more" if len(texts) > len(names) else ""
+    return f"'rows', {', '.join(names)}{more}: {text}"
+
+
+def _list_keys(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted keys of nested mappings."""
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _list_keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _find_row_faults(experiment: Experiment, row: PlannedRow) -> list[Fault]:
+    """Faults of the settings of a row, each once."""
+    faults: list[Fault] = []
+    try:
+        content = read_given(None, experiment.list_settings(row, 0))
+    except ConfigError as error:
+        return [Fault("", str(error))]
+    try:
+        content = read_preset_settings(None, experiment.list_settings(row, 0), row.preset)
+    except ConfigError as error:
+        faults.append(Fault("", str(error)))
+    faults += find_setting_faults(content)
+    faults += _find_option_faults(experiment.datasets, content)
+    if not faults:
+        try:
+            if not find_model(Config.model_validate(content)).is_neural:
+                find_model(load_config(None, experiment.list_own_settings(row))).check_used()
+        except ConfigError as error:
+            faults.append(Fault("", str(error)))
+    return list(dict.fromkeys(faults))
+
+
+def _find_option_faults(datasets: Sequence[str], content: Mapping[str, Any]) -> list[Fault]:
+    """Faults of ``data.options`` by the registered data sets that they are given to."""
+    data = content.get("data")
+    options = data.get("options") if isinstance(data, dict) else None
+    if not isinstance(options, dict):
+        return []
+    faults = []
+    for name in datasets:
+        if name in DATASETS:
+            prefix, owner = "data.options.", f"the data set '{name}'"
+            found = find_faults(find_dataset(name).Config, options, prefix, owner)
+            given = tuple(f"{prefix}{key}" for key in options)
+            faults += [fault for fault in found if fault.path.startswith(given)]
+    return faults
+
+
+def _find_unused_overrides(experiment: Experiment, rows: Sequence[PlannedRow]) -> list[str]:
+    """Sentences about overrides of features that no row has."""
+    types: set[str] = set()
+    for row in rows:
+        with suppress(ConfigError):  # a fault of the row
+            types.update(experiment.list_featured(row))
+    return [
+        f"'overrides': '{key}' changes features that rows have, but no row has any of "
+        f"'{found}'; set data.features.{found} to give them to all rows."
+        for key in experiment.overrides
+        if (found := find_source_type(key)) is not None and found not in types
+    ]
