@@ -54,9 +54,11 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.11",
-    packages=find_packages(include=["match_graph", "match_graph.*"]),
+    packages=[*find_packages(include=["match_graph", "match_graph.*"]), "match_graph.experiments"],
+    package_dir={"match_graph.experiments": "experiments"},  # `match-graph benchmark comparison`
     package_data={
         "match_graph": ["py.typed", "__init__.pyi"],
+        "match_graph.experiments": ["*.yaml"],
         "match_graph.nn.encoders": ["presets.yaml"],
         "match_graph.report": ["page.html.jinja", "page.css"],
     },
@@ -74,6 +76,7 @@ setup(
         "safetensors>=0.4.5",
         "scipy>=1.15",
         "scikit-learn>=1.5",
+        "threadpoolctl>=3",
         "PyYAML>=6",
         "tensorboard>=2.17",
         "filelock>=3.13",

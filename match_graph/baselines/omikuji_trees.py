@@ -61,7 +61,7 @@ class OmikujiTrees(Baseline):
         beam_size: int = Field(
             10, ge=1, le=10**6, description="nodes followed on each level in prediction"
         )
-        num_threads: int = Field(0, ge=0, le=4096, description="number of threads; 0: one per core")
+        num_threads: int = Field(0, ge=0, le=4096, description="threads; 0: as many as torch uses")
 
     paper: ClassVar[str] = "Prabhu et al., WWW 2018, https://doi.org/10.1145/3178876.3185998"
     config: Config
@@ -83,8 +83,9 @@ class OmikujiTrees(Baseline):
             path = Path(folder) / "documents.txt"
             write_documents(path, rows, gold)
             with _hush():
+                number = self.config.num_threads or torch.get_num_threads()
                 self.trees = self._omikuji.Model.train_on_data(
-                    str(path), self._hyper_parameters(), self.config.num_threads or None
+                    str(path), self._hyper_parameters(), number
                 )
         advance(self.num_labels)
 

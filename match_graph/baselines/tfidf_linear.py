@@ -1,6 +1,5 @@
 """One-vs-rest linear classifiers over TF-IDF and documents' features."""
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,7 +52,7 @@ class TfidfLinear(Baseline):
         offset: float = Field(
             1.0, ge=-(10**6), le=10**6, description="log-odds at margin 0; hinge only"
         )
-        num_threads: int = Field(0, ge=0, le=4096, description="number of threads; 0: one per core")
+        num_threads: int = Field(0, ge=0, le=4096, description="threads; 0: as many as torch uses")
 
     paper: ClassVar[str] = "Babbar and Schoelkopf, WSDM 2017, https://arxiv.org/abs/1609.02521"
     config: Config
@@ -72,7 +71,7 @@ class TfidfLinear(Baseline):
         rows = self.features.fit(batches)
         rows = rows.astype(np.float64)  # what LIBLINEAR computes in: otherwise each label copies
         gold = stack_labels(batches, self.num_labels).tocsc()
-        number = self.config.num_threads or os.cpu_count() or 1
+        number = self.config.num_threads or torch.get_num_threads()
         weights, biases = [], np.empty(self.num_labels, dtype=np.float32)
         with ThreadPoolExecutor(number) as pool:  # LIBLINEAR runs without Python's lock
             fitted = pool.map(lambda label: self._fit_label(rows, gold, label), self._labels)

@@ -52,17 +52,22 @@ class Estimate:
         probed = sum(self.probed[kind] for kind in both)
         return sum(fmean(self._measured[kind]) for kind in both) / probed if probed else 1.0
 
-    def describe(self, cells: Iterable[PlannedCell], parallel: int) -> str:
-        """Time left, with its source, such as "about 4 min left (from 3 finished cells)"."""
+    def describe(self, cells: Iterable[PlannedCell], number: int) -> str:
+        """Time left, with its source, such as "about 4 min left (from 3 finished cells)".
+
+        Args:
+            cells: Cells that are left.
+            number: Number of cells that run at a time.
+        """
         kinds = [cell.key[:2] for cell in cells]
         known = [seconds for kind in kinds if (seconds := self.seconds_of(kind)) is not None]
-        number = sum(map(len, self._measured.values()))
+        finished = sum(map(len, self._measured.values()))
         if not known:
             return "no estimate yet: nothing is measured"
         names = {dataset for dataset, _ in kinds}
         once = sum(seconds for name, seconds in self.embedding.items() if name in names)
-        total = (once + sum(known) + fmean(known) * (len(kinds) - len(known))) / parallel
-        sources = [f"{number} finished cell{'s' * (number != 1)}"] if number else []
+        total = (once + sum(known) + fmean(known) * (len(kinds) - len(known))) / number
+        sources = [f"{finished} finished cell{'s' * (finished != 1)}"] if finished else []
         if any(kind in self.probed and kind not in self._measured for kind in kinds):
             sources.append("measured steps")
         return f"about {format_seconds(total)} left (from {' and '.join(sources)})"

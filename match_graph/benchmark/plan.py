@@ -230,5 +230,5 @@ def _check_processes(config: Config) -> None:
         raise ConfigError(
             f"A cell of a benchmark must be one process, found train.devices="
             f"{config.train.devices} and train.num_nodes={config.train.num_nodes}; leave them out "
-            f"and use --parallel."
+            f"and use --workers."
         )

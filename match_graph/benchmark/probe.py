@@ -5,13 +5,12 @@ import traceback
 from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from multiprocessing.connection import Connection
-from typing import Any
 
 import torch
 
-from match_graph.benchmark.cell import Work, prepare_process, start_process
 from match_graph.benchmark.estimate import Estimate, Kind
 from match_graph.benchmark.plan import PlannedCell
+from match_graph.benchmark.process import Work, make_context, prepare_process, start_process
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.features import (
@@ -43,7 +42,6 @@ def probe_cells(
     pending: Sequence[PlannedCell],
     estimate: Estimate,
     make_work: Callable[[PlannedCell], Work],
-    context: Any,
 ) -> None:
     """Measures the seconds of one cell of every network that no finished cell covers.
 
@@ -55,7 +53,6 @@ def probe_cells(
         pending: Cells that will run.
         estimate: Estimate so far, which is given what was measured.
         make_work: Makes the work order of a cell.
-        context: Multiprocessing context.
     """
     chosen: dict[Kind, PlannedCell] = {}
     for planned in pending:
@@ -69,7 +66,7 @@ def probe_cells(
     found: dict[Kind, float] = {}
     for name in dict.fromkeys(dataset for dataset, _ in chosen):
         works = [make_work(planned) for (dataset, _), planned in chosen.items() if dataset == name]
-        process, receive = start_process(context, _probe, works)
+        process, receive = start_process(make_context(), _probe, works)
         try:
             while True:
                 row, seconds, embedding = receive.recv()

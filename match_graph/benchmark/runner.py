@@ -1,37 +1,34 @@
 """Execution of a benchmark: plan, cells in processes of their own, results after each."""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-import torch
 from filelock import FileLock, Timeout
 
-from match_graph.benchmark.cell import Work, do_work, make_context, start_process
+from match_graph.benchmark.cell import run_cell
 from match_graph.benchmark.estimate import Estimate, format_seconds
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.probe import probe_cells
+from match_graph.benchmark.process import Work, describe_error, run_apart, run_on_cluster
 from match_graph.benchmark.results import Results
+from match_graph.config import Config
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError, ConfigError, MatchGraphError, suggest
+from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
-from match_graph.openmp import limit_spinning
-
-#: How long a stopped cell has to write its record before it is ended.
-_PATIENCE = 10.0
+from match_graph.training.models import find_model
 
 
 def run_benchmark(
     experiment: Experiment,
     out: str | Path,
     root: str | Path | None = None,
-    parallel: int = 1,
+    cluster: Cluster | None = None,
     reporter: Reporter | None = None,
     rows: Sequence[str] | None = None,
 ) -> Results:
@@ -46,7 +43,8 @@ def run_benchmark(
         experiment: Experiment to run.
         out: Folder of the benchmark; new, or of the same experiment.
         root: Root folder of built data; None takes the default.
-        parallel: Number of cells that run at a time, over all GPUs, or over shares of the threads.
+        cluster: Cluster whose processes run the cells, each in a process of its own there; None
+            runs one after another. They must see the same files under the same paths.
         reporter: Progress reporter; None prints nothing.
         rows: Names of rows to run now; the others wait for a later call. None runs all.
 
@@ -71,7 +69,7 @@ def run_benchmark(
     try:
         plan = make_plan(experiment, place, reporter)
         names = _choose_rows(rows, plan)
-        return _Benchmark(plan, out, place, parallel, reporter).run(names)
+        return _Benchmark(plan, out, place, cluster, reporter).run(names)
     finally:
         lock.release()
 
@@ -80,19 +78,10 @@ def _choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
     there = list(dict.fromkeys(row.name for record in plan.datasets for row in record.rows))
     if unknown := [name for name in rows or [] if name not in there]:
         raise ConfigError(
-            f"The rows to run must be rows of the experiment, which are {there}, found {unknown}."
+            f"The rows to run must be rows of the experiment, which are {there}, found {unknown}; "
+            f"{suggest(unknown[0], there)}."
         )
     return there if rows is None else rows
-
-
-@dataclass(frozen=True)
-class _Running:
-    """Running process of a cell."""
-
-    process: BaseProcess
-    answer: Connection
-    cell: PlannedCell
-    slot: int
 
 
 class _Benchmark:
@@ -102,40 +91,48 @@ class _Benchmark:
         plan: Plan of the benchmark.
         out: Folder of the benchmark, absolute.
         root: Root folder of built data.
-        parallel: Number of cells at a time.
+        cluster: Cluster that runs the cells; None runs one at a time.
         reporter: Progress reporter.
     """
 
-    def __init__(self, plan: Plan, out: Path, root: str, parallel: int, reporter: Reporter) -> None:
+    def __init__(
+        self, plan: Plan, out: Path, root: str, cluster: Cluster | None, reporter: Reporter
+    ) -> None:
         self.plan, self.out, self.root = plan, out, root
-        self.parallel, self.reporter = parallel, reporter
+        self.cluster, self.reporter = cluster, reporter
         self.ledger = Ledger(plan, out, reporter)
         self.estimate = Estimate()
-        limit_spinning()  # of the cells' processes, wherever this one was started
-        self.context = make_context()
 
     def run(self, rows: Sequence[str]) -> Results:
         pending = [one for one in self.ledger.find_pending() if one.row.name in rows]
         self._announce(pending)
         self.ledger.write()
-        running: dict[int, _Running] = {}
-        try:
-            while pending or running:
-                while len(running) < self.parallel and (ready := self._choose(pending, running)):
-                    pending.remove(ready)
-                    started = self._start(ready, {one.slot for one in running.values()})
-                    running[started.process.sentinel] = started
-                for sentinel in wait([*running]):
-                    assert isinstance(sentinel, int)
-                    done = running.pop(sentinel)
-                    self._finish(done)
-                    left = [*pending, *(one.cell for one in running.values())]
-                    self.ledger.write()
-                    self._report(done.cell, left)
-        except KeyboardInterrupt:
-            self._stop(running.values())
-            raise
+        running: list[PlannedCell] = []
+        with nullcontext(LocalCalls()) if self.cluster is None else self.cluster.open_calls() as to:
+            try:
+                self._run(pending, running, to)
+            except KeyboardInterrupt:
+                to.cancel()
+                self._tell_stopped()
+                raise
         return self.ledger.write()
+
+    def _run(self, pending: list[PlannedCell], running: list[PlannedCell], calls: Calls) -> None:
+        function = run_apart if self.cluster is None else run_on_cluster
+        if pending:
+            self.reporter.line(self.estimate.describe(pending, calls.number))
+        while pending or running:
+            while len(running) < calls.number and (ready := self._choose(pending, running)):
+                pending.remove(ready)
+                running.append(ready)
+                calls.submit(ready, function, self._make_work(ready), takes_gpu(ready.config))
+            if (ended := calls.wait()) is None:
+                continue
+            planned, reason = ended
+            running.remove(planned)
+            self._finish(planned, reason)
+            self.ledger.write()
+            self._report(planned, [*pending, *running], calls.number)
 
     def _announce(self, pending: list[PlannedCell]) -> None:
         report = self.reporter.line
@@ -148,14 +145,19 @@ class _Benchmark:
             )
         for (dataset, row), reason in refused.items():
             report(f"{dataset}, {row}: left out. {reason}")
-        report(f"cells: {len(done)} done, {len(pending)} to run, {self.parallel} at a time")
+        threads = self.plan.experiment.threads
+        at_a_time = ", one at a time (--workers runs more)" if self.cluster is None else ""
+        report(
+            f"cells: {len(done)} done, {len(pending)} to run with {threads} "
+            f"thread{'s' * (threads > 1)} each{at_a_time}"
+        )
         if others := len(self.ledger.find_pending()) - len(pending):
             report(f"cells of other rows, left to a later call: {others}")
         for cell in done:
             self.estimate.add(cell)
         if any(self.estimate.seconds_of(planned.key[:2]) is None for planned in pending):
             report("measuring a few steps of every network, for an estimate of the time")
-        probe_cells(pending, self.estimate, self._make_work, self.context)
+        probe_cells(pending, self.estimate, self._make_work)
         for dataset, once in self.estimate.embedding.items():
             if once:
                 report(f"{dataset}, texts to embed: about {format_seconds(once)}, once")
@@ -163,17 +165,11 @@ class _Benchmark:
             seconds = self.estimate.seconds_of(kind)
             known = "not known yet" if seconds is None else f"about {format_seconds(seconds)}"
             report(f"{kind[0]}, {kind[1]}: {known} a run")
-        if pending:
-            report(self.estimate.describe(pending, self.parallel))
 
-    def _choose(
-        self, pending: list[PlannedCell], running: dict[int, _Running]
-    ) -> PlannedCell | None:
+    def _choose(self, pending: list[PlannedCell], running: list[PlannedCell]) -> PlannedCell | None:
         """Next cell whose vectors no other one is pre-training at the moment."""
         busy = {
-            one.cell.vectors_key
-            for one in running.values()
-            if not (self.out / one.cell.folder / VECTORS).is_file()
+            one.vectors_key for one in running if not (self.out / one.folder / VECTORS).is_file()
         } - {None}
         return next(
             (
@@ -195,35 +191,28 @@ class _Benchmark:
                 return folder
         return None
 
-    def _make_work(self, planned: PlannedCell, slot: int = 0) -> Work:
+    def _make_work(self, planned: PlannedCell) -> Work:
         return Work(
             cell=planned,
             out=self.out,
             root=self.root,
             vectors=self._find_vectors(planned),
-            threads=max(1, torch.get_num_threads() // self.parallel),
-            gpu=_choose_gpu(planned, slot),
-            environment=dict(os.environ),
+            threads=self.plan.experiment.threads,
+            environment=find_environment(self.cluster),
+            function=run_cell,
         )
 
-    def _start(self, planned: PlannedCell, taken: Iterable[int]) -> _Running:
-        slot = min({*range(self.parallel)} - {*taken})
-        process, receive = start_process(self.context, do_work, self._make_work(planned, slot))
-        return _Running(process, receive, planned, slot)
-
-    def _finish(self, done: _Running) -> None:
-        done.process.join()
-        reason = _hear(done.answer)
-        code = done.process.exitcode
-        if not reason and code:
-            reason = f"The process of the cell ended with exit code {code}; see its log."
-        done.answer.close()
+    def _finish(self, planned: PlannedCell, reason: str | Exception) -> None:
+        """Notes how a cell has ended; a cluster's own error is a reason too."""
+        if isinstance(reason, Exception):
+            is_ours = isinstance(reason, MatchGraphError)
+            reason = str(reason) if is_ours else describe_error(reason)
         if reason:
-            self.ledger.fail(done.cell, reason)
+            self.ledger.fail(planned, reason)
         else:
-            self.ledger.read(done.cell)
+            self.ledger.read(planned)
 
-    def _report(self, planned: PlannedCell, left: list[PlannedCell]) -> None:
+    def _report(self, planned: PlannedCell, left: list[PlannedCell], number: int) -> None:
         cell, experiment = self.ledger.cells[planned.key], self.plan.experiment
         self.estimate.add(cell)
         if cell.status == "failed":
@@ -235,15 +224,10 @@ class _Benchmark:
             seconds = format_seconds(sum(cell.seconds.values()))
             self.reporter.line(f"{planned.title}: {', '.join(shown)} in {seconds}")
         if left:
-            more = self.estimate.describe(left, self.parallel)
+            more = self.estimate.describe(left, number)
             self.reporter.line(f"{len(left)} of {len(self.ledger.cells)} cells left, {more}")
 
-    def _stop(self, running: Iterable[_Running]) -> None:
-        """Interrupts cells so that they write their records, and ends them."""
-        for one in running:
-            one.process.join(_PATIENCE)
-            one.process.terminate()
-            one.process.join()
+    def _tell_stopped(self) -> None:
         self.ledger.write()
         left = sum(cell.status == "waiting" for cell in self.ledger.cells.values())
         self.reporter.warn(
@@ -252,17 +236,15 @@ class _Benchmark:
         )
 
 
-def _hear(answer: Connection) -> str:
-    """Reason that an ended process has sent; empty if there is none."""
-    try:
-        return str(answer.recv()) if answer.poll() else ""
-    except (EOFError, OSError):  # it was ended before, or amid what it said
-        return ""
+def takes_gpu(config: Config) -> bool:
+    """Whether a cell takes a GPU where there is one."""
+    return config.train.accelerator != "cpu" and find_model(config).is_neural
 
 
-def _choose_gpu(planned: PlannedCell, slot: int) -> str | None:
-    if planned.config.train.accelerator == "cpu" or not torch.cuda.is_available():
-        return None
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [*map(str, range(torch.cuda.device_count()))]
-    return names[slot % len(names)]
+def find_environment(cluster: Cluster | None) -> dict[str, str]:
+    """Environment variables of a cell: this process's; on other machines its own, but for ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if cluster is None or name.startswith("MATCH_GRAPH_")
+    }

@@ -13,12 +13,12 @@ from match_graph.cli.options import (
     DeviceOption,
     Devices,
     Finished,
+    LimitedWorkers,
     Pretrain,
     QuietOption,
     Settings,
     Train,
     VerifyOption,
-    Workers,
     command,
 )
 from match_graph.io import Reporter
@@ -121,7 +121,7 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     options: Finished,
     devices: Devices,
-    workers: Workers,
+    workers: LimitedWorkers,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -173,7 +173,7 @@ def evaluate(
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A trained run.")],
     options: Finished,
-    workers: Workers,
+    workers: LimitedWorkers,
     source: Annotated[
         list[str] | None,
         typer.Option(

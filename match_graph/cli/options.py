@@ -84,28 +84,37 @@ def command(name: str | None = None) -> Callable[[W], W]:
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Processes that share what is cut into parts: building, predictions of files."""
+    """Processes that share what is cut into parts."""
 
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, max=4096, help="Dask processes of this machine."),
-    ] = None
-    worker_memory: Annotated[
-        str | None, typer.Option("--worker-memory", help="Memory of each of them, such as 3GiB.")
     ] = None
     scheduler: Annotated[
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster instead."),
     ] = None
 
-    def find_cluster(self, reporter: Reporter) -> Cluster | None:
+    def find_cluster(self, reporter: Reporter, memory: str | None = None) -> Cluster | None:
         """Cluster that shares the work; None is this process."""
-        given = self.workers, self.scheduler, self.worker_memory
+        given = self.workers, self.scheduler, memory
         return None if given == (None, None, None) else Cluster(*given, reporter.line)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Workers):
+class LimitedWorkers(Workers):
+    """Processes of limited memory: building, predictions of files."""
+
+    worker_memory: Annotated[
+        str | None, typer.Option("--worker-memory", help="Memory of each of them, such as 3GiB.")
+    ] = None
+
+    def find_cluster(self, reporter: Reporter, memory: str | None = None) -> Cluster | None:
+        return super().find_cluster(reporter, memory or self.worker_memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(LimitedWorkers):
     """Settings by file and by name, and where and by which processes data are built."""
 
     config: Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")] = None
@@ -222,6 +231,12 @@ class Train(Pretrain):
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Bit-identical results on CUDA too, but slower.")
     ] = False
+    logger: Annotated[
+        str | None, typer.Option("--logger", help="tensorboard, csv, wandb, mlflow or none.")
+    ] = None
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Profile some training steps into RUN/profile/.")
+    ] = False
 
     def name_settings(self) -> list[str]:
         named = super().name_settings()
@@ -229,7 +244,13 @@ class Train(Pretrain):
             path = json.dumps(str(self.word_vectors), ensure_ascii=False)  # a YAML string
             named += ["model.init=word_vectors", f"model.word_vectors={path}"]
         named += ["train.deterministic=true"] if self.deterministic else []
+        named += [] if self.logger is None else [f"train.logger={self.logger}"]
         return named + ([] if self.encoder is None else [f"model.encoder={self.encoder}"])
+
+    def start(self) -> "Run":
+        run = super().start()
+        run.profiled = self.profile
+        return run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,13 +16,10 @@ from match_graph.cli.options import (
     Finished,
     JsonOption,
     QuietOption,
-    Repeated,
     RootOption,
-    SetOption,
     Settings,
     command,
 )
-from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
 
@@ -86,61 +83,6 @@ def speed(
             echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
             echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
-
-
-@command("benchmark")
-def run_experiment(
-    experiment: Annotated[
-        Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, as in experiments/.")
-    ],
-    dataset: Annotated[
-        Repeated,
-        typer.Option("--dataset", help="A data set instead of the file's; repeatable."),
-    ] = None,
-    row: Annotated[
-        Repeated,
-        typer.Option("--row", help="Run this row only, the others later; repeatable."),
-    ] = None,
-    runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=10_000, help="Seeds per row.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="First seed.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The benchmark's folder; by default runs/EXPERIMENT."),
-    ] = None,
-    settings: SetOption = None,
-    root: RootOption = None,
-    encoder: Annotated[
-        Repeated,
-        typer.Option("--encoder", help="An encoder of your own to be imported; repeatable."),
-    ] = None,
-    head: Annotated[
-        Repeated,
-        typer.Option("--head", help="A head of your own to be imported; repeatable."),
-    ] = None,
-    parallel: Annotated[
-        int,
-        typer.Option("--parallel", min=1, max=1024, help="Cells at a time, over GPUs or threads."),
-    ] = 1,
-    quiet: QuietOption = False,
-) -> None:
-    """Run an experiment: rows x data sets x seeds, resumable, with tables and figures."""
-    from match_graph.benchmark import load_experiment, run_benchmark
-    from match_graph.benchmark.results import describe_failures
-    from match_graph.report import write_tables
-
-    code = [*(encoder or []), *(head or [])]
-    question = load_experiment(experiment, dataset, runs, seed, settings, code)
-    folder = out or Path("runs") / question.name
-    reporter = Reporter(quiet)
-    results = run_benchmark(question, folder, root, parallel, reporter, row)
-    for path in write_tables(folder, results, reporter):
-        echo(path)
-    if fault := describe_failures(results):
-        raise MatchGraphError(fault)
 
 
 @command("datasets")
@@ -250,6 +192,12 @@ def report(
             help="Documents drawn without --document; 0: no texts.",
         ),
     ] = 3,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--row", metavar="NAME", help="A benchmark's row in case studies; repeatable."
+        ),
+    ] = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Write one self-contained HTML file of a run or a benchmark."""
@@ -257,6 +205,6 @@ def report(
 
     page = write_report(
         folder, out, against or [], document or [], num_documents, options.root, device,
-        Reporter(options.quiet), options.encoder, options.head, options.dataset,
+        Reporter(options.quiet), options.encoder, options.head, options.dataset, row or [],
     )  # fmt: skip
     echo(page)

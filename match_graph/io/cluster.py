@@ -5,15 +5,17 @@ lost to another one. The processes see the same files under the same paths. Sour
 https://distributed.dask.org.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from match_graph.errors import ConfigError, ProcessError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -21,6 +23,7 @@ R = TypeVar("R")
 _SECONDS = "30 s"  # until a scheduler must have answered
 #: Seconds that a cluster may be without processes.
 _PATIENCE = 60
+_GPU = "GPU"  # resource of a process that has one
 
 
 class Run(Protocol):
@@ -54,6 +57,143 @@ def run_here(
         if done is not None:
             done(argument)
     return results
+
+
+class Calls(Protocol):
+    """Calls of functions that are added one by one, as others end."""
+
+    @property
+    def number(self) -> int:
+        """Number of calls that run at a time, at least 1."""
+
+    def submit(
+        self, key: Hashable, function: Callable[[A], object], argument: A, on_gpu: bool = False
+    ) -> None:
+        """Adds a call.
+
+        Args:
+            key: Name of the call.
+            function: Function of a module; on a cluster it may be called twice.
+            argument: Its argument.
+            on_gpu: Whether it takes a GPU, where processes of a cluster declare any as a resource
+                (``dask worker --resources GPU=1``).
+        """
+
+    def wait(self) -> tuple[Any, Any] | None:
+        """Key and result of the next call that has ended.
+
+        An error is a result too. None: none has ended for some seconds, and there may be more
+        processes now.
+        """
+
+    def cancel(self) -> None:
+        """Cancels the calls that have not ended."""
+
+
+class LocalCalls:
+    """`Calls` in this process, each when it is waited for."""
+
+    number = 1
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Hashable, Callable[[Any], object], Any]] = deque()
+
+    def submit(
+        self, key: Hashable, function: Callable[[A], object], argument: A, on_gpu: bool = False
+    ) -> None:
+        """Adds a call."""
+        self._waiting.append((key, function, argument))
+
+    def wait(self) -> tuple[Any, Any]:
+        """Key and result of the first call, which is made now."""
+        key, function, argument = self._waiting.popleft()
+        try:
+            return key, function(argument)
+        except Exception as error:
+            return key, error
+
+    def cancel(self) -> None:
+        """Forgets the calls that have not begun."""
+        self._waiting.clear()
+
+
+class ClusterCalls:
+    """`Calls` in the processes of a Dask cluster.
+
+    Args:
+        client: Client of the cluster.
+    """
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._futures: dict[str, tuple[Any, Future]] = {}
+        self._ended: SimpleQueue[str] = SimpleQueue()
+        self._had_none = False
+
+    @property
+    def number(self) -> int:
+        """Number of threads of all processes, at least 1."""
+        return max(1, sum(self._client.nthreads().values()))
+
+    def submit(
+        self, key: Hashable, function: Callable[[A], object], argument: A, on_gpu: bool = False
+    ) -> None:
+        """Adds a call."""
+        resources = {_GPU: 1} if on_gpu and self._have_gpus() else None
+        future = self._client.submit(function, argument, pure=False, resources=resources)
+        self._futures[future.key] = key, future
+        future.add_done_callback(lambda done: self._ended.put(done.key))
+
+    def wait(self) -> tuple[Any, Any] | None:
+        """Key and result of the next call that has ended; None after some seconds without one.
+
+        Raises:
+            ProcessError: The cluster has had no process for a minute, or has ended.
+        """
+        try:
+            key, future = self._futures.pop(self._ended.get(timeout=_PATIENCE))
+        except Empty:
+            self._check_processes()
+            return None
+        self._had_none = False
+        if future.status not in ("finished", "error"):
+            raise ProcessError(
+                f"The scheduler of a cluster must run until all is done, but "
+                f"'{self._client.scheduler.address}' has ended; start it again, and run the same "
+                f"command again."
+            )
+        result = future.result() if future.status == "finished" else _describe(future.exception())
+        future.release()  # or it would be made again with the process that holds it
+        return key, result
+
+    def _have_gpus(self) -> bool:
+        workers = self._client.scheduler_info()["workers"].values()
+        return any(one["resources"].get(_GPU) for one in workers)
+
+    def _check_processes(self) -> None:
+        has_none = not self._client.nthreads()
+        if has_none and self._had_none:
+            raise ProcessError(
+                f"A cluster must have processes to run on, but '{self._client.scheduler.address}' "
+                f"has had none for {_PATIENCE} s; start some, and run the same command again."
+            )
+        self._had_none = has_none
+
+    def cancel(self) -> None:
+        """Cancels the calls that have not ended; `is_wanted` tells those that run."""
+        self._client.cancel([future for _, future in self._futures.values()])
+
+
+def is_wanted() -> bool:
+    """Whether somebody still waits for the call of a cluster that this thread runs.
+
+    Nobody does after `Calls.cancel`, or when the process that waited has ended.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is not None and task.state == "executing"
 
 
 @dataclass(frozen=True)
@@ -95,6 +235,29 @@ class Cluster:
         Raises:
             ConfigError: Dask is not installed, or nothing answers at the address.
         """
+        with self._connect() as client:
+
+            def run(
+                function: Callable[[A], R],
+                arguments: Sequence[A],
+                done: Callable[[A], None] | None = None,
+            ) -> list[R]:
+                return run_on(client, function, arguments, done)
+
+            yield run
+
+    @contextmanager
+    def open_calls(self) -> Iterator[Calls]:
+        """Cluster as `Calls`; a local one ends with the block.
+
+        Raises:
+            ConfigError: Dask is not installed, or nothing answers at the address.
+        """
+        with self._connect() as client:
+            yield ClusterCalls(client)
+
+    @contextmanager
+    def _connect(self) -> "Iterator[Client]":
         try:
             from distributed import Client, LocalCluster
         except ImportError as error:
@@ -111,7 +274,8 @@ class Cluster:
                     f"tcp://host:8786, but '{self.scheduler}' is not ({error})."
                 ) from error
             with joined:
-                yield self._run(joined)
+                self._tell(joined)
+                yield joined
             return
         try:
             cluster = LocalCluster(
@@ -125,20 +289,12 @@ class Cluster:
                 f"--worker-memory must be a size such as 3GiB, found '{self.memory}' ({error})."
             ) from error
         with cluster, Client(cluster, set_as_default=False) as client:
-            yield self._run(client)
+            self._tell(client)
+            yield client
 
-    def _run(self, client: "Client") -> Run:
+    def _tell(self, client: "Client") -> None:
         if self.tell is not None:
             self.tell(f"dashboard: {client.dashboard_link}")
-
-        def run(
-            function: Callable[[A], R],
-            arguments: Sequence[A],
-            done: Callable[[A], None] | None = None,
-        ) -> list[R]:
-            return run_on(client, function, arguments, done)
-
-        return run
 
 
 def run_on(
@@ -153,36 +309,19 @@ def run_on(
         ProcessError: One process after another ended over the same argument, or none is left.
         Exception: What the function raises for the first argument for which it raises.
     """
-    from distributed import as_completed
-
-    futures = client.map(function, arguments, pure=False)
-    place = {future.key: number for number, future in enumerate(futures)}
-    results: list[Any] = [None] * len(arguments)
-    failed: dict[int, BaseException] = {}
-    had_none = False
-    while place:
-        waiting = [futures[number] for number in place.values()]
-        try:
-            for future in as_completed(waiting, loop=client.loop, timeout=_PATIENCE):
-                number = place.pop(future.key)
-                if future.status == "finished":
-                    results[number] = future.result()
-                    future.release()  # or it would be made again with the process that holds it
-                    if done is not None:
-                        done(arguments[number])
-                else:
-                    failed[number] = future.exception()
-        except TimeoutError:
-            has_none = not client.scheduler_info()["workers"]
-            if has_none and had_none:
-                raise ProcessError(
-                    f"A cluster must have processes to run on, but '{client.scheduler.address}' "
-                    f"has had none for {_PATIENCE} s; start some, and run the same command again."
-                ) from None
-            had_none = has_none
-    if failed:
-        raise _describe(failed[min(failed)])
-    return results
+    calls = ClusterCalls(client)
+    for number, argument in enumerate(arguments):
+        calls.submit(number, function, argument)
+    results: dict[int, Any] = {}
+    while len(results) < len(arguments):
+        if (ended := calls.wait()) is not None:
+            number, results[number] = ended
+            if done is not None and not isinstance(results[number], BaseException):
+                done(arguments[number])
+    for number in sorted(results):
+        if isinstance(results[number], BaseException):
+            raise results[number]
+    return [results[number] for number in range(len(arguments))]
 
 
 def _describe(error: BaseException) -> BaseException:

@@ -97,7 +97,7 @@ def test_make_plan_several_processes_for_a_cell_are_refused(plan) -> None:
     assert not found.cells
     assert {cell.reason for cell in found.refused} == {
         "A cell of a benchmark must be one process, found train.devices=2 and "
-        "train.num_nodes=1; leave them out and use --parallel."
+        "train.num_nodes=1; leave them out and use --workers."
     }
 
 

@@ -8,16 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from match_graph.benchmark.cell import Work
+from match_graph.benchmark.cell import run_cell
 from match_graph.benchmark.estimate import Estimate
 from match_graph.benchmark.plan import make_plan
 from match_graph.benchmark.probe import probe_cells
+from match_graph.benchmark.process import Work
 from match_graph.features import TextEmbedder
 from match_graph.io import Reporter
 from match_graph.testing import toy_documents, write_match_folder
 
 
-def start_here(_context: None, function: Callable[..., None], works: Sequence[Work]):
+def start_here(_context: object, function: Callable[..., None], works: Sequence[Work]):
     """In this process, which has the packages already."""
     receive, send = Pipe(duplex=False)
     function(works, send)
@@ -54,12 +55,12 @@ def test_probe_cells_embeds_a_sample(
     plan = make_plan(make_experiment(rows=rows, runs=1), root, Reporter(quiet=True))
 
     def make_work(cell) -> Work:
-        return Work(cell, tmp_path, root, None, 1, None, dict(os.environ))
+        return Work(cell, tmp_path, root, None, 1, dict(os.environ), run_cell)
 
     monkeypatch.setattr("match_graph.benchmark.probe.prepare_process", lambda _: None)
     monkeypatch.setattr("match_graph.benchmark.probe.start_process", start_here)
     estimate = Estimate()
-    probe_cells(plan.cells, estimate, make_work, None)
+    probe_cells(plan.cells, estimate, make_work)
     assert estimate.probed.keys() == {("toy", "MATCH")}
     assert estimate.embedding["toy"] > 0
     cache = tmp_path / "root" / "features" / "texts"

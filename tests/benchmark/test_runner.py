@@ -71,7 +71,7 @@ def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
     ]
     experiment = make_experiment(rows=rows, runs=1)
     out = tmp_path / "out"
-    results = run_benchmark(experiment, out, tmp_path / "root", parallel=2)
+    results = run_benchmark(experiment, out, tmp_path / "root")
     assert results == read_results(out)
     cells = {cell.row: cell for cell in results.cells}
     assert list(cells) == [row["name"] for row in rows]
@@ -139,7 +139,7 @@ def test_run_benchmark_rows_with_features_share_vectors(
         match_row("lost", settings=far),
     ]
     experiment, out, root = make_experiment(rows=rows, runs=1), tmp_path / "out", tmp_path / "root"
-    first = run_benchmark(experiment, out, root, parallel=2)
+    first = run_benchmark(experiment, out, root)
     cells = {cell.row: cell for cell in first.cells}
     assert [cell.status for cell in cells.values()] == [*["done"] * 4, "failed"]
     assert cells["lost"].reason.startswith("A language model must be a folder or a name on the hub")
@@ -185,7 +185,7 @@ def test_run_benchmark_finished_cells_kept_other_settings(
     before = weights.stat().st_mtime_ns
     capsys.readouterr()
     results = run_benchmark(make_experiment(runs=2), out, root, reporter=Reporter())
-    assert "cells: 2 done, 2 to run, 1 at a time" in capsys.readouterr().err
+    assert "cells: 2 done, 2 to run with 1 thread each, one at a time" in capsys.readouterr().err
     assert weights.stat().st_mtime_ns == before
     assert [(cell.row, cell.seed) for cell in results.cells] == [
         ("prior", 0), ("prior", 1), ("MATCH", 0), ("MATCH", 1),
@@ -329,7 +329,7 @@ def test_run_benchmark_interrupted_benchmark_says_how_to_go_on(
     long_experiment, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     """Ctrl-C: cells stop, results say what waits, a note says how to go on."""
-    monkeypatch.setattr("match_graph.benchmark.runner._PATIENCE", 0.1)
+    monkeypatch.setattr("match_graph.benchmark.process._STOPPING", 0.1)
     out = tmp_path / "out"
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs behind & ignore it
 

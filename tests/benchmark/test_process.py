@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.benchmark.cell import make_context
+from match_graph.benchmark.process import make_context
 
 #: Without ``if __name__ == "__main__"``, as a script of a gallery.
 SCRIPT = """
 print("imported", flush=True)
 import operator
 from multiprocessing import get_context
-from match_graph.benchmark.cell import start_process
+from match_graph.benchmark.process import start_process
 
 process, _ = start_process(get_context("spawn"), operator.is_, None)
 process.join()

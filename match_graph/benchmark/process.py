@@ -1,0 +1,222 @@
+"""A process of its own for each cell: environment, threads, log; here or in a cluster's process."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from threadpoolctl import threadpool_limits
+
+from match_graph.benchmark.plan import PlannedCell
+from match_graph.errors import MatchGraphError
+from match_graph.io.cluster import is_wanted
+from match_graph.openmp import limit_spinning
+
+#: Seconds that a process of a killed benchmark has to end, and that a stopped cell has to write
+#: its record before it is ended.
+_PATIENCE, _STOPPING = 60.0, 10.0
+#: Seconds between two questions whether a cell of a cluster is still wanted.
+_POLLING = 1.0
+#: Bytes of the path of a socket on macOS; Linux has 107.
+_SOCKET = 103
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work order of a process that runs a cell.
+
+    Args:
+        cell: Planned cell, with its configuration.
+        out: Folder of the benchmark, absolute.
+        root: Root folder of built data; None takes the default.
+        vectors: Run folder to take pre-trained vectors from; None trains them if need be.
+        threads: Number of processor threads.
+        environment: Environment variables of the process that plans, as far as they count.
+        function: What is done with the cell, `run_cell` or a trial of a search.
+    """
+
+    cell: PlannedCell
+    out: Path
+    root: str | None
+    vectors: Path | None
+    threads: int
+    environment: Mapping[str, str]
+    function: "Callable[[Work], None]"
+
+    @property
+    def log(self) -> Path:
+        """Path of the process's log, beside the run folder."""
+        return self.out / f"{self.cell.folder}.log"
+
+
+def run_apart(work: Work) -> str:
+    """Does some work in a process of its own.
+
+    Returns:
+        Reason why it failed, a sentence; empty if it is done.
+    """
+    limit_spinning()
+    process, receive = start_process(make_context(), do_work, work)
+    try:
+        process.join()
+    except KeyboardInterrupt:  # the process has been interrupted too
+        _stop(process)
+        raise
+    return _hear(process, receive)
+
+
+def run_on_cluster(work: Work) -> str:
+    """`run_apart` within a call of a cluster; the process ends when nobody waits for it any more.
+
+    On a machine with several GPUs each process of a local cluster takes the next one.
+    """
+    from distributed import get_worker
+
+    limit_spinning()
+    multiprocessing.current_process().daemon = False  # or it could not start processes
+    name = get_worker().name
+    gpu = _choose_gpu(name) if isinstance(name, int) else {}
+    work = replace(work, environment={**work.environment, **gpu})
+    process, receive = start_process(make_context(), do_work, work)
+    while process.is_alive():
+        process.join(_POLLING)
+        if not is_wanted():
+            os.kill(process.pid or 0, signal.SIGINT)
+            _stop(process)
+    return _hear(process, receive)
+
+
+def _choose_gpu(number: int) -> dict[str, str]:
+    """Environment with the GPU of a process of a local cluster."""
+    if not torch.cuda.is_available():
+        return {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [*map(str, range(torch.cuda.device_count()))]
+    return {"CUDA_VISIBLE_DEVICES": names[number % len(names)]}
+
+
+def _stop(process: BaseProcess) -> None:
+    """Ends a process that was interrupted, once it has written its record."""
+    process.join(_STOPPING)
+    process.terminate()
+    process.join()
+
+
+def _hear(process: BaseProcess, answer: Connection) -> str:
+    """Reason why an ended process failed; empty if it did not."""
+    try:
+        reason = str(answer.recv()) if answer.poll() else ""
+    except (EOFError, OSError):  # it was ended before, or amid what it said
+        reason = ""
+    answer.close()
+    if not reason and process.exitcode:
+        return f"The process of the cell ended with exit code {process.exitcode}; see its log."
+    return reason
+
+
+def do_work(work: Work, answer: Connection) -> None:
+    """Does some work, resumed if need be; the main function of its process.
+
+    Args:
+        work: Work order of the cell.
+        answer: Connection for the answer: the reason if the cell fails, nothing if it is done.
+    """
+    prepare_process(work)
+    try:
+        with _hold(work.log.with_suffix(".lock")):
+            work.function(work)
+    except MatchGraphError as error:
+        answer.send(str(error))
+    except Exception as error:
+        traceback.print_exc()
+        answer.send(describe_error(error))
+
+
+def make_context() -> Any:
+    """Multiprocessing context of cells: forked off a server that has imported torch once.
+
+    The server's socket lies in ``TMPDIR``. Where that is too long for a socket, or where there is
+    no such server, every cell imports torch.
+    """
+    socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-12345678/listener-12345678")
+    if socket > _SOCKET or "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["match_graph.benchmark.cell"])
+    return context
+
+
+def start_process(
+    context: Any, function: Callable[..., None], work: Any
+) -> tuple[BaseProcess, Connection]:
+    """Starts a process for some work, which answers through a connection.
+
+    It does not import the script that this process was started with, so that a script needs no
+    ``if __name__ == "__main__"``.
+    """
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=function, args=(work, send), daemon=True)
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = main
+    send.close()
+    return process, receive
+
+
+@contextmanager
+def _hold(path: Path) -> Iterator[None]:
+    """Waits for a process of a killed benchmark that is still ending."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        lock.acquire(timeout=_PATIENCE)
+        time.sleep(1.0)  # files are closed before a process is gone
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def describe_error(error: Exception) -> str:
+    """Unexpected error as a clause: its type and message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+
+
+def prepare_process(work: Work) -> None:
+    """Sets environment, threads and log of this process; it ends when its parent ends."""
+    os.environ.update(work.environment)
+    torch.set_num_threads(work.threads)
+    threadpool_limits(work.threads)
+    work.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(work.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent: Any) -> None:
+    parent.join()
+    os._exit(1)

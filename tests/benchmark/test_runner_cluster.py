@@ -1,0 +1,149 @@
+"""Cells in the processes of a Dask cluster: the same results, whoever runs them or is lost."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from filelock import FileLock
+
+from match_graph.benchmark import Experiment, Results, run_benchmark
+from match_graph.io.cluster import Cluster
+
+pytestmark = pytest.mark.slow
+
+#: What differs from one run of a cell to the next one.
+MEASURED = {
+    *("started", "updated", "finished", "seconds", "seconds_per_epoch", "peak_mib"),
+    "resumed",
+}
+MATCH = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
+
+
+def strip(content: Any) -> Any:
+    """Results without times and memory."""
+    if isinstance(content, dict):
+        return {key: strip(value) for key, value in content.items() if key not in MEASURED}
+    return [*map(strip, content)] if isinstance(content, list) else content
+
+
+def compare(first: Results, second: Results) -> None:
+    assert {cell.status for cell in first.cells} == {"done"}
+    assert strip(first.model_dump()) == strip(second.model_dump())
+
+
+@pytest.fixture
+def experiment(make_experiment) -> Experiment:
+    """Rows that share vectors, over two seeds."""
+    rows = [
+        {"name": "prior", "encoder": "prior"},
+        {"name": "MATCH", "settings": MATCH},
+        {"name": "flat", "settings": MATCH, "ablation": ["no-hierarchy"]},
+    ]
+    return make_experiment(rows=rows)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Address of a scheduler of the shell's ``dask``, and its two workers."""
+    pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    place, dask = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
+    options: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL}
+    main = subprocess.Popen(
+        [*dask, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)],
+        **options,
+    )
+    join = [*dask, "worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-dashboard"]
+    workers = [subprocess.Popen(join, **options) for _ in range(2)]
+    while not place.is_file() or not place.stat().st_size:
+        time.sleep(0.05)
+    yield yaml.safe_load(place.read_text())["address"], workers
+    for process in (*workers, main):
+        process.terminate()
+        process.wait()
+
+
+def test_run_benchmark_on_cluster_gives_the_same_results(
+    experiment: Experiment, scheduler, tmp_path: Path
+) -> None:
+    """One by one, with two workers, and by a scheduler that is there: equal but for times."""
+    root = tmp_path / "root"
+    one_by_one = run_benchmark(experiment, tmp_path / "one", root)
+    compare(one_by_one, run_benchmark(experiment, tmp_path / "two", root, Cluster(workers=2)))
+    joined = Cluster(scheduler=scheduler[0])
+    compare(one_by_one, run_benchmark(experiment, tmp_path / "joined", root, joined))
+
+
+def wait_for(path: Path, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not path.is_file() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.is_file(), path
+
+
+@pytest.fixture
+def long_experiment(make_experiment) -> Experiment:
+    """One row that trains for some seconds."""
+    overrides = {"train.epochs": 60, "train.patience": 60}
+    return make_experiment(rows=[{"name": "MATCH", "settings": MATCH}], runs=1, overrides=overrides)
+
+
+CELL = Path("cells", "toy", "MATCH", "seed0")
+
+
+def test_run_benchmark_lost_worker_cell_goes_on_elsewhere(
+    long_experiment: Experiment, scheduler, tmp_path: Path
+) -> None:
+    """`kill -9` of the worker that runs it, with its nanny: the other one resumes the cell."""
+    address, workers = scheduler
+    out = tmp_path / "out"
+
+    def kill() -> None:
+        wait_for(out / CELL / "checkpoint/state.pt")
+        for nanny in workers:
+            tree = psutil.Process(nanny.pid).children(recursive=True)
+            if len(tree) > 2:  # it runs a cell: fork server, its tracker, the cell
+                for process in (psutil.Process(nanny.pid), *tree[:1]):
+                    process.kill()
+                return
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    (cell,) = run_benchmark(
+        long_experiment, out, tmp_path / "root", Cluster(scheduler=address)
+    ).cells
+    thread.join()
+    assert cell.status == "done"
+    assert sum(worker.poll() is not None for worker in workers) == 1
+    assert "resumed after" in (out / f"{CELL}.log").read_text()
+
+
+def test_run_benchmark_killed_planner_ends_cells_of_a_cluster(
+    long_experiment: Experiment, scheduler, tmp_path: Path
+) -> None:
+    """`kill -9` of the command: the cell's process ends too, and the same command goes on."""
+    path, out = tmp_path / "e.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump(long_experiment.model_dump(), sort_keys=False))
+    call = f"run_benchmark(load_experiment({str(path)!r}), {str(out)!r}, {str(tmp_path / 'root')!r}"
+    script = (
+        "from match_graph.benchmark import load_experiment, run_benchmark\n"
+        "from match_graph.io.cluster import Cluster\n"
+        f"{call}, Cluster(scheduler={scheduler[0]!r}))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    wait_for(out / CELL / "checkpoint/state.pt")
+    process.kill()
+    process.wait()
+    lock = FileLock(out / CELL.with_suffix(".lock"))
+    with lock.acquire(timeout=30):  # the cell's process held it
+        assert not (out / CELL / "metrics.json").exists()
+    (cell,) = run_benchmark(
+        long_experiment, out, tmp_path / "root", Cluster(scheduler=scheduler[0])
+    ).cells
+    assert (cell.status, cell.resumed) == ("done", True)
