@@ -18,7 +18,14 @@ from match_graph.metrics.ranking import (
     recall_at_k,
 )
 from match_graph.metrics.sets import F1Meter, find_common
-from match_graph.metrics.significance import Comparison, compare_documents, compare_runs
+from match_graph.metrics.significance import (
+    Comparison,
+    DocumentBootstrap,
+    adjust_holm,
+    compare_runs,
+    correct_comparisons,
+    find_stars,
+)
 from match_graph.metrics.slices import (
     FREQUENCY_CUTS,
     LabelSlices,
@@ -33,6 +40,7 @@ __all__ = [
     "PROPENSITY_PARAMETERS",
     "CalibrationMeter",
     "Comparison",
+    "DocumentBootstrap",
     "Evaluator",
     "F1Meter",
     "HierarchicalMeter",
@@ -45,10 +53,12 @@ __all__ = [
     "ThresholdSearch",
     "Thresholds",
     "ViolationMeter",
-    "compare_documents",
+    "adjust_holm",
     "compare_runs",
+    "correct_comparisons",
     "find_common",
     "find_hits",
+    "find_stars",
     "inverse_propensity",
     "ndcg_at_k",
     "pack_predictions",

@@ -1,18 +1,20 @@
-"""Page of a benchmark: tables with stars, figures, case studies, provenance."""
+"""Page of a benchmark: tables with stars and intervals, figures, case studies, provenance."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
-from match_graph.errors import CorpusError, MatchGraphError
+from match_graph.errors import ConfigError, CorpusError, MatchGraphError
 from match_graph.io.run_folder import HISTORY
 from match_graph.io.yaml import dump_yaml
 from match_graph.report.benchmark_tables import (
     format_value,
+    make_legend,
     tabulate_best,
     tabulate_expected,
     tabulate_grid,
@@ -39,7 +41,7 @@ from match_graph.runs import open_run
 from match_graph.runs.measures import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
-#: Rows that case studies compare, the reference among them.
+#: Rows that case studies compare where none is named, the reference among them.
 _VARIANTS = 3
 
 
@@ -54,11 +56,13 @@ def make_benchmark_page(folder: Path, options: CaseOptions | None = None) -> Pag
     Raises:
         CheckpointError: The results are missing or broken, or a finished cell lacks a measure.
         CorpusError: A document is in no data set that has a finished run.
+        ConfigError: A row has no finished run.
     """
     options = options or CaseOptions()
     results = read_results(folder)
     several = len(results.datasets) > 1
     headlines, sections = [], []
+    check_rows(results, options.rows)
     missing = [*options.documents]
     for record in results.datasets:
         part = DatasetPart(folder, results, record)
@@ -123,18 +127,13 @@ class DatasetPart:
         return found
 
     def results_section(self) -> Section:
-        """Means over seeds with stars and the best in bold; what is expected; notes."""
+        """Means over seeds with stars, intervals and the best marked; what is expected; notes."""
         numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
+        legend = make_legend(self.rows, self.results.experiment.reference)
         about = (
-            f"On {self.split}: mean ± standard deviation over runs of different seeds. "
-            f"{numbers} documents, {self.record.num_labels:,} labels; documents without gold "
-            f"labels count 0. The best is marked."
+            f"On {self.split}: {numbers} documents, {self.record.num_labels:,} labels. "
+            f"{' '.join(legend)} The best is marked."
         )
-        if reference := self.results.experiment.reference:
-            about += (
-                f" Two-tailed t-test against {reference}, paired by seed: * (p < 0.05) and ** "
-                f"(p < 0.01) are significantly worse, + and ++ significantly better."
-            )
         blocks: list[Block] = [tabulate_rows(self.rows, self.measures)]
         expected = tabulate_expected(self.rows, self.measures)
         blocks += [] if expected is None else [expected]
@@ -199,12 +198,14 @@ class DatasetPart:
         return Section("Calibration", about, charts)
 
     def case_studies(self, options: CaseOptions) -> Section:
-        """The reference, or the first row, beside the rows that follow it."""
+        """The rows that are asked for; else the reference and those that follow it."""
         if not options.documents and not options.num_documents:
             return NO_CASES
         reference = self.results.experiment.reference
-        order = sorted(self.rows, key=lambda row: row.name != reference)
-        names = [row.name for row in order if self._finished(row.name)][:_VARIANTS]
+        finished = [row.name for row in self.rows if self._finished(row.name)]
+        names = [name for name in dict.fromkeys(options.rows) if name in finished]
+        if not options.rows:
+            names = sorted(finished, key=lambda name: name != reference)[:_VARIANTS]
         folders = [self.folder / self._finished(name)[0].folder for name in names]
         try:
             runs = [
@@ -216,9 +217,11 @@ class DatasetPart:
                 self.studied = [one for one in options.documents if one in known]
             if not runs or (options.documents and not self.studied):
                 return NO_CASES
-            return study_cases(runs, replace(options, documents=self.studied), names)
+            section = study_cases(runs, replace(options, documents=self.studied), names)
         except MatchGraphError as error:
             return explain_absence(error, options, f" of {self.record.name}")
+        about = f"{describe_choice(names, len(finished), options)} {section.about}"
+        return Section(section.title, about, section.blocks)
 
     def _finished(self, row: str) -> list[Cell]:
         cells = self.results.find_cells(self.record.name, row)
@@ -233,6 +236,33 @@ class DatasetPart:
             for name in names
             if all(name in run for run in runs)
         }
+
+
+def check_rows(results: Results, rows: Sequence[str]) -> None:
+    """Checks that each row of case studies has a finished run on some data set.
+
+    Raises:
+        ConfigError: One has none.
+    """
+    known = list(dict.fromkeys(cell.row for cell in results.cells if cell.status == "done"))
+    for row in rows:
+        if row not in known:
+            near = get_close_matches(row, known, n=1)
+            hint = f"the nearest is '{near[0]}'" if near else f"choose from {known}"
+            raise ConfigError(
+                f"A row of case studies must be one of the benchmark with a finished run, found "
+                f"'{row}'; {hint}."
+            )
+
+
+def describe_choice(names: Sequence[str], num_rows: int, options: CaseOptions) -> str:
+    """Sentences on which rows and documents are studied, and how to choose others."""
+    drawn = "" if options.documents else " The documents are drawn at random from test."
+    return (
+        f"Shown: {', '.join(names)}; {len(names)} of {num_rows} rows with a finished run, each by "
+        f"its first seed.{drawn} `match-graph report` takes other rows by --row NAME and "
+        f"other documents by --document ID, both repeatable."
+    )
 
 
 def describe_making(results: Results) -> Section:

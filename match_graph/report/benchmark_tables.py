@@ -1,4 +1,4 @@
-"""Tables of a benchmark as Markdown, CSV and LaTeX, with the best values bold and stars."""
+"""Tables of a benchmark as Markdown, CSV and LaTeX: the best bold, stars, 95 % intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,6 +7,8 @@ import pandas as pd
 
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.io.progress import Reporter
+from match_graph.metrics import Comparison
+from match_graph.metrics.significance import FEWEST_SEEDS, NUM_RESAMPLES
 from match_graph.report.plots import write_figure
 from match_graph.report.summary import (
     LOWER_IS_BETTER,
@@ -23,8 +25,12 @@ from match_graph.report.tables import (
     write_csv,
     write_text,
 )
+from match_graph.runs.measures import SCORE_NAMES
 
 TABLES = "tables"
+#: Columns of a table behind its measures: what a model is made of, what it costs.
+_MODEL = ("wide", "features", "start")
+_COST = ("runs", "parameters", "train s", "s / epoch", "peak MiB")
 
 
 def write_tables(
@@ -66,7 +72,7 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
         escape_markdown(experiment.question),
         escape_markdown(_describe_setting(results, record)),
         tabulate_rows(rows, experiment.measures).to_markdown(),
-        "  \n".join(map(escape_markdown, _make_legend(rows, experiment.reference))),
+        "  \n".join(map(escape_markdown, make_legend(rows, experiment.reference))),
     ]
     if (expected := tabulate_expected(rows, experiment.measures)) is not None:
         parts += ["Numbers of the paper, and ours minus them:", expected.to_markdown()]
@@ -76,7 +82,7 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
 
 def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: str | None) -> str:
     """LaTeX table, its legend and notes as comments above."""
-    lines = [*_make_legend(rows, reference), *collect_notes(rows)]
+    lines = [*make_legend(rows, reference), *collect_notes(rows)]
     comments = [f"% {' '.join(line.split())}\n" for line in lines]
     return "".join(comments) + tabulate_rows(rows, measures).to_latex()
 
@@ -84,8 +90,9 @@ def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: s
 def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame:
     """CSV with a line per row and unrounded numbers; empty where there is none.
 
-    Columns of each measure: itself (the mean), ``_std``, ``_stars``, ``_p`` (over runs),
-    ``_p_documents`` (over documents), ``_expected`` and ``_difference``.
+    Columns of each measure: itself (the mean), ``_std``, ``_low`` and ``_high`` (the 95 % interval
+    of `Value`), ``_stars``, ``_p_runs`` and ``_p_documents`` (of the two tests), with ``_holm``
+    behind them (after the correction), ``_expected`` and ``_difference`` (to it).
     """
     lines = []
     for row in rows:
@@ -93,6 +100,9 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
         for measure in measures:
             line |= _list_values(measure, row.measured.get(measure))
         line |= {
+            "wide": row.wide,
+            "features": ", ".join(row.features),
+            "start": row.start,
             "parameters": row.parameters,
             "train_seconds": row.train_seconds,
             "seconds_per_epoch": row.seconds_per_epoch,
@@ -106,16 +116,23 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
 def _list_values(measure: str, value: Value | None) -> dict[str, object]:
     if value is None:
         return {measure: None}
-    test, documents = value.test, value.documents
+    low, high = value.interval or (None, None)
     return {
         measure: value.mean,
         f"{measure}_std": value.std,
+        f"{measure}_low": low,
+        f"{measure}_high": high,
         f"{measure}_stars": value.stars,
-        f"{measure}_p": None if test is None else test.p_value,
-        f"{measure}_p_documents": None if documents is None else documents.p_value,
+        **_list_p_values(f"{measure}_p_runs", value.runs),
+        **_list_p_values(f"{measure}_p_documents", value.documents),
         f"{measure}_expected": value.expected[0] if value.expected else None,
         f"{measure}_difference": value.difference,
     }
+
+
+def _list_p_values(name: str, test: Comparison | None) -> dict[str, object]:
+    p_values = (None, None) if test is None else (test.p_value, test.p_holm)
+    return dict(zip((name, f"{name}_holm"), p_values, strict=True))
 
 
 def _describe_setting(results: Results, record: DatasetRecord) -> str:
@@ -134,18 +151,40 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
     )
 
 
-def _make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
+def make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
+    """Sentences on what a table shows: means, intervals, stars, columns."""
     lines = ["Mean ± standard deviation over runs; documents without labels count as 0."]
-    if reference is not None and any(row.measured for row in rows):
+    values = [value for row in rows for value in row.measured.values()]
+    if not values:
+        return lines
+    if any(value.interval is not None for value in values):
+        of = "the mean" if reference is None else f"the difference to {reference}, for it the mean"
         lines.append(
-            f"Two-tailed t-test against {reference}, paired by seed. *: significantly worse "
-            f"(p < 0.05), **: (p < 0.01); + and ++: significantly better."
+            f"In brackets the 95 % interval over documents of {of}: paired bootstrap of scores "
+            f"averaged over seeds, {NUM_RESAMPLES:,} resamples."
         )
+    if reference is not None:
+        lines.append(
+            f"Stars need both the bootstrap over documents and the t-test paired by seed, from "
+            f"{FEWEST_SEEDS} common seeds on, after Holm's correction over the rows: * "
+            f"significantly worse than {reference} (p < 0.05), ** (p < 0.01); + and ++ "
+            f"significantly better."
+        )
+    without = {name: None for row in rows for name in row.measured if name not in SCORE_NAMES}
+    if without:
+        lines.append(
+            f"No intervals and no stars of {', '.join(without)}: a run keeps no score of each "
+            f"document for {'it' if len(without) == 1 else 'them'}."
+        )
+    lines.append(
+        "wide: a linear term stands beside the encoder; features: node types with features; "
+        "start: initialization of token embeddings (model.init)."
+    )
     return lines
 
 
 def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
-    """Table rows: measures with the best and stars, number of runs, parameters, time, memory."""
+    """Table rows: measures with the best, stars and intervals, the model, its cost."""
     places = {
         (line, column): value
         for line, row in enumerate(rows)
@@ -156,6 +195,9 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
         [
             row.name,
             *(format_value(row.measured.get(measure)) for measure in measures),
+            {None: "-", True: "yes", False: "no"}[row.wide],
+            ", ".join(row.features) or "-",
+            row.start or "-",
             str(row.runs),
             number(row.parameters),
             number(row.train_seconds, ",.4g"),
@@ -165,10 +207,15 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
         for row in rows
     ]
     return Table(
-        ["", *measures, "runs", "parameters", "train s", "s / epoch", "peak MiB"],
+        ["", *measures, *_MODEL, *_COST],
         lines,
         best=frozenset(place for place, value in places.items() if value.is_best),
         stars={place: value.stars for place, value in places.items() if value.stars},
+        below={
+            place: _format_interval(value)
+            for place, value in places.items()
+            if value.interval is not None
+        },
     )
 
 
@@ -223,6 +270,13 @@ def format_value(value: Value | None, digits: int = 4) -> str:
         return "-"
     spread = "" if value.std is None else f" ± {fraction(value.std, digits)}"
     return f"{fraction(value.mean, digits)}{spread}"
+
+
+def _format_interval(value: Value) -> str:
+    """Formats an interval; that of a difference with signs."""
+    sign = "" if value.documents is None else "+"
+    low, high = value.interval or (float("nan"), float("nan"))
+    return f"[{low:{sign}.4f}, {high:{sign}.4f}]"
 
 
 def _format_expected(value: Value | None) -> str:

@@ -25,6 +25,7 @@ def write_report(
     encoder: str | None = None,
     head: str | None = None,
     dataset: str | None = None,
+    rows: Sequence[str] = (),
 ) -> Path:
     """Writes the page of a run, or of a benchmark.
 
@@ -42,6 +43,8 @@ def write_report(
         encoder: Encoder of the run, as for `load`.
         head: Head of the run, as for `load`.
         dataset: Data set of the run, as for `open_run`.
+        rows: Rows of a benchmark that its case studies compare; none takes the reference and two
+            more.
 
     Returns:
         The file.
@@ -49,13 +52,13 @@ def write_report(
     Raises:
         MatchGraphError: See `make_run_page` and `make_benchmark_page`; or jinja2 or matplotlib is
             not installed.
-        ConfigError: Runs are given to compare a benchmark with.
+        ConfigError: Runs are given to compare a benchmark with, or rows of a run.
     """
     folder = Path(folder)
     path = folder / REPORT if out is None else Path(out)
     options = CaseOptions(
         documents, num_documents, [*map(Path, against)], None if root is None else Path(root),
-        device, reporter or Reporter(quiet=True), encoder, head, dataset,
+        device, reporter or Reporter(quiet=True), encoder, head, dataset, rows,
     )  # fmt: skip
     if (folder / RESULTS).is_file():
         if against:
@@ -64,6 +67,11 @@ def write_report(
                 f"for '{folder}'; leave out --against."
             )
         page = make_benchmark_page(folder, options)
+    elif rows:
+        raise ConfigError(
+            f"Rows must be those of a benchmark, but '{folder}' is a run and has no row "
+            f"'{rows[0]}'; leave out --row, or name other runs with --against."
+        )
     else:
         page = make_run_page(folder, options)
     write_page(page, path)

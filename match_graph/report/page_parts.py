@@ -43,6 +43,7 @@ class CaseOptions:
         encoder: Encoder of a run, as for `load`.
         head: Head of a run, as for `load`.
         dataset: Data set of the runs, as for `open_run`.
+        rows: Rows of a benchmark that are compared; none takes the reference and two more.
     """
 
     documents: Sequence[str] = ()
@@ -54,6 +55,7 @@ class CaseOptions:
     encoder: str | None = None
     head: str | None = None
     dataset: str | None = None
+    rows: Sequence[str] = ()
 
 
 def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] = ()) -> Section:

@@ -4,17 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results
 from match_graph.errors import CheckpointError
-from match_graph.metrics import Comparison, compare_documents, compare_runs
-from match_graph.runs.measures import SCORE_NAMES
-from match_graph.runs.readers import read_scores
+from match_graph.metrics import Comparison, find_stars
+from match_graph.report.row_tests import RowTests
 
 #: Measures of which less is better.
 LOWER_IS_BETTER = frozenset({"violation_rate", "violation_size", "ECE", "ECE@5"})
-#: Of the bootstrap over documents; its smallest p-value is .001.
-_RESAMPLES = 999
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,11 @@ class Value:
         mean: Mean over seeds, a fraction.
         std: Standard deviation over seeds, with n - 1; None for one run.
         is_best: Whether no row has a better mean.
-        test: Test of the reference against this row, paired by seed; None without a reference.
-        documents: Test over documents, where one seed is all there is; None otherwise.
+        runs: t-test of the row minus the reference over common seeds; None without a reference.
+        documents: Bootstrap test of the row minus the reference over documents; None without a
+            reference or without scores of documents.
+        interval: 95 % interval over documents of the difference to the reference, or, for the
+            reference itself and without one, of the mean; None without scores of documents.
         expected: Expected mean and, if known, standard deviation, as another source reports them.
         lower_is_better: Whether lower values are better.
     """
@@ -34,18 +35,20 @@ class Value:
     mean: float
     std: float | None
     is_best: bool
-    test: Comparison | None
+    runs: Comparison | None
     documents: Comparison | None
+    interval: tuple[float, float] | None
     expected: tuple[float, ...]
     lower_is_better: bool
 
     @property
     def stars(self) -> str:
-        """Significance as in the paper: ``*`` or ``**`` if worse, ``+`` or ``++`` if better."""
-        if self.test is None or not self.test.stars:
+        """Significance by both tests: ``*`` or ``**`` if worse, ``+`` or ``++`` if better."""
+        stars = find_stars(self.runs, self.documents)
+        if self.runs is None or not stars:
             return ""
-        is_worse = (self.test.difference > 0) != self.lower_is_better
-        return self.test.stars if is_worse else "+" * len(self.test.stars)
+        is_worse = (self.runs.difference < 0) != self.lower_is_better
+        return stars if is_worse else "+" * len(stars)
 
     @property
     def difference(self) -> float | None:
@@ -61,6 +64,10 @@ class RowSummary:
         name: Name of the row.
         measured: Values by measure; empty if no run is finished.
         runs: Number of finished runs.
+        wide: Whether a linear term stands beside the encoder; None where none can, as beside a
+            baseline, or nothing is known.
+        features: Node types with features.
+        start: Initialization of token embeddings (``model.init``); None as for ``wide``.
         parameters: Number of parameters of a network; None where none is known.
         train_seconds: Seconds of training or fitting, without pre-training; the mean over runs,
             None where none is known, as of interrupted runs.
@@ -73,6 +80,9 @@ class RowSummary:
     name: str
     measured: Mapping[str, Value]
     runs: int
+    wide: bool | None
+    features: tuple[str, ...]
+    start: str | None
     parameters: int | None
     train_seconds: float | None
     seconds_per_epoch: float | None
@@ -86,8 +96,8 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
     Args:
         results: Results, finished or not.
         dataset: Name of the data set.
-        folder: Folder of the benchmark, to compare single runs over documents; None leaves that
-            out.
+        folder: Folder of the benchmark, whose run folders have the scores of documents; None gives
+            no intervals and no stars.
 
     Raises:
         CheckpointError: A finished cell lacks a measure, or the data set is not in the results.
@@ -107,7 +117,7 @@ class _Summarizer:
     """Builder of the row summaries of a data set."""
 
     def __init__(self, results: Results, record: DatasetRecord, folder: Path | None) -> None:
-        self.experiment, self.dataset, self.folder = results.experiment, record.name, folder
+        self.experiment, self.dataset = results.experiment, record.name
         self.cells = {row.name: results.find_cells(record.name, row.name) for row in record.rows}
         self.done = {
             row: [cell for cell in cells if cell.status == "done"]
@@ -120,6 +130,7 @@ class _Summarizer:
             for measure in (self.experiment.measures if done else [])
         }
         self.means = {key: fmean(values.values()) for key, values in self.values.items()}
+        self.tests = RowTests(self.experiment, self.done, self.values, folder)
 
     def summarize(self, row: str) -> RowSummary:
         done = self.done[row]
@@ -132,11 +143,12 @@ class _Summarizer:
             name=row,
             measured=values,
             runs=len(done),
+            **_describe_model(self.cells[row]),
             parameters=max(parameters, default=None),
             train_seconds=_mean([cell.seconds["train"] for cell in whole]),
             seconds_per_epoch=_mean(epochs),
             peak_mib=max((_peak(cell) for cell in done), default=None),
-            notes=tuple(dict.fromkeys(_make_notes(self.cells[row], values))),
+            notes=(*_describe_status(self.cells[row]), *self.tests.notes.get(row, ())),
         )
 
     def _make_value(self, row: str, measure: str) -> Value:
@@ -144,51 +156,32 @@ class _Summarizer:
         lower_is_better = measure in LOWER_IS_BETTER
         means = [self.means[key] for key in self.means if key[1] == measure]
         expected = self.experiment.expected.get(self.dataset, {}).get(row, {})
-        test = self._test(row, measure)
-        single = test is not None and test.p_value is None and test.num_pairs == 1
         return Value(
             mean=mean,
             std=stdev(mine.values()) if len(mine) > 1 else None,
             is_best=mean == (min(means) if lower_is_better else max(means)),
-            test=test,
-            documents=self._test_documents(row, measure) if single else None,
+            runs=self.tests.runs.get((row, measure)),
+            documents=self.tests.documents.get((row, measure)),
+            interval=self.tests.intervals.get((row, measure)),
             expected=tuple(expected.get(measure, ())),
             lower_is_better=lower_is_better,
         )
 
-    def _test(self, row: str, measure: str) -> Comparison | None:
-        """Test of the reference against a row; None for the reference itself."""
-        reference = self.experiment.reference
-        if reference in (None, row):
-            return None
-        mine, other = self.values[row, measure], self.values.get((str(reference), measure), {})
-        seeds = mine.keys() & other.keys()
-        if not seeds:
-            reason = f"it has no run with a seed of '{reference}'"
-            return Comparison(float("nan"), 0, None, reason)
-        return compare_runs(
-            {seed: other[seed] for seed in seeds}, {seed: mine[seed] for seed in seeds}
-        )
 
-    def _test_documents(self, row: str, measure: str) -> Comparison | None:
-        """Test over the documents of the one seed that a row and the reference have."""
-        if self.folder is None or measure not in SCORE_NAMES:
-            return None
-        theirs = {cell.seed: cell for cell in self.done[str(self.experiment.reference)]}
-        mine = next(cell for cell in self.done[row] if cell.seed in theirs)
-        try:
-            first, second = (
-                read_scores(self.folder / cell.folder, self.experiment.split, measure)
-                for cell in (theirs[mine.seed], mine)
-            )
-        except CheckpointError:  # the results were moved without their cells
-            return None
-        if first.shape != second.shape:  # the row's own options have other documents
-            return None
-        return compare_documents(first, second, num_resamples=_RESAMPLES)
+def _describe_model(cells: Sequence[Cell]) -> dict[str, Any]:
+    """What a row's resolved settings say of the wide term, features and start of embeddings."""
+    config = next((cell.config for cell in cells if cell.config), {})
+    model, data = config.get("model", {}), config.get("data", {})
+    is_neural = model.get("head") is not None  # settled for networks alone
+    return {
+        "wide": model.get("wide") if is_neural else None,
+        "features": tuple(data.get("features", {})),
+        "start": model.get("init") if is_neural else None,
+    }
 
 
-def _make_notes(cells: Sequence[Cell], values: Mapping[str, Value]) -> Iterator[str]:
+def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
+    """Sentences on cells that are not finished, seeds of the same reason together."""
     seeds: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
         seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
@@ -200,24 +193,6 @@ def _make_notes(cells: Sequence[Cell], values: Mapping[str, Value]) -> Iterator[
             yield f"{of_seeds} failed. {reason}"
         elif status == "waiting":
             yield f"{of_seeds}: not finished."
-    without: dict[str, list[str]] = {}
-    for measure, value in values.items():
-        if value.test is not None and value.test.reason:
-            without.setdefault(value.test.reason, []).append(measure)
-    for reason, names in without.items():
-        of_measures = f" of {', '.join(names)}" if len(names) < len(values) else ""
-        yield f"no test over runs{of_measures}, as {reason}."
-    over_documents = [
-        (measure, value.documents)
-        for measure, value in values.items()
-        if value.documents is not None and value.documents.p_value is not None
-    ]
-    if over_documents:
-        shown = ", ".join(f"{measure} {test.p_value:.3f}" for measure, test in over_documents)
-        yield (
-            f"p-values of one run over its {over_documents[0][1].num_pairs:,} documents: "
-            f"{shown} (paired bootstrap; other seeds may differ)."
-        )
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:

@@ -36,6 +36,7 @@ class Table:
         stars: Marks of significance behind cells, by (row, column).
         caption: Caption above the table; may be empty.
         num_names: Number of columns that name the rows.
+        below: Small second lines of cells, such as intervals, by (row, column).
     """
 
     kind: ClassVar[str] = "table"
@@ -45,6 +46,7 @@ class Table:
     stars: Mapping[tuple[int, int], str] = field(default_factory=dict)
     caption: str = ""
     num_names: int = 1
+    below: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def to_markdown(self) -> str:
         """Markdown, names on the left, all else on the right; without the caption."""
@@ -58,19 +60,28 @@ class Table:
 
     def _mark(self, text: str, place: tuple[int, int]) -> str:
         text = f"**{text}**" if place in self.best else text
-        return text + escape_markdown(self.stars.get(place, ""))
+        text += escape_markdown(self.stars.get(place, ""))
+        return f"{text}<br>{escape_markdown(self.below[place])}" if place in self.below else text
 
     def to_latex(self) -> str:
-        """LaTeX in the style of booktabs; stars are raised."""
+        """LaTeX in the style of booktabs; stars are raised, second lines are rows of their own."""
         lines = [[*map(escape_latex, cells)] for cells in self.rows]
         for row, column in self.best:
             lines[row][column] = rf"\textbf{{{lines[row][column]}}}"
         for (row, column), stars in self.stars.items():
             lines[row][column] += rf"\textsuperscript{{{stars}}}"
+        second = [["" for _ in self.columns] for _ in lines]
+        for (row, column), text in self.below.items():
+            second[row][column] = rf"{{\scriptsize {escape_latex(text)}}}"
+        lines = [
+            line
+            for first, below in zip(lines, second, strict=True)
+            for line in ([first, below] if any(below) else [first])
+        ]
         frame = pd.DataFrame(lines, columns=[*map(escape_latex, self.columns)])
         alignment = "l" * self.num_names + "r" * (len(self.columns) - self.num_names)
-        text: str = frame.to_latex(index=False, escape=False, column_format=alignment)
-        return text
+        latex: str = frame.to_latex(index=False, escape=False, column_format=alignment)
+        return latex
 
 
 def escape_markdown(text: str) -> str:

@@ -1,6 +1,7 @@
 """The page of a benchmark: its numbers by hand, stars, figures, and what is said of what is not."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 from match_graph import Run, load_config, start_run
 from match_graph.benchmark import write_results
-from match_graph.errors import CheckpointError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.run_folder import RELIABILITY
 from match_graph.report.benchmark_page import choose_main_measures, make_benchmark_page
 from match_graph.report.charts import BarChart, LineChart
@@ -34,24 +35,34 @@ def find_blocks(page: Page, title: str) -> list[Block]:
 
 
 def test_make_benchmark_page_table_by_hand(page: Page) -> None:
-    """Means, deviations with n - 1, stars by the paired test, the best marked, notes below."""
+    """Means, deviations with n - 1, intervals, no stars of two seeds, the best marked, notes."""
     table, expected, notes = find_blocks(page, "Results")
     assert isinstance(table, Table)
-    assert table.columns[:5] == ["", "P@1", "NDCG@5", "violation_rate", "runs"]
-    # BertXML's P@1 is .02 below in both runs: the difference has no variance, so no star
-    assert [list(row[:5]) for row in table.rows] == [
+    assert table.columns[:8] == [
+        "", "P@1", "NDCG@5", "violation_rate", "wide", "features", "start", "runs",
+    ]  # fmt: skip
+    assert [[*row[:4], row[7]] for row in table.rows] == [
         ["TF-IDF", "0.5100 ± 0.0141", "0.4050 ± 0.0071", "0.2500 ± 0.0707", "2"],
         ["MATCH <b>", "0.6100 ± 0.0141", "0.5600 ± 0.0141", "0.1500 ± 0.0707", "2"],
         ["BertXML", "0.5900 ± 0.0141", "0.5700 ± 0.0141", "0.3500 ± 0.0707", "2"],
         ["LM", "-", "-", "-", "0"],
     ]
     assert table.best == {(1, 1), (2, 2), (1, 3)}
-    assert table.stars == {(0, 2): "*"}
+    assert table.stars == {}
+    places = {(row, column) for row in range(3) for column in (1, 2)}
+    assert set(table.below) == places  # no score of each document for violations
+    signs = [table.below[row, 1][1] in "+-" for row in range(3)]
+    assert signs == [True, False, True]  # differences to the reference, and its own mean
     assert isinstance(expected, Table)
     assert expected.caption == "What the paper reports, and in brackets the difference of ours"
     assert list(expected.rows[0]) == ["MATCH <b>", "0.6000 (+0.0100)", "0.5000 (+0.0600)", "-"]
     assert isinstance(notes, Note)
     assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines
+    assert notes.lines[0] == (
+        "TF-IDF, BertXML: no test over runs and no stars: there are 2 common seeds and it needs 5."
+    )
+    [about] = [section.about for section in page.sections if section.title == "Results"]
+    assert "In brackets the 95 % interval over documents" in about
 
 
 @pytest.mark.parametrize(
@@ -120,6 +131,12 @@ def test_make_benchmark_page_case_studies_compare_the_rows(
     [case] = find_blocks(page, "Case studies")
     assert isinstance(case, Case)
     assert [one.run for one in case.study.variants] == ["MATCH <b>", "TF-IDF", "BertXML"]
+    [about] = [section.about for section in page.sections if section.title == "Case studies"]
+    assert about.startswith(
+        "Shown: MATCH <b>, TF-IDF, BertXML; 3 of 3 rows with a finished run, each by its first "
+        "seed. The documents are drawn at random from test. `match-graph report` takes other rows "
+        "by --row NAME and other documents by --document ID, both repeatable. What carried each"
+    )
     assert not find_blocks(make(benchmark_folder, trained_run, number=0), "Case studies")
     with pytest.raises(CorpusError) as caught:
         make(benchmark_folder, trained_run, documents=("nobody",))
@@ -127,6 +144,27 @@ def test_make_benchmark_page_case_studies_compare_the_rows(
         "A document must be in a data set of the benchmark that has a finished run, found 'nobody' "
         "in none of ['synthetic']; look at the ids."
     )
+
+
+def test_make_benchmark_page_case_studies_of_chosen_rows(
+    benchmark_folder: Path, trained_run: Run
+) -> None:
+    """In the order in which they are named, each once; an unknown one is an error."""
+    options = CaseOptions((), 1, root=Path(trained_run.dataset.root), device="cpu")
+    chosen = replace(options, rows=["BertXML", "TF-IDF", "BertXML"])
+    page = make_benchmark_page(benchmark_folder, chosen)
+    [case] = find_blocks(page, "Case studies")
+    assert isinstance(case, Case)
+    assert [one.run for one in case.study.variants] == ["BertXML", "TF-IDF"]
+    assert any("Shown: BertXML, TF-IDF; 2 of 3 rows" in one.about for one in page.sections)
+    must = "A row of case studies must be one of the benchmark with a finished run, found "
+    for name, hint in (
+        ("BertXLM", "'BertXLM'; the nearest is 'BertXML'."),
+        ("LM", "'LM'; choose from ['TF-IDF', 'MATCH <b>', 'BertXML']."),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make_benchmark_page(benchmark_folder, replace(options, rows=[name]))
+        assert str(caught.value) == must + hint
 
 
 def test_make_benchmark_page_document_in_any_data_set(

@@ -1,6 +1,9 @@
-"""Tables of a benchmark: a hand computation of means, deviations, stars and differences."""
+"""Tables of a benchmark: means, deviations, tests, intervals and differences by hand."""
 
+import json
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +15,16 @@ from scipy import stats
 from match_graph.benchmark import Cell, DatasetRecord, Experiment, Machine, Results
 from match_graph.errors import CheckpointError
 from match_graph.io import Reporter
+from match_graph.io.run_folder import RECORD
+from match_graph.metrics import Comparison
 from match_graph.report import summarize, write_tables
-from match_graph.report.benchmark_tables import make_csv, tabulate_best, tabulate_grid
-from match_graph.report.summary import collect_notes
+from match_graph.report.benchmark_tables import (
+    make_csv,
+    tabulate_best,
+    tabulate_grid,
+    tabulate_rows,
+)
+from match_graph.report.summary import Value, collect_notes
 from match_graph.runs.measures import DocumentScores, write_scores
 
 #: NDCG@5 and violation rate by row and seed.
@@ -87,76 +97,141 @@ def make_results(values=VALUES, seeds=3, **changes) -> Results:
     )  # fmt: skip
 
 
-def test_summarize_row_by_hand() -> None:
-    """Mean, deviation with n - 1, paired test with the reference, best, direction of stars."""
-    rows = {row.name: row for row in summarize(make_results(), "toy")}
+def write_cells(folder: Path, values=VALUES, seeds=3, num_documents=50, checksum="abc") -> Path:
+    """Run folders of the rows: scores of documents around NDCG@5, and the data's checksum."""
+    record = {
+        "dataset": "toy", "data_checksum": checksum, "num_train_documents": 8, "seed": 0,
+        "processes": 1, "seconds": {}, "peak_memory_mib": {}, "device": {}, "versions": {},
+        "python": "3.11", "git": None,
+    }  # fmt: skip
+    for row, found in values.items():
+        for seed in range(seeds if found else 0):
+            cell = folder / "c" / row / str(seed)
+            cell.mkdir(parents=True)
+            (cell / RECORD).write_text(json.dumps(record))
+            scores = DocumentScores(torch.arange(10, 10 + num_documents))
+            noise = torch.rand(num_documents, generator=torch.Generator().manual_seed(seed)) / 5
+            bend = 0.05 * torch.sin(len(row) * torch.arange(num_documents))
+            scores.table[:, -1] = found[seed][0] + noise - noise.mean() + bend - bend.mean()
+            write_scores(cell, {"test": scores})
+    return folder
+
+
+def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
+    """Five seeds of the rows that have three."""
+    more = ((0.003, 0.01), (-0.004, 0.02))
+    return {
+        row: [*found, *((found[0][0] + a, found[-1][1] + b) for a, b in more if found)]
+        for row, found in values.items()
+    }
+
+
+def test_summarize_row_by_hand(tmp_path: Path) -> None:
+    """Mean, deviation with n - 1, both tests against the reference, best, direction of stars."""
+    values = spread()
+    folder = write_cells(tmp_path, values, 5)
+    rows = {row.name: row for row in summarize(make_results(values, 5), "toy", folder)}
     first = rows["A & B_1"]
     value = first.measured["NDCG@5"]
-    assert value.mean == pytest.approx(0.51)
-    assert value.std == pytest.approx(0.01)
-    # differences .10, .09, .14: mean .11, deviation sqrt(.0007), t = .11 / (sqrt(.0007) / sqrt(3))
-    t = 0.11 / np.sqrt(0.0014 / 2 / 3)
-    assert value.test.p_value == pytest.approx(2 * stats.t.sf(t, df=2))
-    assert 0.01 < value.test.p_value < 0.05
-    assert (value.stars, value.is_best) == ("*", False)
-    assert rows["MATCH"].measured["NDCG@5"].is_best
-    assert rows["MATCH"].measured["NDCG@5"].test is None
-    assert rows["MATCH"].measured["NDCG@5"].difference == pytest.approx(0.01)
-    assert first.measured["violation_rate"].is_best  # less is better
-    assert first.train_seconds == 8.0
+    mine, theirs = (np.array([one for one, _ in values[row]]) for row in ("A & B_1", "MATCH"))
+    assert value.mean == pytest.approx(mine.mean())
+    assert value.std == pytest.approx(mine.std(ddof=1))
+    p_value = stats.ttest_rel(mine, theirs).pvalue
+    assert value.runs.p_value == pytest.approx(p_value)
+    assert value.runs.p_holm == pytest.approx(p_value)  # "same" has none: its runs do not vary
+    assert value.documents.p_value == pytest.approx(1e-4)
+    assert value.documents.p_holm == pytest.approx(2e-4)  # of two rows
+    assert value.documents.difference == pytest.approx(mine.mean() - theirs.mean(), abs=1e-6)
+    assert value.interval == value.documents.interval
+    assert value.interval[0] < mine.mean() - theirs.mean() < value.interval[1] < 0
+    assert (value.stars, value.is_best) == ("**", False)
+    reference = rows["MATCH"].measured["NDCG@5"]
+    assert reference.is_best
+    assert (reference.runs, reference.documents, reference.stars) == (None, None, "")
+    assert reference.interval[0] < reference.mean < reference.interval[1]
+    assert reference.difference == pytest.approx(reference.mean - 0.61)
+    violations = first.measured["violation_rate"]
+    assert violations.is_best  # less is better
+    assert (violations.documents, violations.interval, violations.stars) == (None, None, "")
+    assert first.train_seconds == 12.0
     assert (first.runs, first.parameters, first.seconds_per_epoch, first.peak_mib) == (
-        3, 1234, 2.0, 102.0,
+        5, 1234, 3.0, 104.0,
     )  # fmt: skip
     assert rows["same"].measured["NDCG@5"].stars == ""
     assert rows["same"].notes == (
-        "no test over runs, as the difference is the same for all 3 runs.",
+        "no test over runs and no stars: the difference is the same for all 5 runs.",
     )
     assert rows["gone"].notes == ("left out. It has no colour.",)
     assert not rows["gone"].measured
 
 
-def test_summarize_stars_say_which_side_is_better() -> None:
+def test_Value_stars_say_which_side_is_better() -> None:
     """Of a rate of violations less is better; ++ is significantly better than the reference."""
-    values = {
-        "low": [(0.9, 0.101), (0.9, 0.202), (0.9, 0.303)],
-        "MATCH": [(0.5, 0.2), (0.51, 0.3), (0.5, 0.4)],
-    }
-    row = summarize(make_results(values, expected={}), "toy")[0]
-    assert row.measured["NDCG@5"].stars == "++"
-    assert row.measured["violation_rate"].stars == "++"
-    values = {"low": values["MATCH"], "MATCH": values["low"]}
-    row = summarize(make_results(values, expected={}), "toy")[0]
-    assert (row.measured["NDCG@5"].stars, row.measured["violation_rate"].stars) == ("**", "**")
+    test = Comparison(0.1, 5, 0.001, p_holm=0.002)
+    content = {"mean": 0.5, "std": None, "is_best": True, "interval": None, "expected": ()}
+    for difference, lower_is_better, stars in (
+        (0.1, False, "++"), (0.1, True, "**"), (-0.1, False, "**"), (-0.1, True, "++"),
+    ):  # fmt: skip
+        both = replace(test, difference=difference)
+        value = Value(**content, runs=both, documents=both, lower_is_better=lower_is_better)
+        assert value.stars == stars
+        assert replace(value, documents=None).stars == ""
+        assert replace(value, runs=None).stars == ""
 
 
-def test_summarize_one_run_is_compared_over_documents(tmp_path: Path) -> None:
-    """No star; a p-value of the bootstrap, named as such."""
-    values = {name: found[:1] for name, found in VALUES.items()}
-    results = make_results(values, seeds=1)
-    generator = torch.Generator().manual_seed(0)
-    for row, shift in (("MATCH", 0.3), ("A & B_1", 0.0), ("same", 0.3)):
-        scores = DocumentScores(torch.arange(10, 60))
-        scores.table[:, -1] = torch.rand(50, generator=generator) / 2 + shift
-        (tmp_path / "c" / row).mkdir(parents=True)
-        write_scores(tmp_path / "c" / row / "0", {"test": scores})
-    first = summarize(results, "toy", tmp_path)[0]
+def test_summarize_fewer_than_five_seeds_have_intervals_and_no_stars(tmp_path: Path) -> None:
+    """However clear the difference is."""
+    folder = write_cells(tmp_path)
+    first, reference, *_ = summarize(make_results(), "toy", folder)
     value = first.measured["NDCG@5"]
-    assert (value.stars, value.std, value.test.p_value) == ("", None, None)
-    assert value.documents.p_value == pytest.approx(0.001)
+    assert (value.stars, value.runs.p_value) == ("", None)
+    assert value.documents.p_holm < 0.01
+    assert value.interval[1] < 0
     assert first.notes == (
-        "no test over runs, as there is one run only.",
-        "p-values of one run over its 50 documents: NDCG@5 0.001 (paired bootstrap; other seeds "
-        "may differ).",
+        "no test over runs and no stars: there are 3 common seeds and it needs 5.",
     )
-    assert summarize(results, "toy")[0].measured["NDCG@5"].documents is None
-    assert collect_notes(summarize(results, "toy")) == [
-        "A & B_1, same: no test over runs, as there is one run only.",
+    assert reference.notes == ()
+    assert collect_notes(summarize(make_results(), "toy", folder)) == [
+        "A & B_1, same: no test over runs and no stars: there are 3 common seeds and it needs 5.",
         "gone: left out. It has no colour.",
     ]
 
 
+def test_summarize_without_a_reference_intervals_are_those_of_means(tmp_path: Path) -> None:
+    """Of every row, and nothing is tested."""
+    rows = summarize(make_results(reference=None), "toy", write_cells(tmp_path))
+    for row in rows[:3]:
+        value = row.measured["NDCG@5"]
+        assert (value.runs, value.documents, value.stars) == (None, None, "")
+        assert value.interval[0] < value.mean < value.interval[1]
+        assert row.notes == ()
+
+
+def test_summarize_what_cannot_be_compared_is_told_once(tmp_path: Path) -> None:
+    """Cells that were moved, other documents, and a reference without scores."""
+    results, lost = make_results(), "the scores of its documents are not in its run folders."
+    none = "no intervals over documents and no stars: "
+    for folder in (None, tmp_path):
+        notes = collect_notes(summarize(results, "toy", folder))
+        assert notes[0] == f"A & B_1, MATCH, same: {none}{lost}"
+    write_cells(tmp_path, {"MATCH": VALUES["MATCH"]})
+    write_cells(tmp_path, {"A & B_1": VALUES["A & B_1"]}, num_documents=49)
+    write_cells(tmp_path, {"same": VALUES["same"]}, checksum="other")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert notes[0] == f"A & B_1, same: {none}it was measured on other documents than 'MATCH'."
+    shutil.rmtree(tmp_path / "c" / "MATCH")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert notes[0] == f"A & B_1, same: {none}the reference 'MATCH' has no scores of documents."
+    assert f"MATCH: {none}{lost}" in notes
+    shutil.rmtree(tmp_path / "c" / "same" / "2")
+    write_cells(tmp_path / "new", {"same": VALUES["same"]}, num_documents=9)
+    (tmp_path / "new" / "c" / "same" / "2").rename(tmp_path / "c" / "same" / "2")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert f"same: {none}its seeds were measured on different documents." in notes
+
+
 def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
-    """A failed run leaves two pairs; no common seed leaves no test, with the reason."""
+    """A failed run leaves two pairs; no common seed leaves none."""
     results = make_results()
     cells = [
         cell.model_copy(update={"status": "failed", "reason": "No."})
@@ -165,24 +240,36 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
         for cell in results.cells
     ]
     row = summarize(results.model_copy(update={"cells": cells}), "toy")[0]
-    assert (row.runs, row.measured["NDCG@5"].test.num_pairs) == (2, 2)
-    assert row.notes == ("seed 2 failed. No.",)
+    assert (row.runs, row.measured["NDCG@5"].runs.num_pairs) == (2, 2)
+    assert row.notes[0] == "seed 2 failed. No."
     cells = [
         cell.model_copy(update={"seed": cell.seed + 10}) if cell.row == "MATCH" else cell
         for cell in cells
     ]
     row = summarize(results.model_copy(update={"cells": cells}), "toy")[0]
-    assert row.notes[1] == "no test over runs, as it has no run with a seed of 'MATCH'."
+    why = "no test over runs and no stars: there are 0 common seeds and it needs 5."
+    assert why in row.notes
 
 
-def test_summarize_measure_without_a_test_is_named() -> None:
-    """A measure without a test is named where others have one."""
-    values = {"MATCH": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.4, 0.1), (0.4, 0.2)]}
-    row = summarize(make_results(values, seeds=2, expected={}), "toy")[1]
-    assert row.measured["NDCG@5"].test.p_value > 0
-    assert row.notes == (
-        "no test over runs of violation_rate, as the difference is the same for all 2 runs.",
-    )
+def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
+    """Wide term, features and start of a network; of a baseline its features alone."""
+    results = make_results()
+    network = {
+        "model": {"head": "linear", "wide": False, "init": "random"},
+        "data": {"features": {"document": {"path": "x.npy"}, "label": {"path": "y.npy"}}},
+    }
+    baseline = {"model": {"head": None, "wide": True, "init": "spherical"}, "data": {}}
+    configs = {"MATCH": network, "A & B_1": baseline}
+    cells = [
+        cell.model_copy(update={"config": configs.get(cell.row, {})}) for cell in results.cells
+    ]
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    assert [(row.wide, row.features, row.start) for row in rows] == [
+        (None, (), None), (False, ("document", "label"), "random"), (None, (), None),
+        (None, (), None),
+    ]  # fmt: skip
+    shown = [list(row[3:6]) for row in tabulate_rows(rows, results.experiment.measures).rows]
+    assert shown[:2] == [["-", "-", "-"], ["no", "document, label", "random"]]
 
 
 def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
@@ -195,32 +282,42 @@ def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> 
 
 def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     """Markdown and LaTeX with 4 digits, CSV with all."""
-    written = write_tables(tmp_path, make_results())
+    values = spread()
+    written = write_tables(write_cells(tmp_path, values, 5), make_results(values, 5))
     assert [path.name for path in written] == ["toy.md", "toy.csv", "toy.tex"]
     markdown, latex = (tmp_path / "tables" / f"toy.{end}" for end in ("md", "tex"))
     lines = markdown.read_text().splitlines()
     assert lines[:3] == ["## trial on toy", "", r"Is A\|B better than \<script\>?"]
     assert lines[6:8] == [
-        r"|  | NDCG@5 | violation\_rate | runs | parameters | train s | s / epoch | peak MiB |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+        r"|  | NDCG@5 | violation\_rate | wide | features | start | runs | parameters | train s | "
+        "s / epoch | peak MiB |",
+        f"| --- |{' --: |' * 10}",
     ]
-    assert lines[8] == (
-        r"| A \& B\_1 | 0.5100 ± 0.0100\* | **0.2000 ± 0.1000** | 3 | 1,234 | 8 | 2 | 102 |"
-    )
-    assert lines[9].startswith("| MATCH | **0.6200 ± 0.0265** | 0.2100 ± 0.1000 | 3 |")
-    assert lines[11] == "| gone | - | - | 0 | - | - | - | - |"
+    assert lines[8].startswith(r"| A \& B\_1 | 0.5058 ± 0.0094\*\*<br>\[-0.11")
+    assert lines[8].endswith(r"\] | **0.1660 ± 0.0847** | - | - | - | 5 | 1,234 | 12 | 3 | 104 |")
+    assert lines[9].startswith(r"| MATCH | **0.6118 ± 0.0220**<br>\[0.60")
+    assert lines[11] == "| gone | - | - | - | - | - | 0 | - | - | - | - |"
     text = "\n".join(lines)
-    assert "| MATCH | 0.6100 (+0.0100) | - |" in text
+    assert "95 % interval over documents of the difference to MATCH, for it the mean" in text
+    assert r"No intervals and no stars of violation\_rate: a run keeps no score of each" in text
+    assert text.count("Holm") == 1
+    assert "| MATCH | 0.6100 (+0.0018) | - |" in text
     assert "- gone: left out. It has no colour." in text
     assert "Epochs of every network: 4." in text
     body = latex.read_text()
     assert r"\toprule" in body
-    assert r"A \& B\_1 & 0.5100 $\pm$ 0.0100\textsuperscript{*} & \textbf{0.2000" in body
+    assert r"A \& B\_1 & 0.5058 $\pm$ 0.0094\textsuperscript{**} & \textbf{0.1660" in body
+    assert r" & {\scriptsize [-0.11" in body
     table = pd.read_csv(tmp_path / "tables" / "toy.csv")
-    assert table["NDCG@5"].tolist()[:2] == pytest.approx([0.51, 0.62])
-    assert table["NDCG@5_stars"].tolist()[0] == "*"
-    assert table["NDCG@5_difference"].tolist()[1] == pytest.approx(0.01)
-    assert table["violation_rate_p"].notna().tolist() == [True, False, False, False]
+    assert table["NDCG@5"].tolist()[:2] == pytest.approx([0.5058, 0.6118])
+    assert table["NDCG@5_stars"].tolist()[0] == "**"
+    assert (table["NDCG@5_low"] < table["NDCG@5_high"]).tolist() == [True, True, True, False]
+    assert table["NDCG@5_p_runs_holm"].notna().tolist() == [True, False, False, False]
+    assert table["NDCG@5_p_documents"].tolist()[0] == pytest.approx(1e-4)
+    assert table["NDCG@5_p_documents_holm"].tolist()[0] == pytest.approx(2e-4)
+    assert table["NDCG@5_difference"].tolist()[1] == pytest.approx(0.0018)
+    assert table["violation_rate_p_runs"].notna().tolist() == [True, False, False, False]
+    assert table["violation_rate_low"].isna().all()
 
 
 def test_write_tables_missing_measure_is_an_error_and_no_table(tmp_path: Path) -> None:

@@ -159,12 +159,22 @@ def test_write_report_benchmark_is_told_from_a_run(
         f"The case studies of a benchmark compare its own rows, but other runs are given for "
         f"'{benchmark_folder}'; leave out --against."
     )
+    with pytest.raises(ConfigError) as caught:
+        write_report(trained_run.folder, rows=["MATCH"])
+    assert str(caught.value) == (
+        f"Rows must be those of a benchmark, but '{trained_run.folder}' is a run and has no row "
+        f"'MATCH'; leave out --row, or name other runs with --against."
+    )
 
 
 def test_write_report_by_the_command(
-    trained_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    trained_run: Run,
+    benchmark_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
 ) -> None:
-    """Into the run folder, or where --out says; a folder that is no run is one sentence."""
+    """Into the run folder, or where --out says; a folder or row that is unknown is one sentence."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         line = ["match-graph", "report", *arguments, "--root", trained_run.dataset.root]
@@ -180,6 +190,12 @@ def test_write_report_by_the_command(
     target = tmp_path / "deep" / "page.html"
     assert call(str(folder), "--num-documents", "0", "--out", str(target))[0] == 0
     assert target.read_bytes() == (folder / "report.html").read_bytes()
+    rows = ("--row", "BertXML", "--row", "MATCH <b>", "--num-documents", "1", "--device", "cpu")
+    assert call(str(benchmark_folder), *rows, "--out", str(target))[0] == 0
+    assert "Shown: BertXML, MATCH &lt;b&gt;; 2 of 3 rows" in target.read_text(encoding="utf-8")
+    code, out, err = call(str(benchmark_folder), "--row", "no row", "--out", str(target))
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: A row of case studies must be one of the benchmark")
     code, out, err = call(str(tmp_path))
     assert (code, out) == (1, "")
     assert err.startswith("Error: ")

@@ -1,5 +1,6 @@
 """Tables and their writers, and numbers as tables show them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -30,6 +31,16 @@ def test_Table_to_latex() -> None:
         r"\begin{tabular}{lr}", r"\toprule", r" & P\_1 \\", r"\midrule",
         r"a\textbar{}b & \textbf{0.5 $\pm$ 0.1}\textsuperscript{*} \\", r"c & - \\",
         r"\bottomrule", r"\end{tabular}",
+    ]  # fmt: skip
+
+
+def test_Table_second_lines() -> None:
+    """An interval stands below its cell: a line break, or a row of small print."""
+    table = replace(TABLE, below={(0, 1): "[-0.1, +0.1]"})
+    assert table.to_markdown().splitlines()[2] == r"| a\|b | **0.5 ± 0.1**\*<br>\[-0.1, +0.1\] |"
+    assert table.to_latex().splitlines()[4:7] == [
+        r"a\textbar{}b & \textbf{0.5 $\pm$ 0.1}\textsuperscript{*} \\",
+        r" & {\scriptsize [-0.1, +0.1]} \\", r"c & - \\",
     ]  # fmt: skip
 
 
