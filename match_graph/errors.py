@@ -180,7 +180,7 @@ def _find_section(cls: type[BaseModel], path: tuple[int | str, ...]) -> type[Bas
     found: Any = cls
     for place in path:
         if _is_model(found):
-            field = found.model_fields.get(place)
+            field = found.model_fields.get(str(place))
             found = None if field is None else field.annotation
         else:
             found = next((one for one in get_args(found) if _is_model(one)), None)

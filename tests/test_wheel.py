@@ -53,13 +53,14 @@ run.no_such_method()  # type: ignore[attr-defined]
 '''
 
 
-def call(folder: Path, *arguments: object) -> None:
-    """Runs a module of this Python where no path leads to the sources."""
-    command = [sys.executable, "-m", *map(str, arguments)]
+def call(folder: Path, *arguments: object, python: Path = Path(sys.executable)) -> str:
+    """Runs a module where no path leads to the sources; gives what it prints."""
+    command = [str(python), "-m", *map(str, arguments)]
     paths = {"PYTHONPATH", "MYPYPATH"}
     env = {name: value for name, value in os.environ.items() if name not in paths}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -79,31 +80,55 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment where the wheel is installed; all else is read from this one."""
+    folder = tmp_path_factory.mktemp("env")
+    venv.create(folder, with_pip=False)
+    places = {"base": str(folder), "platbase": str(folder)}
+    target = Path(sysconfig.get_path("purelib", "venv", places))
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
+    call(folder, "pip", "install", *options, "--target", target, wheel)
+    (target / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return Path(sysconfig.get_path("scripts", "venv", places)) / Path(sys.executable).name
+
+
 def test_wheel_holds_every_file(wheel: Path) -> None:
-    """Modules, and what setup.py's package_data names: templates, styles, py.typed."""
+    """Modules, what setup.py's package_data names (templates, styles, py.typed), experiments."""
     installed = {name for name in ZipFile(wheel).namelist() if name.startswith("match_graph/")}
     there = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "match_graph").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert installed == there
+    shipped = {f"match_graph/experiments/{path.name}" for path in ROOT.glob("experiments/*.yaml")}
+    assert installed == there | shipped
 
 
-def test_wheel_gives_types(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_finds_experiments_by_name(python: Path, tmp_path: Path) -> None:
+    """`match-graph benchmark comparison` in an empty folder, to its table; nothing of ROOT."""
+    code = "from match_graph.benchmark import experiment_file as e; print(e.list_experiments())"
+    (tmp_path / "found.py").write_text(code, encoding="utf-8")
+    assert str(ROOT) not in call(tmp_path, "found", python=python)
+    small = [
+        "data.options={num_documents: 200, num_labels: 10, num_words: 200}",
+        "pretrain.samples=1000", "pretrain.channels=20", "model.channels=20", "train.epochs=1",
+        "train.batch_size=16", "train.accelerator=cpu", "train.precision=32-true",
+    ]  # fmt: skip
+    settings = [part for one in small for part in ("--set", one)]
+    command = ("benchmark", "comparison", "--dataset", "synthetic", "--runs", 2, "--quiet")
+    more = ("--row", "Transformer", "--root", tmp_path / "root", *settings)
+    call(tmp_path, "match_graph.cli", *command, *more, python=python)
+    table = (tmp_path / "runs/comparison/tables/synthetic.md").read_text(encoding="utf-8")
+    assert "| Transformer |" in table
+
+
+def test_wheel_gives_types(python: Path, tmp_path: Path) -> None:
     """mypy --strict on a consumer's script, in an environment where the wheel is installed.
 
-    The environment reads all other packages from this one; the cache is the project's own, so that
-    torch is read once for `make check` and for this.
+    The cache is the project's own, so that torch is read once for `make check` and for this.
     """
-    venv.create(tmp_path / "env", with_pip=False)
-    places = {"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")}
-    target = Path(sysconfig.get_path("purelib", "venv", places))
-    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
-    call(tmp_path, "pip", "install", *options, "--target", target, wheel)
-    (target / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     (tmp_path / "consumer.py").write_text(CONSUMER, encoding="utf-8")
-    python = Path(sysconfig.get_path("scripts", "venv", places)) / Path(sys.executable).name
     call(
         tmp_path, "mypy", "--strict", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
         ROOT / ".mypy_cache", "--python-executable", python, tmp_path / "consumer.py",

@@ -1,13 +1,10 @@
-"""Further commands: datasets, encoders, speed, benchmark, export, report."""
+"""Further commands: speed, export, report."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from match_graph.cli.app import echo
 from match_graph.cli.options import (
@@ -16,12 +13,10 @@ from match_graph.cli.options import (
     Finished,
     JsonOption,
     QuietOption,
-    RootOption,
     Settings,
     command,
 )
 from match_graph.io import Reporter
-from match_graph.io.escape import SafeConsole
 
 
 @command()
@@ -83,52 +78,6 @@ def speed(
             echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
             echo("  ".join(f"{name}={value}" for name, value in found.to_dict().items()))
-
-
-@command("datasets")
-def show_datasets(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A registered name: list its options.")
-    ] = None,
-    root: RootOption = None,
-    json_lines: JsonOption = False,
-) -> None:
-    """List the registered data sets with licence, size and state; or the options of one."""
-    from match_graph.datasets import list_datasets, list_options
-
-    rows = list_datasets(root) if name is None else list_options(name)
-    if json_lines:
-        for row in rows:
-            echo(json.dumps(row, ensure_ascii=False))
-        return
-    columns = ("name", "state", "size", "licence", "needs") if name is None else tuple(rows[0])
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(Text(row[column]) for column in columns))
-    SafeConsole().print(table)
-
-
-@command()
-def encoders(
-    json_lines: JsonOption = False,
-) -> None:
-    """List encoders, heads and baselines: what they need and give, their size, their paper."""
-    from match_graph.training.catalog import SIZE, list_models
-
-    entries = list_models()
-    if json_lines:
-        for entry in entries:
-            echo(json.dumps(asdict(entry), ensure_ascii=False))
-        return
-    table = Table("", "kind", "needs", "gives", "parameters", "with head", "paper")
-    for entry in entries:
-        sizes = [entry.parameters, entry.parameters_with_head]
-        shown = ["-" if size is None else f"{size:,}" for size in sizes]
-        needs = ", ".join(entry.needs) or "-"
-        paper = entry.paper.partition(", http")[0] or "-"  # the address is in --json
-        table.add_row(entry.name, entry.kind, needs, entry.gives, *shown, paper)
-    SafeConsole().print(table)
-    echo(f"Parameters without token embeddings, at {SIZE}.")
 
 
 @command()
