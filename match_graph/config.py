@@ -18,7 +18,7 @@ _NO_OPTIONS = frozenset(
 #: The widest layer that a setting can ask for; an estimate of the whole stands in training.memory.
 MAX_CHANNELS = 2**16
 #: Settings of ``train`` in which a resumed run may differ from what it was.
-SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings")
+SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings", "logger")
 
 #: Bounds that several settings share.
 Width = Annotated[int, Field(ge=2, le=MAX_CHANNELS)]
@@ -262,6 +262,9 @@ class TrainConfig(StrictModel):
         "them",
     )
     deterministic: bool = Field(False, description="bit-identical results on CUDA too, but slower")
+    logger: Literal["tensorboard", "csv", "wandb", "mlflow", "none"] = Field(
+        "tensorboard", description="where history and measures are logged besides their files"
+    )
 
 
 class Config(StrictModel):

@@ -26,6 +26,10 @@ CHECKPOINT = "checkpoint"
 STATE, PRETRAIN_STATE = f"{CHECKPOINT}/state.pt", f"{CHECKPOINT}/pretrain.pt"
 #: Vectors as word2vec text, and how well held-out pairs are ranked.
 TEXT_VECTORS, QUALITY = "vectors.txt", "pretrain.json"
+#: What loggers write, a folder each, and the name under which services know the run.
+EVENTS, METRICS_CSV, WANDB, MLFLOW, TRACKER = "events", "csv", "wandb", "mlflow", "tracker.json"
+#: The folder of the profiler's trace and table.
+PROFILE = "profile"
 #: Held by the process that changes the folder.
 LOCK = ".lock"
 
@@ -44,7 +48,12 @@ CONTENT = {
     RELIABILITY: "how often labels of a probability are gold",
     PER_DOCUMENT: "P@k and NDCG@k of every document",
     REPORT: "a page of all this, by match-graph report",
-    "events": "the same as history.csv for TensorBoard",
+    EVENTS: "the same as history.csv for TensorBoard",
+    METRICS_CSV: "the same and the final measures, as one table",
+    WANDB: "the same for wandb sync",
+    MLFLOW: "the same for mlflow ui --backend-store-uri",
+    TRACKER: "",
+    PROFILE: "time of some training steps by operation",
     LEVELS: "the upper levels of the label tree",
     TOKENS: "names of tokens and labels",
     FEATURES: "features of nodes",
@@ -55,6 +64,9 @@ CONTENT = {
 }
 #: What stages read again: the manifest lists it. What is made for people alone is in no manifest:
 #: it may be written while another process trains.
-LISTED = CONTENT.keys() - {REPORT, "events", TEXT_VECTORS, QUALITY}
+LISTED = CONTENT.keys() - {
+    *(REPORT, TEXT_VECTORS, QUALITY, PROFILE),
+    *(EVENTS, METRICS_CSV, WANDB, MLFLOW, TRACKER),
+}
 #: Everything that match-graph writes at the top of a run folder.
 RUN_FILES = {*CONTENT, MANIFEST, LOCK}

@@ -220,13 +220,13 @@ def find_difference(there: Config, here: Config) -> str:
     What the caller chose comes before what follows from it: the encoder before its settings, these
     before what is derived from the corpus.
     """
-    old, new = dict(_flatten(describe_work(there))), dict(_flatten(describe_work(here)))
+    old, new = dict(flatten(describe_work(there))), dict(flatten(describe_work(here)))
     keys = [
         key for key in {**old, **new} if key not in old or key not in new or old[key] != new[key]
     ]
     if not keys and describe_work(there) != describe_work(here):
         return "some settings are empty in one of them"
-    derived = {key for key, value in _flatten(describe_work(Config())) if value is None}
+    derived = {key for key, value in flatten(describe_work(Config())) if value is None}
     keys.sort(key=lambda key: (key in derived, "_config." in key, _WEIGHT.get(key, len(_WEIGHT))))
     shown = [f"{key} is {_show(old, key)} there and {_show(new, key)} here" for key in keys[:3]]
     return ", ".join(shown) + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
@@ -242,11 +242,12 @@ def _show(settings: Mapping[str, Any], key: str) -> str:
     return repr(settings[key]) if key in settings else "not set"
 
 
-def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted keys with values of nested mappings."""
     flat: list[tuple[str, Any]] = []
     for key, value in content.items():
         if isinstance(value, dict):
-            flat += _flatten(value, f"{prefix}{key}.")
+            flat += flatten(value, f"{prefix}{key}.")
         else:
             flat.append((f"{prefix}{key}", value))
     return flat

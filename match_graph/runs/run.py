@@ -1,12 +1,13 @@
 """Run: pre-training, training, calibration and evaluation in a run folder; each stage resumes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from match_graph.io.run_folder import (
     CALIBRATION,
     METRICS,
     PER_DOCUMENT,
+    PROFILE,
     RELIABILITY,
     REPORT,
     STATE,
@@ -31,17 +33,18 @@ from match_graph.runs.calibration import (
     fit_calibration,
     write_calibration,
 )
-from match_graph.runs.folder import in_use
+from match_graph.runs.folder import flatten, in_use
 from match_graph.runs.inputs import RunInputs
 from match_graph.runs.levels import Level, plan_levels
 from match_graph.runs.measures import SplitMeasures, write_bins, write_scores, write_thresholds
 from match_graph.runs.pretraining import Pretraining
-from match_graph.runs.readers import read_calibration, read_metrics
+from match_graph.runs.readers import read_calibration, read_history, read_metrics
 from match_graph.runs.record import RunRecord
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
-from match_graph.training.loop import FitInputs, Watch
+from match_graph.training.loggers import check_logger, open_tracker
+from match_graph.training.loop import FitInputs, Watch, watch_nothing
 from match_graph.training.models import NeuralModel, count_parameters, find_model
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
@@ -57,6 +60,9 @@ class Run(RunInputs):
     Where several processes share the work, each has a `Run`, and all call the same methods; the
     first one writes.
     """
+
+    #: Whether `train` writes a profile of some steps into ``profile/``.
+    profiled: bool = False
 
     @cached_property
     def pretraining(self) -> Pretraining:
@@ -110,7 +116,7 @@ class Run(RunInputs):
         self.reporter.line(f"pretrain: {self.config.pretrain.samples:,} pairs in {seconds:.1f} s")
 
     @shared
-    def train(self, watch: Watch | None = None) -> None:
+    def train(self, watch: Watch = watch_nothing) -> None:
         """Trains the model; the best weights on validation become ``model.safetensors``.
 
         A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
@@ -118,7 +124,7 @@ class Run(RunInputs):
 
         Args:
             watch: Called after each epoch of a network with its row of the history; what it raises
-                ends the training, which the next call continues. None watches nothing.
+                ends the training, which the next call continues.
         """
         with self._alone():
             self._train_levels(watch)
@@ -138,7 +144,7 @@ class Run(RunInputs):
             lead(self.fabric, lambda: remove_leftovers(self.folder))
             yield
 
-    def _train_levels(self, watch: Watch | None) -> None:
+    def _train_levels(self, watch: Watch) -> None:
         config = self.config
         if self.model.is_pretrained:
             self._pretrain_once()
@@ -151,7 +157,7 @@ class Run(RunInputs):
             with self.record.timed("train"):
                 self._train_level(level, watch)
 
-    def _train_level(self, level: Level, watch: Watch | None) -> None:
+    def _train_level(self, level: Level, watch: Watch) -> None:
         config, is_last = self.config, level.folder == self.folder
         model = self.model if is_last else find_model(config.change("model", coherent=False))
         hierarchy = self.dataset.hierarchy if is_last else None
@@ -167,7 +173,9 @@ class Run(RunInputs):
             self.reporter,
             self.fabric,
             self.origin,
-            watch if is_last else None,
+            watch if is_last else watch_nothing,
+            self._settings if is_last else None,
+            self.folder / PROFILE if is_last and self.profiled and self.leads else None,
         )
         model.fit(module, inputs)
         if not is_last:  # what the next level starts from are its weights alone
@@ -255,6 +263,7 @@ class Run(RunInputs):
 
     def _evaluate(self, with_test: bool) -> dict[str, dict[str, float]]:
         fabric = self.fabric
+        check_logger(self.config.train.logger)
         model = self._set_up_model()
         models: dict[Split, nn.Module] = {
             "valid": self.scale(model, held_out=True),
@@ -278,6 +287,7 @@ class Run(RunInputs):
             write_bins(self.folder / RELIABILITY, measures)
             write_scores(self.folder, {split: one.scores for split, one in measures.items()})
             write_json(self.folder / METRICS, metrics)
+            self._log(metrics)
 
         measures: dict[Split, SplitMeasures] = {}
         with self.record.timed("evaluate"), fabric.autocast():
@@ -287,6 +297,19 @@ class Run(RunInputs):
                 metrics["test"] = measure("test", thresholds)
         lead(fabric, write)
         return metrics
+
+    def _log(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+        """Logs final measures beside settings and history."""
+        history = read_history(self.folder)
+        history = pd.DataFrame() if history is None else history
+        logger = self.config.train.logger
+        with open_tracker(logger, self.folder, self._settings, history) as tracker:
+            tracker.log_measures(metrics, len(history))
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Resolved settings by dotted key."""
+        return dict(flatten(self.config.model_dump(mode="json")))
 
     def scale(self, model: nn.Module, held_out: bool = False) -> nn.Module:
         """Model with calibrated logits, as predictions have them.

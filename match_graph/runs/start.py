@@ -32,6 +32,7 @@ from match_graph.runs.vocabulary import write_vocabulary
 from match_graph.training.device import make_fabric
 from match_graph.training.heartbeat import shared
 from match_graph.training.launch import count_processes
+from match_graph.training.loggers import check_logger
 from match_graph.training.models import find_model
 from match_graph.training.processes import lead
 from match_graph.typing import DOCUMENT, MASKS
@@ -79,6 +80,7 @@ def start_run(
     folder = default_folder(dataset.name, config) if folder is None else Path(folder)
     run = Run(folder, config, dataset, reporter, fabric)
     check_model(run)
+    check_logger(config.train.logger)
     lead(fabric, lambda: _claim(run, overwrite, elapsed))
     _check_is_seen(run)
     reporter.line(f"build: {dataset.graph.num_nodes(DOCUMENT):,} documents in {elapsed:.1f} s")

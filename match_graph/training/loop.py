@@ -1,10 +1,8 @@
 """The training loop, on Lightning Fabric: it reads from top to bottom."""
 
 import math
-import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.loggers import Logger, TensorBoardLogger
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
@@ -35,14 +32,20 @@ from match_graph.training.checkpoint import (
 from match_graph.training.device import count_threads, keep_apart
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.learner import Learner
+from match_graph.training.loggers import Tracker, open_tracker
 from match_graph.training.optimizers import make_optimizers, set_progress
 from match_graph.training.processes import average_sparse_gradient, lead, sum_squares, sum_up
+from match_graph.training.profiling import profile_steps
 from match_graph.training.shards import find_shard
 
 #: Takes the measures of an epoch by name, "epoch" among them.
 Watch = Callable[[Mapping[str, float]], None]
 #: The validation measure that chooses the checkpoint and stops the training.
 MONITOR = "NDCG@5"
+
+
+def watch_nothing(row: Mapping[str, float]) -> None:
+    """`Watch` that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class FitInputs:
         fabric: Devices and processes.
         origin: Name of data and settings; a checkpoint of others is refused.
         watch: Called after each epoch with its row of the history; what it raises ends the
-            training. None watches nothing.
+            training.
+        settings: Resolved settings by dotted key, for the logger; None logs nothing.
+        profile: Folder for a profile of some steps; None makes none.
     """
 
     train_loader: EgoLoader
@@ -68,7 +73,9 @@ class FitInputs:
     reporter: Reporter
     fabric: Fabric
     origin: str
-    watch: Watch | None = None
+    watch: Watch = watch_nothing
+    settings: Mapping[str, Any] | None = None
+    profile: Path | None = None
 
 
 def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed: int) -> TrainState:
@@ -79,7 +86,7 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
     Every epoch starts from a seed of its own, the order of its batches and what is drawn for them
     are functions of that, and a checkpoint within an epoch holds the generators' states: so a
     resumed training equals an uninterrupted one. Writes ``model.safetensors`` (best weights),
-    ``history.csv``, ``checkpoint/`` and TensorBoard events into ``folder``.
+    ``history.csv`` and ``checkpoint/`` into ``folder``, and the history where ``logger`` says.
 
     Several processes take a share of every batch each; their mean gradient is that of the batch.
 
@@ -111,12 +118,15 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
     edges, state, timer = inputs.hierarchy.to(fabric.device), learner.state, SaveTimer(fabric)
 
     def save(step: int) -> None:
+        tick()
         if timer.is_due(step):
             _check_finite(learner, config)
             with timer.writing():
                 learner.save(folder)
 
-    with _open_logger(folder, state.epoch + 1) as logger:
+    with ExitStack() as stack:
+        tick = stack.enter_context(profile_steps(inputs.profile))
+        tracker = _open_tracker(stack, learner, inputs, config)
         while not state.is_over(config):
             torch.manual_seed(draw_seed(seed, state.epoch, fabric.global_rank))
             losses = _train_epoch(learner, loader, edges, config, random, save, reporter)
@@ -131,7 +141,7 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
                 if is_best:
                     learner.keep_weights(folder, write=is_due)
             learner.add_row({"epoch": state.epoch, **losses, **measures})
-            _write_history(learner, folder, logger)
+            _write_history(learner, folder, tracker)
             if is_due:
                 with timer.writing():
                     learner.save(folder)
@@ -140,8 +150,7 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
                 f"valid P@1 {measures['P@1']:.4f}, NDCG@5 {measures[MONITOR]:.4f}"
                 + (" (best)" if state.best_epoch == state.epoch else "")
             )
-            if inputs.watch is not None:
-                inputs.watch({"epoch": state.epoch, **losses, **measures})
+            inputs.watch({"epoch": state.epoch, **losses, **measures})
     if config.epochs is not None and state.epoch < config.epochs:
         reporter.line(
             f"train: stopped after epoch {state.epoch} of {config.epochs}, as validation "
@@ -340,40 +349,20 @@ def _validate(
         )  # fmt: skip
 
 
-def _write_history(learner: Learner, folder: Path, logger: Logger) -> None:
+def _open_tracker(
+    stack: ExitStack, learner: Learner, inputs: FitInputs, config: TrainConfig
+) -> Tracker:
+    """Tracker of the first process, open as long as the stack; others log nothing."""
+    name = "none" if inputs.settings is None else config.logger
+    opened = open_tracker(name, inputs.folder, inputs.settings or {}, learner.history)
+    return lead(inputs.fabric, lambda: stack.enter_context(opened)) or Tracker("none")
+
+
+def _write_history(learner: Learner, folder: Path, tracker: Tracker) -> None:
     history = learner.history
-    logger.log_metrics(history.iloc[-1].to_dict(), learner.state.epoch)
 
     def write() -> None:
         write_beside(folder / HISTORY, lambda beside: history.to_csv(beside, index=False))
+        tracker.log_epochs(history)
 
     lead(learner.fabric, write)
-
-
-@contextmanager
-def _open_logger(folder: Path, epoch: int) -> Iterator[Logger]:
-    """TensorBoard logger of a run from an epoch on; the first process alone writes.
-
-    Raises:
-        OSError: Its events cannot be written; names their folder.
-    """
-    logger = TensorBoardLogger(folder, name="", version="events", purge_step=epoch)
-    before = threading.excepthook
-
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        if not isinstance(arguments.exc_value, OSError):  # raised once more where events are added
-            before(arguments)
-
-    threading.excepthook = hook
-    try:
-        try:
-            yield logger
-        finally:
-            logger.finalize("")
-    except (OSError, ValueError) as error:  # of the logger: a ValueError from what was raised
-        fault = error.__cause__ if isinstance(error, ValueError) else error
-        if not isinstance(fault, OSError) or fault.filename is not None or fault.errno is None:
-            raise
-        raise OSError(fault.errno, os.strerror(fault.errno), logger.log_dir) from error
-    finally:
-        threading.excepthook = before

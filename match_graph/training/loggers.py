@@ -1,0 +1,311 @@
+"""Trackers: each epoch, the final measures and the settings, through Lightning's loggers."""
+
+import logging
+import netrc
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import pandas as pd
+from lightning_fabric.loggers import CSVLogger, TensorBoardLogger
+
+from match_graph.errors import ConfigError
+from match_graph.io.files import read_json, reading, write_json
+from match_graph.io.run_folder import EVENTS, METRICS_CSV, MLFLOW, TRACKER, WANDB
+from match_graph.io.yaml import dump_yaml
+
+#: The project of wandb and the experiment of MLflow, unless their own variables name one.
+_PROJECT = "match-graph"
+#: The tag by which a run is found again on a server of MLflow.
+_TAG = "match_graph.id"
+#: Packages of the extra `track` by logger.
+_PACKAGES = {"wandb": ("lightning", "wandb"), "mlflow": ("lightning", "mlflow")}
+#: Measures that TensorBoard shows beside hyperparameters.
+_COMPARED = ("NDCG@5", "valid/NDCG@5", "test/NDCG@5")
+#: A logger, and how many epochs it holds already.
+Opened: TypeAlias = Iterator[tuple[Any, int]]
+
+
+@dataclass
+class Tracker:
+    """A run's numbers on their way to its logger, each epoch once.
+
+    Args:
+        name: The setting ``train.logger``.
+        logger: Lightning logger; None logs nothing.
+        num_logged: Number of epochs that it holds already.
+    """
+
+    name: str
+    logger: Any = None
+    num_logged: int = 0
+
+    def log_epochs(self, history: pd.DataFrame) -> None:
+        """Logs the rows of a history that are new; the step is the epoch."""
+        for row in history.iloc[self.num_logged :].to_dict("records"):
+            self._log({str(name): value for name, value in row.items()}, int(row["epoch"]))
+        self.num_logged = max(self.num_logged, len(history))
+
+    def log_measures(self, measures: Mapping[str, Mapping[str, float]], epoch: int) -> None:
+        """Logs the final measures as ``SPLIT/MEASURE``.
+
+        Args:
+            measures: Measures by split and name.
+            epoch: Number of epochs of the training; 0 for a baseline.
+        """
+        row = {f"{split}/{name}": x for split, of in measures.items() for name, x in of.items()}
+        self._log(row, epoch)
+
+    def _log(self, row: Mapping[str, float], epoch: int) -> None:
+        if self.logger is None:
+            return
+        at = "_at_" if self.name == "mlflow" else "@"  # which its names must not have
+        with _asking(self.name):
+            self.logger.log_metrics({name.replace("@", at): x for name, x in row.items()}, epoch)
+
+
+def check_logger(name: str) -> None:
+    """Checks that the packages of a logger are installed, without importing them.
+
+    Raises:
+        ConfigError: One is not.
+    """
+    missing = [package for package in _PACKAGES.get(name, ()) if find_spec(package) is None]
+    if missing:
+        raise ConfigError(
+            f"train.logger={name} needs {' and '.join(missing)}, which this environment does not "
+            f"have; run `pip install 'match-graph[track]'`, or choose tensorboard, csv or none."
+        )
+
+
+@contextmanager
+def open_tracker(
+    name: str, folder: Path, settings: Mapping[str, Any], history: pd.DataFrame
+) -> Iterator[Tracker]:
+    """Tracker of a run, which holds its settings and the epochs so far.
+
+    What lies in the run folder is written anew from the history, as a killed process may have left
+    too much or too little of it; on a server the same run goes on.
+
+    Args:
+        name: The setting ``train.logger``.
+        folder: Run folder.
+        settings: Resolved settings by dotted key.
+        history: Epochs that are done, a row each.
+
+    Raises:
+        ConfigError: Packages are missing, or the service of the logger refuses.
+        OSError: Files cannot be written; names the file, or their folder.
+    """
+    if name == "none":
+        yield Tracker(name)
+        return
+    check_logger(name)
+    place, opener = _OPENERS[name]
+    with _naming_folder(folder / place), opener(folder, settings) as (logger, num_logged):
+        tracker = Tracker(name, logger, num_logged)
+        tracker.log_epochs(history)
+        yield tracker
+
+
+@contextmanager
+def _naming_folder(folder: Path) -> Iterator[None]:
+    """Within the block an OSError without a file, such as one of a full disk, names the folder."""
+    before = threading.excepthook
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not isinstance(arguments.exc_value, OSError):  # raised once more where events are added
+            before(arguments)
+
+    threading.excepthook = hook
+    try:
+        yield
+    except (OSError, ValueError) as error:  # of the logger: a ValueError from what was raised
+        fault = error.__cause__ if isinstance(error, ValueError) else error
+        if not isinstance(fault, OSError) or fault.filename is not None or fault.errno is None:
+            raise
+        raise OSError(fault.errno, os.strerror(fault.errno), str(folder)) from error
+    finally:
+        threading.excepthook = before
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _asking(name: str) -> Iterator[None]:
+    """Within the block a logger may ask its service, whose refusal is one sentence.
+
+    Raises:
+        ConfigError: It refuses, or is not there.
+    """
+    try:
+        yield
+    except Exception as error:
+        if name not in _PACKAGES or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"train.logger={name} must reach its service, but that refused "
+            f"({type(error).__name__}: {reason}); check WANDB_* or MLFLOW_* of the environment, or "
+            f"resume with --logger tensorboard."
+        ) from error
+
+
+@contextmanager
+def _open_tensorboard(folder: Path, settings: Mapping[str, Any]) -> Opened:
+    from torch.utils.tensorboard.summary import hparams
+
+    _remove(folder / EVENTS)
+    logger = TensorBoardLogger(folder, name="", version=EVENTS)
+    try:
+        values = {name: _plain(value) for name, value in settings.items()}
+        for summary in hparams(values, dict.fromkeys(_COMPARED)):
+            logger.experiment._get_file_writer().add_summary(summary)
+        yield logger, 0
+    finally:
+        logger.finalize("")
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+@contextmanager
+def _open_csv(folder: Path, settings: Mapping[str, Any]) -> Opened:
+    _remove(folder / METRICS_CSV)
+    logger = CSVLogger(folder, name="", version=METRICS_CSV, flush_logs_every_n_steps=1)
+    text = dump_yaml(dict(settings), sort_keys=False)
+    Path(logger.experiment.log_dir, "hparams.yaml").write_text(text, encoding="utf-8")
+    try:
+        yield logger, 0
+    finally:
+        logger.finalize("")
+
+
+@contextmanager
+def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Opened:
+    """Run of Weights & Biases, whose id the run folder keeps; offline unless the user logged in."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    given = os.environ.get("WANDB_MODE")
+    mode: Any = given or ("online" if _is_logged_in() else "offline")
+    if mode != "online":
+        _remove(folder / WANDB)
+    with _asking("wandb"):
+        run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            name=folder.resolve().name,
+            dir=folder,
+            id=_keep_id(folder),
+            resume="allow",
+            reinit="create_new",
+            mode=None if given else mode,
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        run.define_metric("trainer/global_step")  # the step that WandbLogger writes
+        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+        logger = _import_loggers().WandbLogger(experiment=run)
+        logger.log_hyperparams(dict(settings))
+    exit_code = 1
+    try:
+        yield logger, run.step  # it has a row for each epoch
+        exit_code = 0
+    finally:
+        run.finish(exit_code)
+        if wandb.run is None:  # no run of the caller's: waits until all of ours is written
+            wandb.teardown()
+
+
+def _import_loggers() -> Any:
+    from lightning.pytorch import loggers
+
+    for name in ("fabric", "pytorch"):  # they would print their choices, also those of Fabric
+        logging.getLogger(f"lightning.{name}").setLevel(logging.WARNING)
+    return loggers
+
+
+def _is_logged_in() -> bool:
+    """Whether there is a key for wandb's server, in the environment or in the user's netrc."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    with suppress(OSError, netrc.NetrcParseError):
+        hosts = netrc.netrc(os.environ.get("NETRC")).hosts
+        return urlsplit(server).hostname in hosts
+    return False
+
+
+@contextmanager
+def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
+    """Run of MLflow: in files of the run folder, or on the server of ``MLFLOW_TRACKING_URI``."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    import mlflow
+
+    server, files = os.environ.get("MLFLOW_TRACKING_URI"), (folder / MLFLOW).resolve()
+    uri = server or files.as_uri()
+    if not server:  # mlflow makes it once per process, even if it was deleted since
+        (files / ".trash").mkdir(parents=True, exist_ok=True)
+    try:
+        with _asking("mlflow"):
+            client = mlflow.MlflowClient(uri)
+            run = _find_mlflow_run(client, folder)
+            run_id, known = run.info.run_id, run.data.params  # parameters cannot change
+            logger = _import_loggers().MLFlowLogger(tracking_uri=uri, run_id=run_id)
+            logger.log_hyperparams({key: x for key, x in settings.items() if key not in known})
+            if not server:
+                metrics = files / run.info.experiment_id / run_id / "metrics"
+                _remove(metrics)
+                metrics.mkdir()
+            num_logged = len(client.get_metric_history(run_id, "epoch")) if server else 0
+        status = "FAILED"
+        try:
+            yield logger, num_logged
+            status = "FINISHED"
+        finally:
+            client.set_terminated(run_id, status)
+    finally:
+        mlflow.set_tracking_uri(server)  # the logger set its own for the whole process
+
+
+def _find_mlflow_run(client: Any, folder: Path) -> Any:
+    """The run of a run folder, created if there is none."""
+    name, key = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT), _keep_id(folder)
+    found = client.get_experiment_by_name(name)
+    experiment = client.create_experiment(name) if found is None else found.experiment_id
+    if runs := client.search_runs([experiment], f"tags.`{_TAG}` = '{key}'"):
+        client.update_run(runs[0].info.run_id, "RUNNING")
+        return runs[0]
+    return client.create_run(experiment, tags={_TAG: key}, run_name=folder.resolve().name)
+
+
+def _keep_id(folder: Path) -> str:
+    """Name of the run at a service, drawn once and kept in the run folder."""
+    path = folder / TRACKER
+    if not path.is_file():
+        write_json(path, {"id": uuid.uuid4().hex})
+    with reading(path, f"'{path}' must hold the id of a run", "delete it"):
+        return uuid.UUID(read_json(path)["id"]).hex
+
+
+#: The folder of each logger in a run folder, and how it is opened with a run's settings.
+_OPENERS: dict[
+    str, tuple[str, Callable[[Path, Mapping[str, Any]], AbstractContextManager[Any]]]
+] = {
+    "tensorboard": (EVENTS, _open_tensorboard),
+    "csv": (METRICS_CSV, _open_csv),
+    "wandb": (WANDB, _open_wandb),
+    "mlflow": (MLFLOW, _open_mlflow),
+}
