@@ -67,7 +67,7 @@ def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Com
     number, values = len(seeds), pair[0] - pair[1]
     difference = float(values.mean()) if number else float("nan")
     if number < FEWEST_SEEDS:
-        reason = f"there are {number} common seeds and it needs {FEWEST_SEEDS}"
+        reason = f"it needs {FEWEST_SEEDS} common seeds and has {number}"
         return Comparison(difference, number, None, reason)
     if np.ptp(values) <= _ROUNDING * np.abs(pair).max():
         reason = f"the difference is the same for all {number} runs"

@@ -36,8 +36,8 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Id and name of the label."""
-        return f"{self.label.label} {self.label.name or ''}".strip()
+        """Name and id of the label."""
+        return self.label.shown
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,14 @@ class LabelRows(Chart):
     @property
     def data(self) -> Table:
         """Data table of all labels with their parents."""
+        shown = {row.label.label: row.name for row in self.rows}
         rows = [
             [
-                row.label.label,
+                row.name,
                 f"{row.probability:.4f}",
                 "gold" if row.label.is_gold else "",
                 str(row.rank or ""),
-                ", ".join(row.label.parents),
+                ", ".join(shown[parent] for parent in row.label.parents),
             ]
             for row in self.rows
         ]
@@ -170,8 +171,7 @@ def _draw_edge(axis: Any, child: Row, parent: Row) -> None:
         path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
     colour, width = ("bad", 2) if child.probability > parent.probability else ("muted", 1.2)
     text = tooltip(
-        f"{child.label.label} {child.probability:.3f} below {parent.label.label} "
-        f"{parent.probability:.3f}"
+        f"{child.name} {child.probability:.3f} below {parent.name} {parent.probability:.3f}"
     )
     axis.add_patch(
         PathPatch(path, facecolor="none", edgecolor=PALETTE[colour], linewidth=width, gid=text)

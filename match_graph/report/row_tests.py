@@ -105,7 +105,7 @@ class RowTests:
         """Scores of the rows that have them; a note for each other row."""
         found = {}
         for row in self.rows:
-            scores, reason = None, "the scores of its documents are not in its run folders"
+            scores, reason = None, "the scores of its documents cannot be read from its run folders"
             if folder is not None:
                 folders = [folder / cell.folder for cell in done[row]]
                 try:

@@ -62,7 +62,7 @@ def test_compare_runs_fewer_than_five_seeds(number: int) -> None:
     seeds = range(number)
     found = compare_runs({seed: 0.5 + seed**2 for seed in seeds}, dict.fromkeys(range(9), 0.4))
     assert found.p_value is None
-    assert found.reason == f"there are {number} common seeds and it needs 5"
+    assert found.reason == f"it needs 5 common seeds and has {number}"
     assert math.isnan(found.difference) == (number == 0)
 
 

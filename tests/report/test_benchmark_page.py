@@ -59,7 +59,7 @@ def test_make_benchmark_page_table_by_hand(page: Page) -> None:
     assert isinstance(notes, Note)
     assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines
     assert notes.lines[0] == (
-        "TF-IDF, BertXML: no test over runs and no stars: there are 2 common seeds and it needs 5."
+        "TF-IDF, BertXML: no test over runs and no stars: it needs 5 common seeds and has 2."
     )
     [about] = [section.about for section in page.sections if section.title == "Results"]
     assert "In brackets the 95 % interval over documents" in about

@@ -187,12 +187,10 @@ def test_summarize_fewer_than_five_seeds_have_intervals_and_no_stars(tmp_path: P
     assert (value.stars, value.runs.p_value) == ("", None)
     assert value.documents.p_holm < 0.01
     assert value.interval[1] < 0
-    assert first.notes == (
-        "no test over runs and no stars: there are 3 common seeds and it needs 5.",
-    )
+    assert first.notes == ("no test over runs and no stars: it needs 5 common seeds and has 3.",)
     assert reference.notes == ()
     assert collect_notes(summarize(make_results(), "toy", folder)) == [
-        "A & B_1, same: no test over runs and no stars: there are 3 common seeds and it needs 5.",
+        "A & B_1, same: no test over runs and no stars: it needs 5 common seeds and has 3.",
         "gone: left out. It has no colour.",
     ]
 
@@ -209,7 +207,10 @@ def test_summarize_without_a_reference_intervals_are_those_of_means(tmp_path: Pa
 
 def test_summarize_what_cannot_be_compared_is_told_once(tmp_path: Path) -> None:
     """Cells that were moved, other documents, and a reference without scores."""
-    results, lost = make_results(), "the scores of its documents are not in its run folders."
+    results, lost = (
+        make_results(),
+        "the scores of its documents cannot be read from its run folders.",
+    )
     none = "no intervals over documents and no stars: "
     for folder in (None, tmp_path):
         notes = collect_notes(summarize(results, "toy", folder))
@@ -247,7 +248,7 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
         for cell in cells
     ]
     row = summarize(results.model_copy(update={"cells": cells}), "toy")[0]
-    why = "no test over runs and no stars: there are 0 common seeds and it needs 5."
+    why = "no test over runs and no stars: it needs 5 common seeds and has 0."
     assert why in row.notes
 
 
