@@ -179,7 +179,7 @@ def test_Value_stars_say_which_side_is_better() -> None:
         assert replace(value, runs=None).stars == ""
 
 
-def test_summarize_fewer_than_five_seeds_have_intervals_and_no_stars(tmp_path: Path) -> None:
+def test_summarize_fewer_than_five_seeds_have_no_stars(tmp_path: Path) -> None:
     """However clear the difference is."""
     folder = write_cells(tmp_path)
     first, reference, *_ = summarize(make_results(), "toy", folder)
@@ -195,7 +195,7 @@ def test_summarize_fewer_than_five_seeds_have_intervals_and_no_stars(tmp_path: P
     ]
 
 
-def test_summarize_without_a_reference_intervals_are_those_of_means(tmp_path: Path) -> None:
+def test_summarize_without_a_reference_has_intervals_of_means(tmp_path: Path) -> None:
     """Of every row, and nothing is tested."""
     rows = summarize(make_results(reference=None), "toy", write_cells(tmp_path))
     for row in rows[:3]:
