@@ -1,6 +1,7 @@
 """The command line: stages by name, one sentence and exit code 1 on bad input."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,58 @@ def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_
     assert code == 0
     assert "This run is finished; --overwrite runs it again" in error
     assert (out / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_run_and_predict_show_names_beside_ids(call, toy: Path, tmp_path: Path) -> None:
+    """Of labels and metadata: examples, explanations as text and JSON, JSON lines."""
+    documents = toy_documents()
+    records = [record for records in documents.values() for record in records]
+    for field in ("label", "author"):
+        names = {name for record in records for name in record[field]}
+        lines = "".join(f"{name}\tName of {name}\n" for name in sorted(names))
+        (toy / f"id2{field}.txt").write_text(lines)
+    out = tmp_path / "run"
+    code, printed, _ = call("run", toy, "--out", out, *SMALL)
+    assert code == 0
+    record = documents["test"][0]
+    label, author = record["label"][0], record["author"][0]
+    assert f"Name of {label} ({label})" in printed.partition("gold: ")[2].partition("\n")[0]
+    assert f"author: Name of {author} ({author})" in printed
+    explain = ("predict", out, "--explain", "--document", record["paper"])
+    code, printed, _ = call(*explain)
+    assert code == 0
+    assert f"gold: Name of {label} ({label})" in printed
+    assert f"author: Name of {author} ({author})" in printed
+    assert f"author Name of {author} ({author})" in printed
+    study = json.loads(call(*explain, "--json")[1])
+    assert study["names"]["author"][author] == f"Name of {author}"
+    (variant,) = study["variants"]
+    for one in [*variant["predictions"], *variant["missed"]]:
+        assert one["name"] == f"Name of {one['label']}"
+    (tmp_path / "new.jsonl").write_text(json.dumps(record))
+    (line,) = call("predict", out, "--input", tmp_path / "new.jsonl", "--quiet")[1].splitlines()
+    assert all(one["name"] == f"Name of {one['id']}" for one in json.loads(line)["labels"])
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_run_writes_files_with_the_permissions_of_umask(call, toy: Path, mask: int) -> None:
+    """Every file and folder of a run, a build, predictions and a report."""
+    before = os.umask(mask)
+    try:
+        base = toy.parent / "base"
+        run = base / "run"
+        assert call("run", toy, "--out", run, "--root", base / "root", *SMALL)[0] == 0
+        (base / "new.jsonl").write_text('{"text": "deep nets"}\n')
+        given = ("predict", run, "--input", base / "new.jsonl", "--quiet", "--output")
+        assert call(*given, base / "lines.jsonl")[0] == 0
+        assert call(*given, f"{base}/many/")[0] == 0
+        assert call("report", run, "--root", base / "root", "--quiet")[0] == 0
+    finally:
+        os.umask(before)
+    assert (run / "model.safetensors").is_file()
+    for path in base.rglob("*"):
+        usual = 0o777 if path.is_dir() else 0o666
+        assert path.stat().st_mode & 0o777 == usual & ~mask, path
 
 
 def test_stages_one_by_one_give_the_same_metrics_as_run(call, toy: Path, tmp_path: Path) -> None:

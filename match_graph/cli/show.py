@@ -64,10 +64,10 @@ def print_examples(run: Run) -> None:
         for field, values in example.metadata.items():
             shown = ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
             console.print(Text(f"{field}: {shown or '-'}", style="dim"))
-        console.print(Text(f"gold: {', '.join(sorted(gold))}"))
+        console.print(Text(f"gold: {', '.join(map(example.show, sorted(gold)))}"))
         for label, probability in example.predicted:
             mark = "right" if label in gold else "wrong"
-            console.print(Text(f"  {probability:.3f}  {mark}  {label}"))
+            console.print(Text(f"  {probability:.3f}  {mark}  {example.show(label)}"))
     console.rule(align="left")
 
 
@@ -87,11 +87,11 @@ def print_case_study(study: CaseStudy) -> None:
     console = SafeConsole(highlight=False, soft_wrap=True)
     console.rule(Text(f"{study.document} ({study.split} of {study.dataset})"), align="left")
     console.print(Text(study.text))
-    for field, values in study.metadata.items():
-        console.print(Text(f"{field}: {', '.join(values) or '-'}", style="dim"))
+    for field in study.metadata:
+        console.print(Text(f"{field}: {study.show_metadata(field)}", style="dim"))
     for label in study.gold:
-        above = f" (below {', '.join(label.parents)})" if label.parents else ""
-        console.print(Text(f"gold: {label.label}{above}"))
+        above = f", below {study.show_labels(label.parents)}" if label.parents else ""
+        console.print(Text(f"gold: {label.shown}{above}"))
     for variant in study.variants:
         without = "".join(f", {name}" for name in variant.ablation)
         console.rule(
@@ -99,12 +99,12 @@ def print_case_study(study: CaseStudy) -> None:
         )
         for prediction in variant.predictions:
             mark = "right" if prediction.is_right else "wrong"
-            console.print(Text(f"  {prediction.probability:.3f}  {mark}  {prediction.label}"))
+            console.print(Text(f"  {prediction.probability:.3f}  {mark}  {prediction.shown}"))
             for line in _explain(prediction):
                 console.print(Text(f"      {line}", style="dim"))
         for missed in variant.missed:
             console.print(
-                Text(f"  {missed.probability:.3f}  missed, rank {missed.rank}  {missed.label}")
+                Text(f"  {missed.probability:.3f}  missed, rank {missed.rank}  {missed.shown}")
             )
     console.rule(align="left")
 
@@ -123,7 +123,7 @@ def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
         yield f"words, wide term: {added}"
     for pull in prediction.parents:
         pulls = ", pulls most" if pull.parent == prediction.pulled_by else ""
-        yield f"parent {pull.parent} {pull.probability:.3f}, terms {pull.total:.2g}{pulls}"
+        yield f"parent {pull.shown} {pull.probability:.3f}, terms {pull.total:.2g}{pulls}"
 
 
 def _format(values: Mapping[str, float], table: Table) -> list[str]:

@@ -1,6 +1,9 @@
 """Case studies as data: one document, several models, evidence of each prediction."""
 
+from pydantic import Field
+
 from match_graph.config import StrictModel
+from match_graph.predict.names import show_name
 
 
 class Evidence(StrictModel):
@@ -8,7 +11,8 @@ class Evidence(StrictModel):
 
     Args:
         field: Metadata field of the token.
-        name: Name of the instance.
+        name: Id of the instance.
+        title: Name of the instance, where the data set has one besides the id.
         is_known: Whether the instance has a token of its own; otherwise it was read as [UNK].
         attention: Share of the attention of the document's states over all of its tokens, in 0..1;
             None where the encoder has no such attention.
@@ -23,9 +27,10 @@ class Evidence(StrictModel):
     attention: float | None
     effect: float
     wide: float | None
+    title: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.field} {self.name}"
+        return f"{self.field} {show_name(self.name, self.title)}"
 
 
 class WordEvidence(StrictModel):
@@ -40,6 +45,7 @@ class Pull(StrictModel):
 
     Args:
         parent: Id of the parent label.
+        name: Name of the parent label, where the data set has one.
         probability: Probability of the parent, in 0..1.
         weight: Weight of the edge in the loss; None for a baseline, which has no such loss.
         output_term: Output-space term of edge and document in the loss, :math:`\lambda_2 a \max(0,
@@ -52,6 +58,12 @@ class Pull(StrictModel):
     weight: float | None
     output_term: float | None
     parameter_term: float | None
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Parent by name and id."""
+        return show_name(self.parent, self.name)
 
     @property
     def total(self) -> float:
@@ -64,6 +76,7 @@ class Prediction(StrictModel):
 
     Args:
         label: Id of the label.
+        name: Name of the label, where the data set has one.
         probability: Probability of the label, in 0..1.
         score: Score of the label, in log-odds.
         is_right: Whether the label is gold.
@@ -87,6 +100,12 @@ class Prediction(StrictModel):
     verdict: str
     parents: list[Pull]
     pulled_by: str | None
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Label by name and id."""
+        return show_name(self.label, self.name)
 
 
 class Missed(StrictModel):
@@ -94,6 +113,7 @@ class Missed(StrictModel):
 
     Args:
         label: Id of the label.
+        name: Name of the label, where the data set has one.
         probability: Probability of the label, in 0..1.
         rank: Rank among all labels, from 1; below the best, also where its score equals theirs.
     """
@@ -101,6 +121,12 @@ class Missed(StrictModel):
     label: str
     probability: float
     rank: int
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Label by name and id."""
+        return show_name(self.label, self.name)
 
 
 class Variant(StrictModel):
@@ -130,7 +156,7 @@ class CaseLabel(StrictModel):
 
     Args:
         label: Id of the label.
-        name: Display name, where the data set has one.
+        name: Name of the label, where the data set has one.
         is_gold: Whether the label is gold for the document.
         depth: Depth in the hierarchy: edges on the longest path to a root.
         parents: Ids of all parents.
@@ -141,6 +167,11 @@ class CaseLabel(StrictModel):
     is_gold: bool
     depth: int
     parents: list[str]
+
+    @property
+    def shown(self) -> str:
+        """Label by name and id."""
+        return show_name(self.label, self.name)
 
 
 class CaseStudy(StrictModel):
@@ -154,6 +185,7 @@ class CaseStudy(StrictModel):
         metadata: Metadata instances by field.
         labels: Labels by depth, parents before children.
         variants: Variants in the given order.
+        names: Names of metadata instances by field and id, where the data set has them.
     """
 
     dataset: str
@@ -163,6 +195,17 @@ class CaseStudy(StrictModel):
     metadata: dict[str, list[str]]
     labels: list[CaseLabel]
     variants: list[Variant]
+    names: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+    def show_labels(self, labels: list[str]) -> str:
+        """Some of the labels by name and id, such as the parents of one."""
+        shown = {one.label: one.shown for one in self.labels}
+        return ", ".join(shown[one] for one in labels)
+
+    def show_metadata(self, field: str) -> str:
+        """Instances of a metadata field by name and id; "-" without any."""
+        names = self.names.get(field, {})
+        return ", ".join(show_name(one, names.get(one)) for one in self.metadata[field]) or "-"
 
     @property
     def gold(self) -> list[CaseLabel]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
 from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load
 from match_graph.predict.evidence import DocumentEvidence, judge
+from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL
 
@@ -61,6 +62,7 @@ class Explainer:
         self.name = run.folder.name
         self.classifier = load(run.folder, device, encoder, head, precision="32-true")
         self.labels: list[str] = run.dataset.names(LABEL).tolist()
+        self.names = find_names(run.dataset, LABEL, self.labels)
 
     def explain(self, record: Mapping[str, Any], top_k: int = DEFAULT_TOP_K) -> Explanation:
         """Explains the best labels of a document.
@@ -75,8 +77,9 @@ class Explainer:
         chosen = choose_labels(logits[:1], top_k, None, self.classifier.label_rank)[0]
         best = torch.tensor([label for label, _ in chosen], dtype=torch.int64)
         evidence, words = document.weigh(logits, best, _WORDS)
+        titles = find_metadata_names(self.run.dataset, [record])
         predictions = [
-            self._describe(logits[0], label, record["label"], known, added)
+            self._describe(logits[0], label, record["label"], _name(known, titles), added)
             for (label, _), known, added in zip(chosen, evidence, words, strict=True)
         ]
         return Explanation(logits[0], predictions)
@@ -94,6 +97,7 @@ class Explainer:
         strongest = max(parents, key=lambda pull: pull.total, default=None)
         return Prediction(
             label=self.labels[label],
+            name=self.names.get(self.labels[label]),
             probability=float(torch.sigmoid(logits[label])),
             score=float(logits[label]),
             is_right=self.labels[label] in gold,
@@ -122,8 +126,23 @@ class Explainer:
             columns = [weight.tolist(), *(term.tolist() for term in terms)]
         names = [self.labels[parent] for parent in parents.tolist()]
         return [
-            Pull(parent=name, probability=share, weight=weight, output_term=out, parameter_term=own)
+            Pull(
+                parent=name,
+                name=self.names.get(name),
+                probability=share,
+                weight=weight,
+                output_term=out,
+                parameter_term=own,
+            )
             for name, share, weight, out, own in zip(
                 names, probability[parents].tolist(), *columns, strict=True
             )
         ]
+
+
+def _name(evidence: Sequence[Evidence], titles: Mapping[str, Mapping[str, str]]) -> list[Evidence]:
+    """Evidence with the names of instances that are known by field and id."""
+    return [
+        one.model_copy(update={"title": titles.get(one.field, {}).get(one.name)})
+        for one in evidence
+    ]

@@ -8,8 +8,14 @@ import torch
 
 from match_graph.io.run_folder import CONTENT
 from match_graph.predict.classifier import load
+from match_graph.predict.names import (
+    find_metadata_names,
+    find_names,
+    list_metadata,
+    show_name,
+)
 from match_graph.runs.run import Run
-from match_graph.typing import MASKS
+from match_graph.typing import LABEL, MASKS
 
 
 @dataclass(frozen=True)
@@ -19,9 +25,10 @@ class Example:
     Args:
         document: Id of the document.
         text: Beginning of the text.
-        metadata: Metadata instances by field.
+        metadata: Metadata instances by field, by name and id.
         gold: Gold labels.
         predicted: Predicted labels as (label, probability), best first.
+        names: Names of these labels, where the data set has them.
     """
 
     document: str
@@ -29,6 +36,11 @@ class Example:
     metadata: dict[str, list[str]]
     gold: list[str]
     predicted: list[tuple[str, float]]
+    names: dict[str, str]
+
+    def show(self, label: str) -> str:
+        """Label by name and id."""
+        return show_name(label, self.names.get(label))
 
 
 def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
@@ -42,8 +54,12 @@ def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
     model = run.config.model  # this run was started by whoever named them
     device = run.config.train.accelerator
     classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
-    results = classifier.predict(records, top_k=top_k)
-    return [_make_example(*pair) for pair in zip(records, results, strict=True)]
+    results = list(classifier.predict(records, top_k=top_k))
+    pairs = list(zip(records, results, strict=True))
+    labels = [label for record, result in pairs for label in _list_labels(record, result)]
+    names = find_names(run.dataset, LABEL, labels)
+    metadata = find_metadata_names(run.dataset, records)
+    return [_make_example(*pair, names, metadata) for pair in pairs]
 
 
 def draw_records(run: Run, number: int) -> list[dict[str, Any]]:
@@ -84,10 +100,20 @@ def _another(run: Run) -> str:
     return "tfidf_linear" if run.model.is_neural else "match"
 
 
-def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:
+def _list_labels(record: dict[str, Any], result: dict[str, Any]) -> list[str]:
+    return [*record["label"], *(label["id"] for label in result["labels"])]
+
+
+def _make_example(
+    record: dict[str, Any],
+    result: dict[str, Any],
+    names: dict[str, str],
+    metadata_names: dict[str, dict[str, str]],
+) -> Example:
     text = " ".join(record["text"].split())
     metadata = {
-        name: values for name, values in record.items() if name not in ("paper", "text", "label")
+        field: [show_name(one, metadata_names.get(field, {}).get(one)) for one in values]
+        for field, values in list_metadata(record).items()
     }
     return Example(
         document=record["paper"],
@@ -95,4 +121,5 @@ def _make_example(record: dict[str, Any], result: dict[str, Any]) -> Example:
         metadata=metadata,
         gold=record["label"],
         predicted=[(label["id"], label["probability"]) for label in result["labels"]],
+        names={one: names[one] for one in _list_labels(record, result) if one in names},
     )

@@ -11,6 +11,7 @@ from match_graph.io.progress import Reporter
 from match_graph.predict.case_study import CaseLabel, CaseStudy, Missed, Variant
 from match_graph.predict.classifier import DEFAULT_TOP_K
 from match_graph.predict.explain import Explainer, Explanation
+from match_graph.predict.names import find_metadata_names, find_names, list_metadata
 from match_graph.runs.start import open_run
 from match_graph.typing import DOCUMENT, LABEL
 
@@ -65,8 +66,7 @@ def compare_variants(
     found = [one.explain(record, top_k) for one, record in zip(explainers, records, strict=True)]
     metadata: dict[str, list[str]] = {}
     for record in records:  # a variant may have dropped fields
-        lists = {name: value for name, value in record.items() if isinstance(value, list)}
-        metadata.update({name: value for name, value in lists.items() if name != "label"})
+        metadata.update(list_metadata(record))
     text = " ".join(records[0]["text"].split())
     labels = _find_labels(dataset, number, found)
     return CaseStudy(
@@ -77,6 +77,7 @@ def compare_variants(
         metadata=metadata,
         labels=labels,
         variants=[_make_variant(*pair, labels) for pair in zip(explainers, found, strict=True)],
+        names=find_metadata_names(dataset, [metadata]),
     )
 
 
@@ -114,20 +115,19 @@ def _find_labels(
     dataset: CorpusDataset, number: int, found: Sequence[Explanation]
 ) -> list[CaseLabel]:
     """Gold labels, predicted labels and all of their ancestors, parents first."""
-    table, dag = dataset.table(LABEL), dataset.hierarchy
-    ids = table["id"].tolist()
+    ids, dag = dataset.names(LABEL).tolist(), dataset.hierarchy
     place = {label: row for row, label in enumerate(ids)}
     gold = set(dataset.targets.select(torch.tensor([number]))[1].tolist())
     labels = gold | {place[one.label] for each in found for one in each.predictions}
     ptr, above = dag.ancestors()
     labels |= {parent for row in labels for parent in above[ptr[row] : ptr[row + 1]].tolist()}
     depth = dag.depth.tolist()
-    names = table["name"].tolist() if "name" in table else ids
+    names = find_names(dataset, LABEL, (ids[row] for row in labels))
     child, parent = dag.edge_index
     return [
         CaseLabel(
             label=ids[row],
-            name=names[row] if names[row] and names[row] != ids[row] else None,
+            name=names.get(ids[row]),
             is_gold=row in gold,
             depth=depth[row],
             parents=[ids[one] for one in parent[child == row].tolist()],
@@ -144,6 +144,7 @@ def _make_variant(explainer: Explainer, found: Explanation, labels: Sequence[Cas
     missed = [
         Missed(
             label=one.label,
+            name=one.name,
             probability=share,
             rank=1 + max(int((found.logits > found.logits[row]).sum()), len(best)),
         )

@@ -39,3 +39,24 @@ def test_CaseLabel_gold_labels_are_those_of_the_document() -> None:
     assert CaseStudy.model_validate_json(text) == study
     with pytest.raises(ValidationError):
         CaseStudy.model_validate_json(text.replace("dataset", "other"))
+
+
+def test_CaseStudy_shows_names_beside_ids() -> None:
+    """Of labels, their parents and metadata; ids alone where no name is known."""
+    labels = [
+        CaseLabel(label=one, name=name, is_gold=True, depth=0, parents=[])
+        for one, name in (("C1", "Graphs"), ("C2", None))
+    ]
+    study = CaseStudy(
+        dataset="toy", document="d", split="test", text="", labels=labels, variants=[],
+        metadata={"author": ["a1", "a2"], "venue": []}, names={"author": {"a1": "Jane Doe"}},
+    )  # fmt: skip
+    assert study.show_labels(["C1", "C2"]) == "Graphs (C1), C2"
+    assert study.show_metadata("author") == "Jane Doe (a1), a2"
+    assert study.show_metadata("venue") == "-"
+    token = Evidence(
+        field="author", name="a1", title="Jane Doe", is_known=True, attention=None, effect=0.5,
+        wide=None,
+    )  # fmt: skip
+    assert str(token) == "author Jane Doe (a1)"
+    assert make_pull(0.5, 0.5).shown == "a"

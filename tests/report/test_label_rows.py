@@ -30,12 +30,12 @@ def test_LabelRows_diamond(case_study: CaseStudy, hostile: str) -> None:
     assert violated == {
         "b 0.250 below a 0.500": False,
         "c 0.031 below a 0.500": False,
-        "d 0.062 below b 0.250": False,
-        "d 0.062 below c 0.031": True,
-        "h 0.750 below a 0.500": True,
+        "h (d) 0.062 below b 0.250": False,
+        "h (d) 0.062 below c 0.031": True,
+        "h (h) 0.750 below a 0.500": True,
     }
-    assert figure.data.rows[3] == ["d", "0.0625", "gold", "", "b, c"]
-    assert figure.data.rows[4] == [hostile, "0.7500", "gold", "1", "a"]
+    assert figure.data.rows[3] == [f"{hostile} (d)", "0.0625", "gold", "", "b, c"]
+    assert figure.data.rows[4] == [f"{hostile} ({hostile})", "0.7500", "gold", "1", "a"]
 
 
 @st.composite

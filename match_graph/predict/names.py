@@ -1,0 +1,40 @@
+"""Names that a data set has beside ids, for people."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from match_graph.datasets import CorpusDataset
+from match_graph.typing import LABEL
+
+
+def show_name(identifier: str, name: str | None) -> str:
+    """Name and id, such as "Machine learning (C41008148)"; the id alone without a name."""
+    return f"{name} ({identifier})" if name else identifier
+
+
+def find_names(dataset: CorpusDataset, node_type: str, ids: Iterable[str]) -> dict[str, str]:
+    """Names of some nodes by id; those whose name is unknown or the id itself are left out."""
+    table = dataset.table(node_type)
+    if "name" not in table:
+        return {}
+    chosen = table[table["id"].isin(set(ids))]
+    pairs = zip(chosen["id"].tolist(), chosen["name"].tolist(), strict=True)
+    return {one: name for one, name in pairs if name and name != one}
+
+
+def list_metadata(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Metadata instances of a document in the MATCH format, by field."""
+    lists = {field: values for field, values in record.items() if isinstance(values, list)}
+    return {field: values for field, values in lists.items() if field not in (LABEL, "x")}
+
+
+def find_metadata_names(
+    dataset: CorpusDataset, records: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, str]]:
+    """Names of the metadata instances of documents, by field and id, where there are any."""
+    ids: dict[str, set[str]] = {}
+    for record in records:
+        for field, values in list_metadata(record).items():
+            ids.setdefault(field, set()).update(values)
+    found = {field: find_names(dataset, field, values) for field, values in ids.items()}
+    return {field: names for field, names in found.items() if names}
