@@ -11,7 +11,9 @@ from match_graph.benchmark.results import (
     read_results,
     write_results,
 )
+from match_graph.benchmark.row_search import RowSearch
 from match_graph.benchmark.runner import run_benchmark
+from match_graph.benchmark.search import run_search
 
 __all__ = [
     "MEASURES",
@@ -22,9 +24,11 @@ __all__ = [
     "PlannedRow",
     "Results",
     "Row",
+    "RowSearch",
     "find_measure",
     "load_experiment",
     "read_results",
     "run_benchmark",
+    "run_search",
     "write_results",
 ]

@@ -1,6 +1,7 @@
 """Cell of a benchmark (row, data set, seed): run in its folder, read from it."""
 
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,45 @@ from match_graph.benchmark.process import Work
 from match_graph.benchmark.results import LARGEST, Cell, find_measure
 from match_graph.errors import CheckpointError, describe_faults, list_faults
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import LEVELS, METRICS
+from match_graph.io.run_folder import LEVELS, METRICS, VECTORS
+from match_graph.runs import Run
 from match_graph.runs.readers import read_history, read_metrics, read_record
 from match_graph.runs.start import start_run
 
 
 def run_cell(work: Work) -> None:
     """Runs all stages of a cell in its run folder; finished ones are kept."""
-    cell = work.cell
+    if (work.out / work.cell.folder / METRICS).is_file():
+        return
+    run = open_cell(work, work.cell, work.vectors)
+    run.train()
+    run.evaluate()
+
+
+def open_cell(work: Work, cell: PlannedCell, vectors: Path | None) -> Run:
+    """Run of a cell, new or to be resumed, with the pre-trained vectors of another one.
+
+    Args:
+        work: Work order, which says where.
+        cell: Planned cell.
+        vectors: Run folder to take pre-trained vectors from; None trains them if need be.
+    """
     run = start_run(
         cell.source, cell.config, work.out / cell.folder, work.root, reporter=Reporter()
     )
-    if (run.folder / METRICS).is_file():
-        return
-    if work.vectors is not None and not run.pretraining.is_done():
-        run.take_vectors(work.vectors)
-        run.reporter.line(f"pretrain: vectors of {work.vectors}")
-    run.train()
-    run.evaluate()
+    if vectors is not None and not run.pretraining.is_done():
+        run.take_vectors(vectors)
+        run.reporter.line(f"pretrain: vectors of {vectors}")
+    return run
+
+
+def find_vectors(cell: PlannedCell, cells: Iterable[PlannedCell], out: Path) -> Path | None:
+    """Run folder of the first of some cells with the vectors that a cell starts from."""
+    key = cell.vectors_key
+    if key is None:
+        return None
+    folders = (out / other.folder for other in cells if other.vectors_key == key)
+    return next((folder for folder in folders if (folder / VECTORS).is_file()), None)
 
 
 def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: bool) -> Cell:

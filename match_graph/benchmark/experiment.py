@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from match_graph.benchmark.space import Search, Space
 from match_graph.config import Config, StrictModel
 from match_graph.errors import suggest
 from match_graph.io.names import FileName
@@ -46,6 +47,11 @@ class Row(StrictModel):
     settings: dict[str, Any] = Field(
         {}, description="settings by dotted key; they win over the experiment's"
     )
+
+    base: str | None = Field(
+        None, description="row whose settings, found by a search too, stand below its own"
+    )
+    space: Space = Field({}, description="settings to search for it, beside those of 'search'")
 
     @property
     def folder_name(self) -> str:
@@ -88,6 +94,9 @@ class Experiment(StrictModel):
     )
     runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
     seed: int = Field(0, ge=0, lt=2**32, description="first seed")
+    threads: int = Field(
+        1, ge=1, le=4096, description="processor threads of a run, whatever runs beside it"
+    )
     measures: list[str] = Field(min_length=1, description="measures, in the order of the columns")
     split: Literal["test", "valid"] = "test"
     budget: Literal["equal", "own"] = "equal"
@@ -97,6 +106,7 @@ class Experiment(StrictModel):
     )
     reference: str | None = Field(None, description="reference row that others are tested against")
     rows: list[Row] = Field(min_length=1)
+    search: Search = Field(default_factory=Search, description="search of `match-graph tune`")
     grid: dict[str, list[Any]] = Field(
         {}, description="grid of settings: dotted key -> values; a row per point"
     )
@@ -122,6 +132,7 @@ class Experiment(StrictModel):
         if fault := self._find_size_fault():
             raise ValueError(fault)
         faults = [*self._find_row_faults(), *self._find_expected_faults()]
+        faults += self._find_search_faults()
         on_test = [name for name in self.measures if name in _ON_TEST or "/" in name]
         if self.split == "valid" and on_test:
             faults.append(f"'measures': {on_test} are measured on test only, but 'split' is valid.")
@@ -164,6 +175,28 @@ class Experiment(StrictModel):
         planned = self.expand(["x"]) if not faults else []
         return faults + (find_name_faults(self.rows) or find_name_faults(planned))
 
+    def _find_search_faults(self) -> list[str]:
+        faults = []
+        named = {row.name: row for row in self.rows}
+        for row in self.rows:
+            if row.base is None:
+                continue
+            base = named.get(row.base)
+            if base is None or base.base is not None:
+                faults.append(
+                    f"'rows', {row.name}: 'base' must be a row that has none itself, found "
+                    f"'{row.base}'; {suggest(row.base, named)}."
+                )
+            if row.space:
+                faults.append(f"'rows', {row.name}: it has the settings of 'base', so no 'space'.")
+        measure = self.search.measure
+        if measure not in MEASURES or measure in _ON_TEST:
+            faults.append(
+                f"'search.measure' must be measured on valid, found '{measure}'; "
+                f"{suggest(measure, MEASURES)}."
+            )
+        return faults
+
     def _find_expected_faults(self) -> list[str]:
         names = {row.name for row in self.expand([])}
         faults = []
@@ -190,10 +223,12 @@ class Experiment(StrictModel):
     def expand(self, fields: Sequence[str]) -> list[PlannedRow]:
         """Rows for a data set with these metadata fields, in order."""
         rows: list[PlannedRow] = []
+        settings = {row.name: row.settings for row in self.rows}
         for row in self.rows:
             each = EACH_FIELD in row.name
             for field in fields if each else [""]:
                 content = row.model_dump()
+                content["settings"] = {**settings.get(row.base or "", {}), **row.settings}
                 content["name"] = row.name.replace(EACH_FIELD, field)
                 content["ablation"] = [one.replace(EACH_FIELD, field) for one in row.ablation]
                 for values in product(*self.grid.values()):

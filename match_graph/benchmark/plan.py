@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -72,12 +72,14 @@ class Plan:
         datasets: Data sets as they were found.
         cells: Cells in the order of work: all rows with the first seed, then all with the next one.
         refused: Cells of rows that make no sense for their data set, with the reason.
+        planners: Planner of each data set, by name.
     """
 
     experiment: Experiment
     datasets: list[DatasetRecord]
     cells: list[PlannedCell]
     refused: list[Cell]
+    planners: dict[str, "DatasetPlanner"] = field(default_factory=dict)
 
 
 def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporter) -> Plan:
@@ -97,7 +99,7 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
     """
     plan = Plan(experiment, [], [], [])
     for source in experiment.datasets:
-        _Planner(plan, source, root, reporter).plan_dataset()
+        DatasetPlanner(plan, source, root, reporter).plan_dataset()
     names = Counter(record.name for record in plan.datasets)
     if doubled := [name for name, number in names.items() if number > 1]:
         raise ConfigError(
@@ -107,8 +109,15 @@ def make_plan(experiment: Experiment, root: str | Path | None, reporter: Reporte
     return plan
 
 
-class _Planner:
-    """Planner of the cells of one data set."""
+class DatasetPlanner:
+    """Planner of the cells of one data set.
+
+    Args:
+        plan: Plan that gets them.
+        source: Data set as it was given.
+        root: Root folder of built data; None takes the default.
+        reporter: Progress reporter.
+    """
 
     def __init__(
         self, plan: Plan, source: str, root: str | Path | None, reporter: Reporter
@@ -149,6 +158,7 @@ class _Planner:
             rows=rows,
         )
         self.plan.datasets.append(record)
+        self.plan.planners[dataset.name] = self
         self._add_cells(record, settled, reasons)
 
     def _open(self, config: Config) -> CorpusDataset:
@@ -206,14 +216,29 @@ class _Planner:
                     )
                 )  # fmt: skip
             else:
-                found = settled[row.name]
-                config, checksum = (
-                    found.model_copy(update={"seed": seed}),
-                    self._open(found).checksum,
-                )
-                self.plan.cells.append(
-                    PlannedCell(record.name, self.source, row, seed, folder, config, checksum)
-                )
+                config = settled[row.name].model_copy(update={"seed": seed})
+                self.plan.cells.append(self._make_cell(record.name, row, folder, config))
+
+    def plan_trial(self, record: DatasetRecord, row: PlannedRow, folder: str) -> PlannedCell:
+        """Cell of a row with other settings than the plan's, with the first seed.
+
+        Args:
+            record: Data set, whose equal budget the row is given.
+            row: Row with its settings.
+            folder: Run folder, relative to that of the search.
+
+        Raises:
+            ConfigError: The settings make no sense for the data set.
+        """
+        config = self._settle(row)
+        is_equal = record.epochs is not None and find_model(config).is_neural
+        if is_equal and not self.experiment.sets(row, EPOCHS):
+            config = config.change("train", epochs=record.epochs)
+        return self._make_cell(record.name, row, folder, config)
+
+    def _make_cell(self, name: str, row: PlannedRow, folder: str, config: Config) -> PlannedCell:
+        checksum = self._open(config).checksum
+        return PlannedCell(name, self.source, row, config.seed, folder, config, checksum)
 
 
 def _check_name(dataset: str) -> None:

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from threadpoolctl import threadpool_limits
 
 from match_graph.benchmark.plan import PlannedCell
-from match_graph.errors import MatchGraphError
+from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io.cluster import is_wanted
 from match_graph.openmp import limit_spinning
 
@@ -179,6 +179,27 @@ def start_process(
         sys.modules["__main__"] = main
     send.close()
     return process, receive
+
+
+@contextmanager
+def hold_folder(out: Path, what: str) -> Iterator[None]:
+    """Locks the folder of a benchmark or of a search within the block.
+
+    Raises:
+        CheckpointError: Another process works there.
+    """
+    lock = FileLock(out / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise CheckpointError(
+            f"One {what} at a time can run in a folder, but another one is at work in '{out}'; "
+            f"wait for it, or choose another folder with --out."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from match_graph.benchmark.cell import run_cell
+from match_graph.benchmark.cell import find_vectors, run_cell
 from match_graph.benchmark.estimate import Estimate, format_seconds
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.ledger import Ledger
 from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
 from match_graph.benchmark.probe import probe_cells
-from match_graph.benchmark.process import Work, describe_error, run_apart, run_on_cluster
+from match_graph.benchmark.process import (
+    Work,
+    describe_error,
+    hold_folder,
+    run_apart,
+    run_on_cluster,
+)
 from match_graph.benchmark.results import Results
 from match_graph.config import Config
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import CheckpointError, ConfigError, MatchGraphError, suggest
+from match_graph.errors import ConfigError, MatchGraphError, suggest
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
@@ -58,23 +62,18 @@ def run_benchmark(
     out.mkdir(parents=True, exist_ok=True)
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())
-    lock = FileLock(out / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise CheckpointError(
-            f"One benchmark at a time can run in a folder, but another one is at work in '{out}'; "
-            f"wait for it, or choose another folder with --out."
-        ) from None
-    try:
+    with hold_folder(out, "benchmark"):
         plan = make_plan(experiment, place, reporter)
-        names = _choose_rows(rows, plan)
+        names = choose_rows(rows, plan)
         return _Benchmark(plan, out, place, cluster, reporter).run(names)
-    finally:
-        lock.release()
 
 
-def _choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
+def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
+    """Names of rows to run, those of all data sets unless some are given.
+
+    Raises:
+        ConfigError: There is no such row.
+    """
     there = list(dict.fromkeys(row.name for record in plan.datasets for row in record.rows))
     if unknown := [name for name in rows or [] if name not in there]:
         raise ConfigError(
@@ -175,28 +174,18 @@ class _Benchmark:
             (
                 planned
                 for planned in pending
-                if planned.vectors_key not in busy or self._find_vectors(planned) is not None
+                if planned.vectors_key not in busy
+                or find_vectors(planned, self.plan.cells, self.out) is not None
             ),
             None,
         )
-
-    def _find_vectors(self, planned: PlannedCell) -> Path | None:
-        """Run folder of another cell with the vectors that this one starts from."""
-        key = planned.vectors_key
-        if key is None:
-            return None
-        for other in self.plan.cells:
-            folder = self.out / other.folder
-            if other.vectors_key == key and (folder / VECTORS).is_file():
-                return folder
-        return None
 
     def _make_work(self, planned: PlannedCell) -> Work:
         return Work(
             cell=planned,
             out=self.out,
             root=self.root,
-            vectors=self._find_vectors(planned),
+            vectors=find_vectors(planned, self.plan.cells, self.out),
             threads=self.plan.experiment.threads,
             environment=find_environment(self.cluster),
             function=run_cell,

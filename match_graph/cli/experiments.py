@@ -1,9 +1,13 @@
 """Commands on experiments: benchmark, tune."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from match_graph.cli.app import echo
 from match_graph.cli.options import (
@@ -16,56 +20,153 @@ from match_graph.cli.options import (
 )
 from match_graph.errors import MatchGraphError
 from match_graph.io import Reporter
+from match_graph.io.escape import SafeConsole
+
+if TYPE_CHECKING:
+    from match_graph.benchmark import Experiment, Results, RowSearch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Workers):
+    """Experiment, changed by the command line, and the processes that run it."""
+
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT", help="A YAML file, or a name such as comparison or encoders."
+        ),
+    ]
+    dataset: Annotated[
+        Repeated,
+        typer.Option("--dataset", help="A data set instead of the file's; repeatable."),
+    ] = None
+    row: Annotated[
+        Repeated,
+        typer.Option("--row", help="Run this row only, the others later; repeatable."),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="First seed.")
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder; by default below runs/.")
+    ] = None
+    settings: SetOption = None
+    root: RootOption = None
+    encoder: Annotated[
+        Repeated,
+        typer.Option("--encoder", help="An encoder of your own to be imported; repeatable."),
+    ] = None
+    head: Annotated[
+        Repeated,
+        typer.Option("--head", help="A head of your own to be imported; repeatable."),
+    ] = None
+    quiet: QuietOption = False
+
+    def load(self, runs: int | None = None) -> "Experiment":
+        """Experiment with the command line's changes."""
+        from match_graph.benchmark import load_experiment
+
+        code = [*(self.encoder or []), *(self.head or [])]
+        changes = self.dataset, runs, self.seed, self.settings, code
+        return load_experiment(self.experiment, *changes)
 
 
 @command("benchmark")
 def run_experiment(
-    workers: Workers,
-    experiment: Annotated[
-        Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file, as in experiments/.")
-    ],
-    dataset: Annotated[
-        Repeated,
-        typer.Option("--dataset", help="A data set instead of the file's; repeatable."),
-    ] = None,
-    row: Annotated[
-        Repeated,
-        typer.Option("--row", help="Run this row only, the others later; repeatable."),
-    ] = None,
+    question: Question,
     runs: Annotated[
         int | None, typer.Option("--runs", min=1, max=10_000, help="Seeds per row.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="First seed.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The benchmark's folder; by default runs/EXPERIMENT."),
-    ] = None,
-    settings: SetOption = None,
-    root: RootOption = None,
-    encoder: Annotated[
-        Repeated,
-        typer.Option("--encoder", help="An encoder of your own to be imported; repeatable."),
-    ] = None,
-    head: Annotated[
-        Repeated,
-        typer.Option("--head", help="A head of your own to be imported; repeatable."),
-    ] = None,
-    quiet: QuietOption = False,
 ) -> None:
     """Run an experiment: rows x data sets x seeds, resumable, with tables and figures."""
-    from match_graph.benchmark import load_experiment, run_benchmark
+    from match_graph.benchmark import run_benchmark
     from match_graph.benchmark.results import describe_failures
     from match_graph.report import write_tables
 
-    code = [*(encoder or []), *(head or [])]
-    question = load_experiment(experiment, dataset, runs, seed, settings, code)
-    folder = out or Path("runs") / question.name
-    reporter = Reporter(quiet)
-    cluster = workers.find_cluster(reporter)
-    results = run_benchmark(question, folder, root, cluster, reporter, row)
-    for path in write_tables(folder, results, reporter):
+    experiment, reporter = question.load(runs), Reporter(question.quiet)
+    folder = question.out or Path("runs") / experiment.name
+    cluster = question.find_cluster(reporter)
+    results = run_benchmark(experiment, folder, question.root, cluster, reporter, question.row)
+    paths = write_tables(folder, results, reporter)
+    _print_results(results)
+    for path in paths:
         echo(path)
     if fault := describe_failures(results):
         raise MatchGraphError(fault)
+
+
+@command()
+def tune(
+    question: Question,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, max=10_000, help="Trials of each row.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0.01, max=10**6, help="Minutes of all trials of a row."),
+    ] = None,
+) -> None:
+    """Search the settings of an experiment's rows by validation, with equal budgets."""
+    from match_graph.benchmark import run_search
+
+    experiment, reporter = question.load(), Reporter(question.quiet)
+    given = {"trials": trials, "minutes": minutes}
+    changes = {name: value for name, value in given.items() if value is not None}
+    search = experiment.search.model_copy(update=changes)
+    experiment = experiment.model_copy(update={"search": search})
+    folder = question.out or Path("runs") / f"{experiment.name}-search"
+    cluster = question.find_cluster(reporter)
+    found = run_search(experiment, folder, question.root, cluster, reporter, question.row)
+    _print_search(found, search.measure)
+    echo(folder / "trials.csv")
+    echo(f"match-graph benchmark {folder / 'tuned.yaml'} --runs 5")
+    if failed := [one.row.name for one in found if one.best is None]:
+        raise MatchGraphError(
+            f"A row must have a trial that ends, but all trials of {failed} failed; see 'reason' "
+            f"in '{folder / 'trials.csv'}'."
+        )
+
+
+def _print_results(results: "Results") -> None:
+    """Prints the means of a benchmark, a table for each data set."""
+    from match_graph.report.benchmark_tables import format_value
+    from match_graph.report.summary import summarize
+
+    experiment = results.experiment
+    for record in results.datasets:
+        table = Table(record.name, *experiment.measures, "runs")
+        for column in table.columns[1:]:
+            column.justify = "right"
+        table.columns[0].overflow = "fold"
+        for row in summarize(results, record.name):
+            values = [row.measured.get(measure) for measure in experiment.measures]
+            cells = [
+                Text(format_value(value), "bold" if value is not None and value.is_best else "")
+                for value in values
+            ]
+            table.add_row(Text(row.name), *cells, str(row.runs))
+        SafeConsole().print(table)
+    echo(f"On {experiment.split}: mean ± deviation over runs. Tests and intervals:")
+
+
+def _print_search(searches: "Sequence[RowSearch]", measure: str) -> None:
+    """Prints the first and the best value of every row, and its best settings."""
+    table = Table("", "trials", "pruned", "failed", f"first {measure}", "best")
+    table.columns[0].overflow = "fold"
+    for search in searches:
+        best, first = search.best, search.trials[0].value if search.trials else None
+        table.add_row(
+            Text(search.row.name),
+            str(len(search.trials)),
+            *(str(search.count(state)) for state in ("PRUNED", "FAIL")),
+            *("-" if one is None else f"{one:.4f}" for one in (first, best and best.value)),
+        )
+    SafeConsole().print(table)
+    for search in searches:
+        settings = {} if search.best is None else search.find_settings(search.best)
+        for key, value in settings.items():
+            echo(f"{search.row.name}: {key}={_shorten(value)}")
+
+
+def _shorten(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

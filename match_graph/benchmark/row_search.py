@@ -1,0 +1,175 @@
+"""Search of a row: its space, checked, and its trials as the journal has them."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from match_graph.benchmark.experiment import EACH_FIELD, Experiment, PlannedRow
+from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.runner import choose_rows
+from match_graph.benchmark.space import Space, find_defaults, list_ends, split_keys
+from match_graph.benchmark.trial import open_study
+from match_graph.errors import CheckpointError, ConfigError, list_faults
+from match_graph.training.models import find_model
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+JOURNAL = "search.journal"
+
+
+@dataclass
+class RowSearch:
+    """Search of a row.
+
+    Args:
+        row: Row with the settings that it has before.
+        space: Space of its settings.
+        study: Its trials.
+        planned: Cells of trials of this call, by number.
+    """
+
+    row: PlannedRow
+    space: Space
+    study: "Study"
+    planned: "dict[int, tuple[PlannedCell, ...]]" = field(default_factory=dict)
+
+    @property
+    def trials(self) -> "list[FrozenTrial]":
+        """Trials so far, running ones among them, but for those that wait to be drawn."""
+        return [one for one in self.study.get_trials(deepcopy=False) if one.state.name != "WAITING"]
+
+    @property
+    def best(self) -> "FrozenTrial | None":
+        """Trial with the highest value; the first of equals, None before any is complete."""
+        done = [one for one in self.trials if one.state.name == "COMPLETE"]
+        return max(done, key=lambda one: one.value or 0.0, default=None)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all trials that have ended."""
+        return sum(one.duration.total_seconds() for one in self.trials if one.duration)
+
+    def count(self, state: str) -> int:
+        """Number of trials in a state: COMPLETE, PRUNED, FAIL or RUNNING."""
+        return sum(one.state.name == state for one in self.trials)
+
+    def find_settings(self, trial: "FrozenTrial") -> dict[str, Any]:
+        """Settings of a trial by dotted key."""
+        return {
+            key: trial.params[keys]
+            for keys in self.space
+            if keys in trial.params
+            for key in split_keys(keys)
+        }
+
+
+def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[RowSearch]:
+    """Searches of the rows, those of earlier calls as far as they are."""
+    experiment, searches = plan.experiment, []
+    spaces = dict(_find_spaces(experiment))
+    names = [name for name in choose_rows(rows, plan) if name in spaces]
+    if not names:
+        raise ConfigError(
+            f"A search must have a space: 'search.space' of all networks, or 'space' of a row, but "
+            f"the experiment '{experiment.name}' has none for {rows or 'its rows'}; add one."
+        )
+    for name in names:
+        row = next(one for one in experiment.expand([]) if one.name == name)
+        study = open_study(out / JOURNAL, name)
+        _check_same(study, _identify(plan, row, spaces[name]), out)
+        if not study.get_trials(deepcopy=False):
+            record = plan.datasets[0]
+            cell = plan.planners[record.name].plan_trial(record, row, "")
+            defaults = find_defaults(spaces[name], cell.config.model_dump(mode="json"))
+            study.enqueue_trial(defaults)
+        searches.append(RowSearch(row, spaces[name], study))
+    return searches
+
+
+def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
+    """Space of every row that has one and no base."""
+    if experiment.grid:
+        raise ConfigError(
+            f"A search takes the place of a grid, but the experiment '{experiment.name}' has one "
+            f"over {[*experiment.grid]}; move these to 'search.space'."
+        )
+    for row in experiment.expand([]):
+        is_neural = find_model(experiment.configure(row, experiment.seed)).is_neural
+        space = {**(experiment.search.space if is_neural else {}), **row.space}
+        if space and row.base is None and EACH_FIELD not in row.name:
+            yield row.name, space
+
+
+def check_spaces(experiment: Experiment) -> None:
+    """Checks the ends of every range and every choice as a setting.
+
+    Raises:
+        ConfigError: With every fault.
+    """
+    faults: list[str] = []
+    rows = {row.name: row for row in experiment.expand([])}
+    for name, space in _find_spaces(experiment):
+        for keys, values in space.items():
+            for value in list_ends(values):
+                row = change_row(rows[name], dict.fromkeys(split_keys(keys), value))
+                try:
+                    find_model(experiment.configure(row, experiment.seed))
+                except ConfigError as error:
+                    faults.append(f"'rows', {name}, '{keys}': {' '.join(str(error).split())}")
+                    break
+    if faults:
+        raise ConfigError(list_faults("Every value of a space must be valid", faults))
+
+
+def change_row(row: PlannedRow, settings: dict[str, Any]) -> PlannedRow:
+    return row.model_copy(update={"settings": {**row.settings, **settings}})
+
+
+def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
+    """What trials of a row must have in common."""
+    experiment = plan.experiment
+    content = {
+        "row": row.model_dump(mode="json"),
+        "space": {key: str(values) for key, values in space.items()},
+        "data": {record.name: [record.checksum, record.epochs] for record in plan.datasets},
+        "settings": [experiment.settings, experiment.overrides, experiment.search.measure],
+        "seed": experiment.seed,
+    }
+    return json.dumps(content, sort_keys=True, default=str)
+
+
+def _check_same(study: "Study", identity: str, out: Path) -> None:
+    there = study.user_attrs.get("identity")
+    if there is None:
+        study.set_user_attr("identity", identity)
+    elif there != identity:
+        raise CheckpointError(
+            f"A search must go on with the space, settings, data and seed that it began with, but "
+            f"'{out}' has trials of '{study.study_name}' with others; choose another folder with "
+            f"--out, or delete this one."
+        )
+
+
+def list_trials(searches: Iterable[RowSearch]) -> pd.DataFrame:
+    """Table of all trials: row, number, state, value on valid, seconds, reason, settings."""
+    rows = [
+        {
+            "row": search.row.name,
+            "trial": trial.number,
+            "state": trial.state.name.lower(),
+            "value": trial.value,
+            "epochs": len(trial.intermediate_values),
+            "seconds": round(trial.duration.total_seconds(), 1) if trial.duration else None,
+            "reason": trial.user_attrs.get("reason", ""),
+            **search.find_settings(trial),
+        }
+        for search in searches
+        for trial in search.trials
+    ]
+    return pd.DataFrame(rows).convert_dtypes()

@@ -1,0 +1,286 @@
+"""Search of settings by validation: trials of rows in processes of their own, resumable."""
+
+import shutil
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from match_graph.benchmark.cell import find_vectors
+from match_graph.benchmark.estimate import format_seconds
+from match_graph.benchmark.experiment import Experiment
+from match_graph.benchmark.plan import Plan, PlannedCell, make_plan
+from match_graph.benchmark.process import (
+    describe_error,
+    hold_folder,
+    run_apart,
+    run_on_cluster,
+)
+from match_graph.benchmark.row_search import (
+    JOURNAL,
+    RowSearch,
+    change_row,
+    check_spaces,
+    list_trials,
+    open_searches,
+)
+from match_graph.benchmark.runner import find_environment, takes_gpu
+from match_graph.benchmark.space import draw_settings
+from match_graph.benchmark.trial import TrialWork, run_trial
+from match_graph.datasets.dataset import default_root
+from match_graph.errors import ConfigError, MatchGraphError
+from match_graph.io.cluster import Calls, Cluster, LocalCalls
+from match_graph.io.files import write_beside
+from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import CONFIG, HISTORY, METRICS, RECORD
+from match_graph.io.yaml import dump_yaml
+
+TRIALS, RECORDS, TUNED = "trials", "trials.csv", "tuned.yaml"
+#: What stays of a trial's run folders.
+_KEPT = frozenset({CONFIG, HISTORY, METRICS, RECORD})
+#: Trials whose settings are drawn at random before the sampler learns from them.
+_RANDOM_TRIALS = 5
+
+
+def run_search(
+    experiment: Experiment,
+    out: str | Path,
+    root: str | Path | None = None,
+    cluster: Cluster | None = None,
+    reporter: Reporter | None = None,
+    rows: Sequence[str] | None = None,
+) -> list[RowSearch]:
+    """Searches settings of an experiment's rows by validation, with equal budgets; resumable.
+
+    A trial is a training of a row with drawn settings on every data set; test is never read. The
+    first trial has the row's settings as they are, where the space has them; then a tree of Parzen
+    estimators draws (Bergstra et al., NeurIPS 2011), and trials behind the median of others after
+    an epoch are pruned. In ``out``: `TUNED`, the experiment with the best settings of every
+    row, `RECORDS`, all trials, `JOURNAL`, from which a killed search goes on, and `TRIALS`, what
+    stays of their run folders.
+
+    Args:
+        experiment: Experiment with spaces; those of all networks, and of rows.
+        out: Folder of the search; new, or of the same search.
+        root: Root folder of built data; None takes the default.
+        cluster: Cluster whose processes run the trials; None runs one after another.
+        reporter: Progress reporter; None prints nothing.
+        rows: Names of rows to search; None searches all that have a space and no base.
+
+    Raises:
+        ConfigError: There is nothing to search, a value of a space is invalid, or Optuna is not
+            installed.
+        CheckpointError: The folder is of another search, or one is at work there.
+    """
+    try:
+        import optuna  # noqa: F401 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            "A search needs Optuna, which is not installed; install match-graph[tune]."
+        ) from error
+    out = Path(out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    reporter = reporter or Reporter(quiet=True)
+    place = str(Path(root or default_root()).resolve())
+    with hold_folder(out, "search"):
+        check_spaces(experiment)
+        plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
+        searches = open_searches(plan, out, rows)
+        return _Searcher(plan, out, place, cluster, reporter, searches).run()
+
+
+class _Searcher:
+    """Running search."""
+
+    def __init__(
+        self, plan: Plan, out: Path, root: str, cluster: Cluster | None, reporter: Reporter,
+        searches: list[RowSearch],
+    ) -> None:  # fmt: skip
+        self.plan, self.out, self.root, self.cluster = plan, out, root, cluster
+        self.reporter, self.searches = reporter, searches
+        self.options = plan.experiment.search
+
+    def run(self) -> list[RowSearch]:
+        lost = [  # by a killed call: they go on first
+            (search, one.number)
+            for search in self.searches
+            for one in search.trials
+            if one.state.name == "RUNNING"
+        ]
+        for search in self.searches:
+            for one in search.trials:
+                self._plan_cells(search, one.number)
+        self._announce(len(lost))
+        running: list[tuple[str, int]] = []
+        with nullcontext(LocalCalls()) if self.cluster is None else self.cluster.open_calls() as to:
+            try:
+                while (due := self._find_due(lost, running)) or running:
+                    while due and len(running) < to.number:
+                        running.append(self._submit(*due, to))
+                        due = self._find_due(lost, running)
+                    if (ended := to.wait()) is not None:
+                        running.remove(ended[0])
+                        self._finish(*ended)
+            except KeyboardInterrupt:
+                to.cancel()
+                self._write()
+                self.reporter.warn(f"stopped; the same command goes on, with --out {self.out}")
+                raise
+        self._write()
+        return self.searches
+
+    def _announce(self, num_lost: int) -> None:
+        minutes = self.options.minutes
+        limit = "" if minutes is None else f", or {minutes:g} minutes"
+        done = sum(len(search.trials) for search in self.searches) - num_lost
+        again = f", {num_lost} of them to be resumed" if num_lost else ""
+        self.reporter.line(
+            f"search of {', '.join(search.row.name for search in self.searches)}: "
+            f"{self.options.trials} trials each{limit}, by {self.options.measure} on valid; "
+            f"{done + num_lost} are there{again}"
+        )
+
+    def _find_due(
+        self, lost: list[tuple[RowSearch, int]], running: Iterable[tuple[str, int]]
+    ) -> tuple[RowSearch, int | None] | None:
+        """Next trial: a lost one, else a new one of the row with the fewest trials."""
+        if lost:
+            return lost.pop(0)
+        minutes = self.options.minutes
+        due = [
+            search
+            for search in self.searches
+            if len(search.trials) < self.options.trials
+            and (minutes is None or search.seconds < 60 * minutes)
+        ]
+        return min(((search, None) for search in due), key=_count_trials, default=None)
+
+    def _submit(self, search: RowSearch, number: int | None, calls: Calls) -> tuple[str, int]:
+        import optuna
+
+        study = search.study
+        if number is None:
+            name = zlib.crc32(search.row.name.encode())
+            seed = (self.plan.experiment.seed, name, len(search.trials))
+            study.sampler = optuna.samplers.TPESampler(
+                n_startup_trials=_RANDOM_TRIALS,
+                multivariate=True,
+                constant_liar=True,
+                seed=int(np.random.SeedSequence(seed).generate_state(1)[0]),
+            )
+            trial = study.ask()
+            draw_settings(search.space, trial)
+            number = trial.number
+        cells = self._plan_cells(search, number)
+        key = search.row.name, number
+        work = self._make_work(search, number, cells)
+        function = run_apart if self.cluster is None else run_on_cluster
+        calls.submit(key, function, work, takes_gpu(cells[0].config))
+        return key
+
+    def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...]:
+        settings = search.find_settings(search.study.get_trials(deepcopy=False)[number])
+        row = change_row(search.row, settings)
+        cells = tuple(
+            self.plan.planners[record.name].plan_trial(
+                record, row, f"{TRIALS}/{row.folder_name}/{number:04d}/{record.name}"
+            )
+            for record in self.plan.datasets
+        )
+        search.planned[number] = cells
+        return cells
+
+    def _make_work(
+        self, search: RowSearch, number: int, cells: tuple[PlannedCell, ...]
+    ) -> TrialWork:
+        trial = search.study.get_trials(deepcopy=False)[number]
+        return TrialWork(
+            cell=cells[0],
+            out=self.out,
+            root=self.root,
+            vectors=None,
+            threads=self.plan.experiment.threads,
+            environment=find_environment(self.cluster),
+            function=run_trial,
+            cells=cells,
+            sources=tuple(find_vectors(cell, self._cells, self.out) for cell in cells),
+            journal=self.out / JOURNAL,
+            row=search.row.name,
+            trial_id=trial._trial_id,
+            measure=self.options.measure,
+        )
+
+    def _finish(self, key: tuple[str, int], reason: str | Exception) -> None:
+        """Notes how a trial has ended: its process told the journal, unless it failed."""
+        import optuna
+
+        name, number = key
+        search = next(one for one in self.searches if one.row.name == name)
+        if isinstance(reason, Exception):
+            is_ours = isinstance(reason, MatchGraphError)
+            reason = str(reason) if is_ours else describe_error(reason)
+        trial = search.study.get_trials(deepcopy=False)[number]
+        if not trial.state.is_finished():
+            text = reason or "Its process ended without a result; see its log."
+            optuna.trial.Trial(search.study, trial._trial_id).set_user_attr("reason", text)
+            search.study.tell(number, state=optuna.trial.TrialState.FAIL)
+            self.reporter.warn(f"{name}, trial {number + 1} failed: {text}")
+        else:
+            self._tidy(search.planned[number])
+            self._report(search, number)
+        self._write()
+
+    def _tidy(self, cells: Iterable[PlannedCell]) -> None:
+        """Removes weights and tables of a trial, unless others start from its vectors."""
+        for cell in cells:
+            folder = self.out / cell.folder
+            if find_vectors(cell, self._cells, self.out) == folder:
+                continue
+            for path in folder.glob("*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name not in _KEPT:
+                    path.unlink()
+
+    @property
+    def _cells(self) -> list[PlannedCell]:
+        """Cells of all trials, in the order in which they began."""
+        return [cell for one in self.searches for cells in one.planned.values() for cell in cells]
+
+    def _report(self, search: RowSearch, number: int) -> None:
+        trial, best = search.study.get_trials(deepcopy=False)[number], search.best
+        what = "pruned at " if trial.state.name == "PRUNED" else ""
+        value = "-" if trial.value is None else f"{trial.value:.4f}"
+        shown = ", ".join(f"{key}={_shorten(v)}" for key, v in trial.params.items())
+        seconds = trial.duration.total_seconds() if trial.duration else 0.0
+        highest = "" if best is None or best.value is None else f" (best {best.value:.4f})"
+        self.reporter.line(
+            f"{search.row.name}, trial {number + 1}: {what}{self.options.measure} {value}"
+            f"{highest} in {format_seconds(seconds)}; {shown}"
+        )
+
+    def _write(self) -> None:
+        """Writes the record of all trials, and the experiment with the best settings."""
+        frame = list_trials(self.searches)
+        write_beside(self.out / RECORDS, lambda beside: frame.to_csv(beside, index=False))
+        found = {one.row.name: one.find_settings(one.best) for one in self.searches if one.best}
+        experiment = self.plan.experiment
+        rows = [
+            row.model_copy(update={"settings": {**row.settings, **found.get(row.name, {})}})
+            for row in experiment.rows
+        ]
+        tuned = experiment.model_copy(update={"rows": rows, "name": f"{experiment.name}-tuned"})
+        head = f"# Settings by {self.options.measure} on valid; all trials: {RECORDS}.\n"
+        content = tuned.model_dump(mode="json", exclude_defaults=True)
+        text = head + dump_yaml(content, sort_keys=False, allow_unicode=True)
+        write_beside(self.out / TUNED, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def _count_trials(due: tuple[RowSearch, int | None]) -> int:
+    return len(due[0].trials)
+
+
+def _shorten(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,111 @@
+"""Search spaces: ranges and choices of settings by key, read from an experiment."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from match_graph.config import StrictModel
+
+if TYPE_CHECKING:
+    from optuna import Trial
+
+#: Values of a choice.
+Scalar = bool | int | float | str | None
+
+
+class Range(StrictModel):
+    """Range of a number; of whole numbers where both ends are."""
+
+    low: int | float = Field(description="least value")
+    high: int | float = Field(description="greatest value")
+    log: bool = Field(False, description="whether its logarithm is drawn uniformly")
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Self:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            above = " above 0" if self.log else ""
+            raise ValueError(f"low must be{above} below high, found {self.low} and {self.high}")
+        return self
+
+    @property
+    def ends(self) -> tuple[int | float, int | float]:
+        """Least and greatest value."""
+        return self.low, self.high
+
+    def holds(self, value: object) -> bool:
+        """Whether a value is within."""
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def draw(self, trial: "Trial", key: str) -> int | float:
+        """Value for a trial."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(key, self.low, self.high, log=self.log)
+        return trial.suggest_float(key, self.low, self.high, log=self.log)
+
+
+#: Range, or list of choices, by dotted key; one for several keys, that take the same value, has
+#: commas between them.
+Space = dict[str, Range | Annotated[list[Scalar], Field(min_length=1)]]
+
+
+class Search(StrictModel):
+    """Search of settings by validation, the same for every row."""
+
+    space: Space = Field(
+        {},
+        description="settings to search for every network: dotted key, or several with commas "
+        "between -> {low, high, log} or a list",
+    )
+    measure: str = Field("NDCG@5", description="measure on valid, its mean over the data sets")
+    trials: int = Field(12, ge=1, le=10_000, description="trials of each row")
+    minutes: float | None = Field(
+        None, gt=0, le=10**6, description="minutes of all trials of a row; none: no limit"
+    )
+
+
+def draw_settings(space: Space, trial: "Trial") -> dict[str, Any]:
+    """Settings of a trial by dotted key."""
+    drawn: dict[str, Any] = {}
+    for keys, values in space.items():
+        value = (
+            values.draw(trial, keys)
+            if isinstance(values, Range)
+            else trial.suggest_categorical(keys, values)
+        )
+        drawn |= dict.fromkeys(split_keys(keys), value)
+    return drawn
+
+
+def find_defaults(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a space that a configuration has already, as a trial takes them.
+
+    Args:
+        space: Space of the search.
+        config: Configuration as nested mappings.
+    """
+    found: dict[str, Any] = {}
+    for keys, values in space.items():
+        value = _find(config, split_keys(keys)[0].split("."))
+        is_there = values.holds(value) if isinstance(values, Range) else value in values
+        if is_there:
+            found[keys] = value
+    return found
+
+
+def split_keys(keys: str) -> list[str]:
+    """Keys that take one value."""
+    return [key.strip() for key in keys.split(",")]
+
+
+def list_ends(values: Range | Sequence[Scalar]) -> Sequence[Scalar]:
+    """Values that tell whether all are valid: the ends of a range, every choice."""
+    return values.ends if isinstance(values, Range) else values
+
+
+def _find(content: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(content, Mapping) or name not in content:
+            return ...  # no value: in no space
+        content = content[name]
+    return content

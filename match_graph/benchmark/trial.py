@@ -1,0 +1,102 @@
+"""Trial of a search: settings of a row, trained and measured on validation, pruned on the way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from match_graph.benchmark.cell import open_cell
+from match_graph.benchmark.plan import PlannedCell
+from match_graph.benchmark.process import Work
+from match_graph.training.loop import MONITOR, Watch
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+
+#: More epochs than a training has: the numbers of epochs of the next data set begin there.
+_EPOCHS = 10**6
+#: Trials that run whole before others are measured against them.
+_WHOLE_TRIALS = 4
+
+
+@dataclass(frozen=True)
+class TrialWork(Work):
+    """Work order of a process that runs a trial.
+
+    Args:
+        cells: A cell for each data set, the first of which is ``cell``.
+        sources: For each of them, the run folder to take pre-trained vectors from, or None.
+        journal: File of the search's trials.
+        row: Name of the row.
+        trial_id: Number of the trial in the journal.
+        measure: Measure on valid.
+    """
+
+    cells: tuple[PlannedCell, ...]
+    sources: tuple[Path | None, ...]
+    journal: Path
+    row: str
+    trial_id: int
+    measure: str
+
+
+def open_study(journal: Path, row: str) -> "Study":
+    """Trials of a row, from the journal of a search; new, or as far as they are.
+
+    The median of other trials at the same epoch prunes one. Source: Akiba et al., "Optuna", KDD
+    2019, https://arxiv.org/abs/1907.10902.
+    """
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(journal))),
+        study_name=row,
+        direction="maximize",
+        load_if_exists=True,
+        sampler=optuna.samplers.RandomSampler(),  # of trials that draw nothing any more
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=_WHOLE_TRIALS),
+    )
+
+
+def run_trial(work: Work) -> None:
+    """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
+
+    Its value is the mean over the data sets of the measure on valid. Test is never read.
+    """
+    import optuna
+
+    assert isinstance(work, TrialWork)
+    study = open_study(work.journal, work.row)
+    trial = optuna.trial.Trial(study, work.trial_id)
+    try:
+        values = []
+        for place, (cell, vectors) in enumerate(zip(work.cells, work.sources, strict=True)):
+            run = open_cell(work, cell, vectors)
+            if not run.is_finished:
+                run.train(_watch(study, trial, place, work.measure))
+                run.evaluate(with_test=False)
+            values.append(run.read_metrics()["valid"][work.measure])
+    except optuna.TrialPruned:
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        return
+    study.tell(trial, fmean(values))
+
+
+def _watch(study: "Study", trial: "Trial", place: int, measure: str) -> Watch:
+    """Reports each epoch to the journal, and ends a training that others are ahead of."""
+    import optuna
+
+    reported = study.trials[trial.number].intermediate_values
+
+    def watch(row: Mapping[str, float]) -> None:
+        step = place * _EPOCHS + int(row["epoch"])
+        if step not in reported:  # by the process that was killed
+            trial.report(row.get(measure, row[MONITOR]), step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+
+    return watch

@@ -1,0 +1,196 @@
+"""Search of settings: equal budgets, by validation alone, pruned, continued after kills."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from match_graph.benchmark import load_experiment, run_benchmark, run_search
+from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
+from match_graph.errors import CheckpointError, ConfigError
+from match_graph.io import Reporter
+from match_graph.io.cluster import Cluster
+from match_graph.testing import toy_documents, write_match_folder
+
+pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
+
+SMALL = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
+RATES = {"train.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}}
+
+
+@pytest.fixture
+def make_search(make_experiment):
+    """A search of a network, a linear model and an ablation of the first, changed by keywords."""
+
+    def make(**changes):
+        rows = [
+            {"name": "MATCH", "settings": SMALL, "space": {"model.token_dropout": [0.0, 0.1]}},
+            {"name": "flat", "base": "MATCH", "ablation": ["no-hierarchy"]},
+            {
+                "name": "linear",
+                "encoder": "tfidf_linear",
+                "space": {"model.encoder_config.cost": [0.5, 2.0]},
+            },
+            {"name": "prior", "encoder": "prior"},
+        ]
+        search = {"trials": 3, "space": RATES}
+        return make_experiment(**{"rows": rows, "search": search, "runs": 1, **changes})
+
+    return make
+
+
+def read_trials(out: Path) -> pd.DataFrame:
+    """Trials without their times."""
+    return pd.read_csv(out / RECORDS).drop(columns="seconds")
+
+
+def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsys) -> None:
+    """The first trial has the settings as they are; the best, and rows based on it, are run."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    searches = run_search(make_search(), out, root, reporter=Reporter())
+    assert "search of MATCH, linear: 3 trials each, by NDCG@5 on valid" in capsys.readouterr().err
+    trials = pd.read_csv(out / RECORDS)
+    assert trials["row"].tolist() == ["MATCH"] * 3 + ["linear"] * 3
+    assert set(trials["state"]) == {"complete"}
+    first = trials.iloc[0]
+    assert (first["train.learning_rate"], first["model.token_dropout"]) == (1e-3, 0.1)
+    assert trials.iloc[3]["model.encoder_config.cost"] == 0.5
+    assert trials["train.learning_rate"].nunique() == 3
+    tuned = load_experiment(out / TUNED)
+    best = {search.row.name: search.best for search in searches}
+    for name, trial in best.items():
+        assert trial.value == trials[trials["row"] == name]["value"].max()
+    rows = {row.name: row.settings for row in tuned.expand([])}
+    rate = best["MATCH"].params["train.learning_rate"]
+    assert rows["MATCH"]["train.learning_rate"] == rows["flat"]["train.learning_rate"] == rate
+    results = run_benchmark(tuned, tmp_path / "benchmark", root)
+    cells = {cell.row: cell for cell in results.cells}
+    assert {cell.status for cell in cells.values()} == {"done"}
+    assert cells["flat"].config["train"]["learning_rate"] == rate
+    assert cells["MATCH"].metrics["valid"]["NDCG@5"] == pytest.approx(best["MATCH"].value)
+
+
+def test_run_search_never_reads_test(make_search, toy_folder: Path, tmp_path: Path) -> None:
+    """Other gold labels of test documents change no trial, and no file has a measure of them."""
+    experiment = make_search()
+    run_search(experiment, tmp_path / "one", tmp_path / "root")
+    documents = toy_documents()
+    labels = [document["label"] for document in documents["test"]]
+    for document, other in zip(documents["test"], reversed(labels), strict=True):
+        document["label"] = other
+    assert labels != labels[::-1]
+    write_match_folder(toy_folder, documents)
+    run_search(experiment, tmp_path / "two", tmp_path / "root")
+    pd.testing.assert_frame_equal(read_trials(tmp_path / "one"), read_trials(tmp_path / "two"))
+    files = [*(tmp_path / "one" / TRIALS).rglob("metrics.json")]
+    assert len(files) == 6
+    assert all(yaml.safe_load(file.read_text()).keys() == {"valid"} for file in files)
+
+
+@pytest.mark.slow
+def test_run_search_killed_search_goes_on(make_search, tmp_path: Path) -> None:
+    """`kill -9` in two trainings: the same trials as of a search that was left alone."""
+    overrides = {"train.epochs": 30, "train.patience": 30}
+    experiment = make_search(overrides=overrides)
+    path, out, root = tmp_path / "e.yaml", tmp_path / "out", tmp_path / "root"
+    path.write_text(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False))
+    script = (
+        "from match_graph.benchmark import load_experiment, run_search\n"
+        f"run_search(load_experiment({str(path)!r}), {str(out)!r}, {str(root)!r})\n"
+    )
+    for number in (0, 1):
+        process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ})
+        state = out / TRIALS / "MATCH" / f"{number:04d}" / "toy" / "checkpoint" / "state.pt"
+        while not state.is_file():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    run_search(experiment, out, root)
+    run_search(experiment, tmp_path / "whole", root)
+    pd.testing.assert_frame_equal(read_trials(out), read_trials(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_run_search_on_cluster(make_search, tmp_path: Path) -> None:
+    """Two trials at a time; each row has its budget."""
+    pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    searches = run_search(make_search(), tmp_path / "out", tmp_path / "root", Cluster(workers=2))
+    assert [search.count("COMPLETE") + search.count("PRUNED") for search in searches] == [3, 3]
+
+
+def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -> None:
+    """A rate that learns nothing is given up after an epoch, once four trials have run whole."""
+    space = {"train.learning_rate": [1e-3, 1e-9]}
+    rows = [{"name": "MATCH", "settings": SMALL}]
+    overrides = {"train.epochs": 6, "train.patience": 6, "model.label_prior": False}
+    experiment = make_search(rows=rows, search={"trials": 12, "space": space}, overrides=overrides)
+    (search,) = run_search(experiment, tmp_path / "out", tmp_path / "root")
+    trials = pd.read_csv(tmp_path / "out" / RECORDS)
+    pruned = trials[trials["state"] == "pruned"]
+    assert search.count("PRUNED") == len(pruned) > 0
+    assert set(pruned["train.learning_rate"]) == {1e-9}
+    assert (pruned["epochs"] < 6).all()
+    assert search.best.params == {"train.learning_rate": 1e-3}
+
+
+def test_run_search_minutes_are_of_a_row(make_search, tmp_path: Path) -> None:
+    """No trial begins once a row has had its minutes; the first one always does."""
+    search = {"trials": 3, "space": RATES, "minutes": 1e-4}
+    searches = run_search(make_search(search=search), tmp_path / "out", tmp_path / "root")
+    assert [len(search.trials) for search in searches] == [1, 1]
+
+
+def test_run_search_failed_trials_say_why(make_search, tmp_path: Path) -> None:
+    """A row whose trials fail has none that is best; the others go on."""
+    (tmp_path / "out").mkdir()
+    rows = [
+        {"name": "linear", "encoder": "tfidf_linear", "space": {"model.encoder_config.cost": [1]}},
+        {"name": "MATCH", "settings": SMALL},
+    ]
+    search = {"trials": 1, "space": {"model.token_dropout": [0.1]}}
+    place = tmp_path / "out" / TRIALS / "MATCH" / "0000" / "toy"
+    place.parent.mkdir(parents=True)
+    place.write_text("in the way")
+    searches = run_search(
+        make_search(rows=rows, search=search), tmp_path / "out", tmp_path / "root"
+    )
+    assert [search.count("FAIL") for search in searches] == [0, 1]
+    assert searches[1].best is None
+    reasons = pd.read_csv(tmp_path / "out" / RECORDS)["reason"]
+    assert reasons.isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"search": {}, "rows": [{"name": "MATCH"}]}, "A search must have a space"),
+        (
+            {"search": {"space": {"train.learning_rate": [0.0, 1.0]}}},
+            r"'rows', MATCH, 'train.learning_rate': .*greater than 0",
+        ),
+        ({"search": {"space": {"train.rate": [1.0]}}}, "'train.rate' is not a setting"),
+        ({"grid": {"train.epochs": [1]}, "reference": None}, "takes the place of a grid"),
+    ],
+)
+def test_run_search_faults(make_search, tmp_path: Path, changes, fault: str) -> None:
+    """One sentence before anything is trained."""
+    with pytest.raises(ConfigError, match=fault):
+        run_search(make_search(**changes), tmp_path / "out", tmp_path / "root")
+    assert not (tmp_path / "out" / TRIALS).exists()
+
+
+def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> None:
+    """A folder has one search."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    rows = ["linear"]
+    run_search(make_search(search={"trials": 1}), out, root, rows=rows)
+    run_search(make_search(search={"trials": 2}), out, root, rows=rows)  # more of the same
+    assert len(pd.read_csv(out / RECORDS)) == 2
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+        run_search(make_search(search={"trials": 2}, seed=1), out, root, rows=rows)

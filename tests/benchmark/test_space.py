@@ -1,0 +1,55 @@
+"""Search spaces: what is read of them, drawn from them, and found in a configuration."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from match_graph.benchmark.space import Range, Search, draw_settings, find_defaults
+
+
+def test_Search_reads_ranges_and_choices() -> None:
+    """A mapping is a range, a list choices; whole numbers stay whole."""
+    space = {"a.b": {"low": 1, "high": 3}, "c": [None, True, "x"], "d, e": {"low": 0.1, "high": 1}}
+    search = Search.model_validate({"space": space})
+    assert search.space["a.b"] == Range(low=1, high=3)
+    assert search.space["c"] == [None, True, "x"]
+    assert isinstance(search.space["a.b"].low, int)
+
+
+@pytest.mark.parametrize(
+    "values", [{"low": 2, "high": 2}, {"low": 0, "high": 1, "log": True}, [], 3]
+)
+def test_Search_refuses(values: object) -> None:
+    """Empty ranges, logarithms of 0, no choices."""
+    with pytest.raises(ValidationError):
+        Search.model_validate({"space": {"a": values}})
+
+
+@given(st.integers(0, 2**31), st.integers(1, 50), st.integers(51, 99), st.booleans())
+def test_draw_settings_within_space(seed: int, low: int, high: int, log: bool) -> None:
+    """Draws are within, of the space's type, and equal for keys that belong together."""
+    optuna = pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    space = {
+        "whole": Range(low=low, high=high, log=log),
+        "part": Range(low=low / 100, high=high / 100, log=log),
+        "first.key, second.key": ["x", "y"],
+    }
+    drawn = draw_settings(space, study.ask())
+    assert drawn.keys() == {"whole", "part", "first.key", "second.key"}
+    assert isinstance(drawn["whole"], int)
+    assert low <= drawn["whole"] <= high
+    assert low / 100 <= drawn["part"] <= high / 100
+    assert drawn["first.key"] == drawn["second.key"] in ("x", "y")
+
+
+def test_find_defaults_of_a_configuration() -> None:
+    """Values within the space, of the first of several keys; others are left out."""
+    config = {"a": {"b": 2, "c": None}, "d": 5.0, "e": "far"}
+    space = {
+        "a.b": Range(low=1, high=3), "a.c": [None, 1], "d, x": Range(low=6.0, high=7.0),
+        "e": ["near"], "nowhere.to.be": [1],
+    }  # fmt: skip
+    assert find_defaults(space, config) == {"a.b": 2, "a.c": None}
