@@ -17,7 +17,8 @@ from match_graph.errors import ConfigError, Fault, find_faults, list_faults, sug
 from match_graph.io.yaml import parse_setting, read_yaml
 from match_graph.own_code import check_code, name_code
 from match_graph.runs.configure import read_preset_settings
-from match_graph.training.models import find_model, find_setting_faults
+from match_graph.training.models import find_model
+from match_graph.training.setting_faults import find_setting_faults
 
 PACKAGE = Path(__file__).parents[1]
 #: Rows that a message names at most.
@@ -101,7 +102,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(
             f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "
-            f"'{path}'; see experiments/comparison.yaml."
+            f"'{path}'; see '{list_experiments()['comparison']}'."
         )
     return content
 
@@ -183,15 +184,13 @@ def _find_row_faults(experiment: Experiment, row: PlannedRow) -> list[Fault]:
         content = read_preset_settings(None, experiment.list_settings(row, 0), row.preset)
     except ConfigError as error:
         faults.append(Fault("", str(error)))
-    faults += find_setting_faults(content)
-    faults += _find_option_faults(experiment.datasets, content)
-    if not faults:
-        try:
-            if not find_model(Config.model_validate(content)).is_neural:
-                find_model(load_config(None, experiment.list_own_settings(row))).check_used()
-        except ConfigError as error:
-            faults.append(Fault("", str(error)))
-    return list(dict.fromkeys(faults))
+    try:
+        faults += find_setting_faults(content)
+        if not faults and not find_model(Config.model_validate(content)).is_neural:
+            find_model(load_config(None, experiment.list_own_settings(row))).check_used()
+    except ConfigError as error:
+        faults.append(Fault("", str(error)))
+    return list(dict.fromkeys([*faults, *_find_option_faults(experiment.datasets, content)]))
 
 
 def _find_option_faults(datasets: Sequence[str], content: Mapping[str, Any]) -> list[Fault]:

@@ -37,7 +37,8 @@ from match_graph.io.source import is_folder, resolve_path
 from match_graph.io.yaml import put
 from match_graph.own_code import CODE, locate_code, name_code
 from match_graph.training.device import choose_precision
-from match_graph.training.models import find_model, find_setting_faults
+from match_graph.training.models import find_model
+from match_graph.training.setting_faults import find_setting_faults
 from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
 
 NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"

@@ -13,7 +13,7 @@ from torch import nn
 
 from match_graph.baselines import BASELINES, Baseline
 from match_graph.config import SHARING, Config, ModelConfig, StrictModel, parse_settings
-from match_graph.errors import CheckpointError, ConfigError, Fault, find_faults, suggest
+from match_graph.errors import CheckpointError, ConfigError, suggest
 from match_graph.graph import (
     Hierarchy,
     NeighborhoodConfig,
@@ -23,7 +23,7 @@ from match_graph.graph import (
 from match_graph.io.files import has_folder, write_folder
 from match_graph.io.run_folder import ENCODER_FILES, FITTED
 from match_graph.io.weights import load_weights
-from match_graph.nn import ENCODERS, HEADS, Encoder, Head, MatchModel
+from match_graph.nn import ENCODERS, Encoder, MatchModel
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.nn.model import choose_head, find_head, head_settings
@@ -33,9 +33,6 @@ from match_graph.training.device import keep_apart
 from match_graph.training.loop import FitInputs, train_model
 from match_graph.training.processes import lead
 from match_graph.typing import DOCUMENT, LABEL, WORD
-
-#: Settings that name what other settings are of.
-_NAMES = ("model", "model.encoder", "model.head")
 
 
 class Model(ABC):
@@ -351,41 +348,14 @@ def find_model(config: Config) -> Model:
     Raises:
         ConfigError: There is none, or it does not keep the contract of encoders.
     """
-    cls = _find_model_class(config.model.encoder)
+    cls = find_model_class(config.model.encoder)
     return NeuralModel(cls, config) if issubclass(cls, Encoder) else BaselineModel(cls, config)
 
 
-def _find_model_class(name: str) -> type[Any]:
+def find_model_class(name: str) -> type[Any]:
+    """Class of an encoder or baseline; arguments and errors as `find_class`."""
     registered: dict[str, type[Any]] = {**ENCODERS, **BASELINES}
     return find_class(name, registered, (Encoder, Baseline), "encoder")
-
-
-def find_setting_faults(content: Mapping[str, Any]) -> list[Fault]:
-    """Faults of a configuration, those of its encoder's and head's own settings among them.
-
-    Imports encoder and head where they are classes of one's own.
-
-    Args:
-        content: Keys and values as in a configuration file.
-    """
-    faults = find_faults(Config, content)
-    given = content.get("model", {})
-    if not isinstance(given, dict) or any(fault.path in _NAMES for fault in faults):
-        return faults
-    encoder = given.get("encoder", ModelConfig().encoder)
-    try:
-        classes = {"encoder": (encoder, _find_model_class(encoder))}
-        if issubclass(classes["encoder"][1], Encoder):
-            check_encoder_class(classes["encoder"][1], encoder)
-            head = given.get("head") or choose_head(classes["encoder"][1])
-            classes["head"] = head, find_class(head, HEADS, Head, "head")
-    except ConfigError as error:
-        return [*faults, Fault("", str(error))]
-    for kind, (name, cls) in classes.items():
-        prefix, own = f"model.{kind}_config.", given.get(f"{kind}_config", {})
-        if isinstance(own, dict):
-            faults += find_faults(cls.Config, own, prefix, f"the {kind} '{name}'")
-    return faults
 
 
 def count_parameters(module: nn.Module) -> int:

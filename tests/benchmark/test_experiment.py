@@ -284,7 +284,7 @@ def test_load_experiment_other_formats_broken_files_one_sentence(write, tmp_path
     path.write_text("- a\n")
     assert message(path) == (
         f"An experiment must be a mapping of keys to values, found list in '{path}'; see "
-        f"experiments/comparison.yaml."
+        f"'{list_experiments()['comparison']}'."
     )
     assert message(tmp_path).startswith(
         f"An experiment must be a readable YAML file, but '{tmp_path}' is not ("

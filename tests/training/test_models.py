@@ -18,7 +18,7 @@ from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECO
 from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run
-from match_graph.training.models import NeuralModel, find_model, find_setting_faults
+from match_graph.training.models import NeuralModel, find_model
 from match_graph.typing import MASKS
 
 
@@ -213,25 +213,6 @@ def test_complete_refuses_unknown_settings() -> None:
     assert str(caught.value) == (
         "model.head_config must be valid: 'bias' is not a setting; there are none."
     )
-
-
-def test_find_setting_faults_lists_those_of_encoder_and_head() -> None:
-    """Beside those of the whole, each with its whole key and the nearest one."""
-    content = {
-        "train": {"epoch": 1},
-        "model": {"encoder_config": {"num_layer": 1}, "head_config": {"bias": 1}},
-    }
-    assert [fault.text for fault in find_setting_faults(content)] == [
-        "'train.epoch' is not a setting; the nearest is 'train.epochs'.",
-        "'model.encoder_config.num_layer' is not a setting of the encoder 'match'; the nearest is "
-        "'model.encoder_config.num_layers'.",
-        "'model.head_config.bias' is not a setting of the head 'linear'; there are none.",
-    ]
-    (fault,) = find_setting_faults({"model": {"encoder": "macth"}})
-    assert fault.text.endswith("found 'macth'; the nearest is 'match'.")
-    for odd in ("x", {"encoder": []}, {"head": {}}):
-        assert len(find_setting_faults({"model": odd})) == 1
-    assert find_setting_faults({}) == []
 
 
 def test_check_used_refuses_what_a_baseline_does_not_use() -> None:
