@@ -219,7 +219,7 @@ def test_run_benchmark_some_rows_now_and_the_others_later(
         run_benchmark(experiment, out, root, rows=["MATCH", "WATCH"])
     assert str(caught.value) == (
         "The rows to run must be rows of the experiment, which are ['prior', 'MATCH'], found "
-        "['WATCH']."
+        "['WATCH']; the nearest is 'MATCH'."
     )
     results = run_benchmark(experiment, out, root, reporter=Reporter(), rows=["prior"])
     assert "cells of other rows, left to a later call: 2\n" in capsys.readouterr().err

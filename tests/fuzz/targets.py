@@ -201,7 +201,7 @@ def _make_results(folder: Path) -> None:
         rows=[{"name": "prior", "encoder": "prior"}, {"name": "A", "encoder": "tfidf_linear"}],
         expected={"toy": {"prior": {"P@1": [0.5, 0.1]}}},
     )  # fmt: skip
-    run_benchmark(small, folder / "results", folder / "root", 1, Reporter(quiet=True))
+    run_benchmark(small, folder / "results", folder / "root", reporter=Reporter(quiet=True))
 
 
 def _make_run(encoder: str, *settings: str, finish: bool = True) -> Callable[[Path], object]:

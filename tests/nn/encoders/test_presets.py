@@ -25,7 +25,7 @@ OF_THE_RUN = {
     "data.faults",
     "model.encoder", "model.head", "model.word_vectors", "model.head_config.chunk_values",
     "train.accelerator", "train.devices", "train.num_nodes", "train.strategy",
-    "train.shard_embeddings",
+    "train.shard_embeddings", "train.logger",
     "train.deterministic",
     "train.wide_learning_rate",  # there is no wide term
     "model.feature_dropout", "model.feature_hidden", "model.feature_scale",
