@@ -330,3 +330,19 @@ def test_run_ablations_and_baselines(call, toy: Path, tmp_path: Path) -> None:
         "found 'no-autor'; the nearest is 'no-author'.\n"
     )
     assert not (tmp_path / "x").exists()
+
+
+def test_run_several_seeds(call, tmp_path: Path) -> None:
+    """A folder for each seed, the same as of a run by itself; mean and deviation at the end."""
+    options = ["--root", tmp_path / "root", "--quiet", "--encoder", "prior", "--seed", 3]
+    code, printed, error = call(
+        "run", "synthetic", "--runs", 2, "--out", tmp_path / "out", *options
+    )
+    assert (code, error) == (0, "")
+    folders = [tmp_path / "out" / f"seed{seed}" for seed in (3, 4)]
+    assert printed.splitlines()[-2:] == [str(folder) for folder in folders]
+    assert all(word in printed for word in ("seed 3", "seed 4", "mean", "deviation"))
+    assert all((folder / "metrics.json").is_file() for folder in folders)
+    code, _, error = call("run", "synthetic", "--runs", 2, "--devices", 2, *options)
+    assert code == 1
+    assert error.startswith("Error: Runs of several seeds are of one process each, found --runs")

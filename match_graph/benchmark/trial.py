@@ -42,11 +42,7 @@ class TrialWork(Work):
 
 
 def open_study(journal: Path, row: str) -> "Study":
-    """Trials of a row, from the journal of a search; new, or as far as they are.
-
-    The median of other trials at the same epoch prunes one. Source: Akiba et al., "Optuna", KDD
-    2019, https://arxiv.org/abs/1907.10902.
-    """
+    """Trials of a row, from the journal of a search; new, or as far as they are."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -58,19 +54,24 @@ def open_study(journal: Path, row: str) -> "Study":
         direction="maximize",
         load_if_exists=True,
         sampler=optuna.samplers.RandomSampler(),  # of trials that draw nothing any more
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=_WHOLE_TRIALS),
     )
 
 
 def run_trial(work: Work) -> None:
     """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
 
-    Its value is the mean over the data sets of the measure on valid. Test is never read.
+    Its value is the mean over the data sets of the measure on valid. Test is never read. From a
+    third of the epochs on, a trial is pruned whose best epoch is behind the median of what others
+    had reached by then (before, a low learning rate would be taken for a bad one). Source: the
+    median rule of Golovin et al., "Google Vizier", KDD 2017,
+    https://doi.org/10.1145/3097983.3098043, by Optuna.
     """
     import optuna
 
     assert isinstance(work, TrialWork)
     study = open_study(work.journal, work.row)
+    num_epochs = work.cells[0].config.train.epochs or 1
+    study.pruner = optuna.pruners.MedianPruner(_WHOLE_TRIALS, n_warmup_steps=num_epochs // 3)
     trial = optuna.trial.Trial(study, work.trial_id)
     try:
         values = []

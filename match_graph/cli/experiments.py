@@ -129,8 +129,8 @@ def tune(
 
 def _print_results(results: "Results") -> None:
     """Prints the means of a benchmark, a table for each data set."""
-    from match_graph.report.benchmark_tables import format_value
-    from match_graph.report.summary import summarize
+        from match_graph.report.summary import summarize
+    from match_graph.report.tables import fraction
 
     experiment = results.experiment
     for record in results.datasets:
@@ -141,12 +141,12 @@ def _print_results(results: "Results") -> None:
         for row in summarize(results, record.name):
             values = [row.measured.get(measure) for measure in experiment.measures]
             cells = [
-                Text(format_value(value), "bold" if value is not None and value.is_best else "")
-                for value in values
+                Text("-") if one is None else Text(fraction(one.mean), "bold" * one.is_best)
+                for one in values
             ]
             table.add_row(Text(row.name), *cells, str(row.runs))
         SafeConsole().print(table)
-    echo(f"On {experiment.split}: mean ± deviation over runs. Tests and intervals:")
+    echo(f"Means over runs, on {experiment.split}. Deviations, intervals and tests:")
 
 
 def _print_search(searches: "Sequence[RowSearch]", measure: str) -> None:

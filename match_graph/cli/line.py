@@ -1,7 +1,7 @@
 """Pipeline commands: run, build, pretrain, train, evaluate, predict."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -25,22 +25,38 @@ from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
 from match_graph.io.source import is_folder
 
+if TYPE_CHECKING:
+    from match_graph.runs import Run
+
 
 @command("run")
-def run_line(options: Train) -> None:
+def run_line(
+    options: Train,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, max=10_000, help="Runs of so many seeds, in turn.")
+    ] = 1,
+) -> None:
     """Run all stages: build, pre-train, train, evaluate."""
-    from match_graph.cli.show import print_examples, print_metrics, print_paths
+    from match_graph.cli.show import print_examples, print_metrics, print_paths, print_runs
 
+    if runs > 1:
+        print_runs([_run(one) for one in options.repeat(runs)])
+        return
+    run = _run(options)
+    if run.leads:
+        print_metrics(run)
+        print_examples(run)
+        print_paths(run)
+
+
+def _run(options: Train) -> "Run":
     run = options.start()
     if run.is_finished:
         run.reporter.line(f"This run is finished; --overwrite runs it again: {run.folder}")
     else:
         run.train()
         run.evaluate()
-    if run.leads:
-        print_metrics(run)
-        print_examples(run)
-        print_paths(run)
+    return run
 
 
 @command()

@@ -1,8 +1,8 @@
 """Options that sub-commands share, each declared once; registration of the sub-commands."""
 
 import json
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from match_graph.config import Config, load_config
+from match_graph.errors import ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
 
@@ -251,6 +252,20 @@ class Train(Pretrain):
         run = super().start()
         run.profiled = self.profile
         return run
+
+    def repeat(self, runs: int) -> "Iterator[Train]":
+        """Options of runs with the seeds from the first one on, each with a folder of its own."""
+        from match_graph.training.launch import is_by_torchrun
+
+        config = load_config(self.config, self.name_settings())
+        if is_by_torchrun() or config.train.devices * config.train.num_nodes > 1:
+            raise ConfigError(
+                "Runs of several seeds are of one process each, found --runs beside several "
+                "devices, machines or torchrun; give each seed its own command with --seed."
+            )
+        for seed in range(config.seed, config.seed + runs):
+            out = None if self.out is None else self.out / f"seed{seed}"
+            yield replace(self, seed=seed, out=out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Terminal output of runs: measures, examples, case studies, paths."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from rich.table import Table
@@ -45,6 +46,24 @@ def print_metrics(run: Run) -> None:
             f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
             soft_wrap=True,
         )
+
+
+def print_runs(runs: Sequence[Run]) -> None:
+    """Prints the measures of runs with different seeds, their mean and deviation, and folders."""
+    console = SafeConsole(highlight=False, soft_wrap=True)
+    found = [run.read_metrics() for run in runs]
+    for split in found[0]:
+        table = Table(split, "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+        for run, metrics in zip(runs, found, strict=True):
+            table.add_row(f"seed {run.config.seed}", *_format(metrics[split], table))
+        names = [str(column.header) for column in table.columns[1:]]
+        values = [[metrics[split][name] for metrics in found] for name in names]
+        table.add_section()
+        table.add_row("mean", *(f"{fmean(one):.4f}" for one in values))
+        table.add_row("deviation", *(f"{stdev(one):.4f}" for one in values))
+        console.print(table)
+    for run in runs:
+        console.print(Text(str(run.folder)))
 
 
 def print_measures(measures: Mapping[str, float]) -> None:
