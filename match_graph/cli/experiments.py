@@ -129,7 +129,7 @@ def tune(
 
 def _print_results(results: "Results") -> None:
     """Prints the means of a benchmark, a table for each data set."""
-        from match_graph.report.summary import summarize
+    from match_graph.report.summary import summarize
     from match_graph.report.tables import fraction
 
     experiment = results.experiment
