@@ -8,6 +8,7 @@ import torch
 
 from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
+from match_graph.benchmark.row_search import check_spaces
 from match_graph.config import Config
 from match_graph.datasets import Custom, Synthetic
 from match_graph.graph import describe_graph
@@ -52,6 +53,15 @@ def test_the_folder_holds_data_only() -> None:
     assert kinds <= {".yaml", ".md", ".csv", ".png"}
     scripts = {path.name for path in files if path.suffix == ".py"}
     assert scripts == {"measure.py", "plan.py", "write_planted.py"}
+
+
+def test_check_spaces_of_encoders() -> None:
+    """Every value of its spaces is one that its row takes; ablations are not searched."""
+    experiment = load_experiment("encoders")
+    check_spaces(experiment)
+    based = {row.name: row.base for row in experiment.rows if row.ablation}
+    assert set(based.values()) == {"MATCH"}
+    assert not any(row.space for row in experiment.rows if row.name in based)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
