@@ -12,7 +12,7 @@ from match_graph.benchmark.experiment import EACH_FIELD, Experiment, PlannedRow
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.runner import choose_rows
 from match_graph.benchmark.space import Space, find_defaults, list_ends, split_keys
-from match_graph.benchmark.trial import open_study
+from match_graph.benchmark.trial import SECONDS, open_study
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.training.models import find_model
 
@@ -52,8 +52,8 @@ class RowSearch:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all trials that have ended."""
-        return sum(one.duration.total_seconds() for one in self.trials if one.duration)
+        """Seconds of all trials that have ended, without what was killed."""
+        return sum(one.user_attrs.get(SECONDS, 0.0) for one in self.trials)
 
     def count(self, state: str) -> int:
         """Number of trials in a state: COMPLETE, PRUNED, FAIL or RUNNING."""
@@ -165,7 +165,7 @@ def list_trials(searches: Iterable[RowSearch]) -> pd.DataFrame:
             "state": trial.state.name.lower(),
             "value": trial.value,
             "epochs": len(trial.intermediate_values),
-            "seconds": round(trial.duration.total_seconds(), 1) if trial.duration else None,
+            "seconds": trial.user_attrs.get(SECONDS),
             "reason": trial.user_attrs.get("reason", ""),
             **search.find_settings(trial),
         }

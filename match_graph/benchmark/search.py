@@ -28,7 +28,7 @@ from match_graph.benchmark.row_search import (
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
 from match_graph.benchmark.space import draw_settings
-from match_graph.benchmark.trial import TrialWork, run_trial
+from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
@@ -254,7 +254,7 @@ class _Searcher:
         what = "pruned at " if trial.state.name == "PRUNED" else ""
         value = "-" if trial.value is None else f"{trial.value:.4f}"
         shown = ", ".join(f"{key}={_shorten(v)}" for key, v in trial.params.items())
-        seconds = trial.duration.total_seconds() if trial.duration else 0.0
+        seconds = trial.user_attrs.get(SECONDS, 0.0)
         highest = "" if best is None or best.value is None else f" (best {best.value:.4f})"
         self.reporter.line(
             f"{search.row.name}, trial {number + 1}: {what}{self.options.measure} {value}"

@@ -1,5 +1,6 @@
 """Trial of a search: settings of a row, trained and measured on validation, pruned on the way."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from match_graph.training.loop import MONITOR, Watch
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
+#: Attribute of a trial: seconds of the process that ended it.
+SECONDS = "seconds"
 #: More epochs than a training has: the numbers of epochs of the next data set begin there.
 _EPOCHS = 10**6
 #: Trials that run whole before others are measured against them.
@@ -72,7 +75,7 @@ def run_trial(work: Work) -> None:
     study = open_study(work.journal, work.row)
     num_epochs = work.cells[0].config.train.epochs or 1
     study.pruner = optuna.pruners.MedianPruner(_WHOLE_TRIALS, n_warmup_steps=num_epochs // 3)
-    trial = optuna.trial.Trial(study, work.trial_id)
+    trial, start = optuna.trial.Trial(study, work.trial_id), time.monotonic()
     try:
         values = []
         for place, (cell, vectors) in enumerate(zip(work.cells, work.sources, strict=True)):
@@ -81,10 +84,11 @@ def run_trial(work: Work) -> None:
                 run.train(_watch(study, trial, place, work.measure))
                 run.evaluate(with_test=False)
             values.append(run.read_metrics()["valid"][work.measure])
+        state, value = optuna.trial.TrialState.COMPLETE, fmean(values)
     except optuna.TrialPruned:
-        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-        return
-    study.tell(trial, fmean(values))
+        state, value = optuna.trial.TrialState.PRUNED, None
+    trial.set_user_attr(SECONDS, time.monotonic() - start)
+    study.tell(trial, value, state)
 
 
 def _watch(study: "Study", trial: "Trial", place: int, measure: str) -> Watch:
