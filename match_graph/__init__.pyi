@@ -34,6 +34,8 @@ from .datasets import (
     MagCs,
     Maple,
     MatchFolder,
+    OaMed,
+    OaXmlc,
     OpenAlex,
     PubMed,
     PubMedXml,
@@ -124,7 +126,7 @@ from .nn import (
     match_loss,
     sparse_bce,
 )
-from .predict import Classifier, load
+from .predict import Classifier, MatchClassifier, load, share_run
 from .pretrain import SphericalTrainer
 from .report import write_report, write_tables
 from .runs import Run, open_run, start_run
@@ -185,6 +187,7 @@ __all__ = [
     "LinearHead",
     "MagCs",
     "Maple",
+    "MatchClassifier",
     "MatchEncoder",
     "MatchFolder",
     "MatchGraphError",
@@ -194,6 +197,8 @@ __all__ = [
     "Neighborhood",
     "NeighborhoodConfig",
     "NeighborhoodSampler",
+    "OaMed",
+    "OaXmlc",
     "OmikujiTrees",
     "OpenAlex",
     "PretrainConfig",
@@ -259,6 +264,7 @@ __all__ = [
     "report",
     "run_benchmark",
     "runs",
+    "share_run",
     "sparse_bce",
     "speed",
     "start_run",

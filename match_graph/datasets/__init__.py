@@ -9,6 +9,7 @@ from match_graph.datasets.maple import Maple, read_maple
 from match_graph.datasets.match_folder import MatchFolder, read_match_folder
 from match_graph.datasets.memory import BuiltFolder, CorpusInMemory
 from match_graph.datasets.networkx import from_networkx
+from match_graph.datasets.oaxmlc import OaMed, OaXmlc, read_oaxmlc
 from match_graph.datasets.openalex import OpenAlex, read_openalex
 from match_graph.datasets.options import Card
 from match_graph.datasets.pubmed_xml import PubMedXml, read_pubmed_xml
@@ -37,6 +38,8 @@ __all__ = [
     "MagCs",
     "Maple",
     "MatchFolder",
+    "OaMed",
+    "OaXmlc",
     "OpenAlex",
     "PubMed",
     "PubMedXml",
@@ -55,6 +58,7 @@ __all__ = [
     "read_custom",
     "read_maple",
     "read_match_folder",
+    "read_oaxmlc",
     "read_openalex",
     "read_package_index",
     "read_pubmed_xml",

@@ -18,6 +18,7 @@ from match_graph.datasets.hetero import from_hetero
 from match_graph.datasets.maple import Maple
 from match_graph.datasets.match_folder import MatchFolder
 from match_graph.datasets.memory import BuiltFolder, CorpusInMemory
+from match_graph.datasets.oaxmlc import OaMed, OaXmlc
 from match_graph.datasets.openalex import OpenAlex
 from match_graph.datasets.pubmed_xml import PubMedXml
 from match_graph.datasets.release import MagCs, PubMed
@@ -36,6 +37,8 @@ DATASETS: dict[str, type[CorpusDataset]] = {
     "debtags": DebTags,
     "mag-cs": MagCs,
     "maple": Maple,
+    "oamed": OaMed,
+    "oaxmlc": OaXmlc,
     "openalex": OpenAlex,
     "pubmed": PubMed,
     "pubmed-xml": PubMedXml,

@@ -147,6 +147,8 @@ FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
     "debtags": None,  # has files of another kind: tests/datasets/test_debtags.py
     "mag-cs": ("mag-cs", "MAG", {}),
     "maple": ("maple json", "maple/json/Art", {}),
+    "oamed": None,  # likewise: tests/datasets/test_oaxmlc.py
+    "oaxmlc": None,
     "openalex": ("openalex", "openalex", {"labels": "concepts"}),
     "pubmed": ("mag-cs", "MeSH", {}),
     "pubmed-xml": ("pubmed-xml", "pubmed-xml", {"hierarchy": "ignore"}),
