@@ -79,9 +79,9 @@ def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
         "done", "done", "done", "refused", "failed", "failed", "failed",
     ]  # fmt: skip
     assert cells["No-colour"].reason == (
-        "An ablation must leave out what the data set or the model has, found 'no-colour'; choose "
-        "from ['no-metadata', 'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', "
-        "'no-reference']."
+        "An ablation must leave out what the data set or the model has, one of ['no-metadata', "
+        "'no-hierarchy', 'no-pretrain', 'no-venue', 'no-author', 'no-reference'], found "
+        "'no-colour'; check the name."
     )
     # a checkpoint, or the package where it is not installed
     assert cells["LM"].reason.startswith("The encoder 'language_model' needs ")

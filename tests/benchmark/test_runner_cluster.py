@@ -56,7 +56,17 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes
     place, dask = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
     options: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL}
     main = subprocess.Popen(
-        [*dask, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)],
+        [
+            *dask,
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(place),
+        ],
         **options,
     )
     join = [*dask, "worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-dashboard"]
