@@ -126,7 +126,7 @@ from .nn import (
     match_loss,
     sparse_bce,
 )
-from .predict import Classifier, MatchClassifier, load, share_run
+from .predict import Classifier, load
 from .pretrain import SphericalTrainer
 from .report import write_report, write_tables
 from .runs import Run, open_run, start_run
@@ -187,7 +187,6 @@ __all__ = [
     "LinearHead",
     "MagCs",
     "Maple",
-    "MatchClassifier",
     "MatchEncoder",
     "MatchFolder",
     "MatchGraphError",
@@ -264,7 +263,6 @@ __all__ = [
     "report",
     "run_benchmark",
     "runs",
-    "share_run",
     "sparse_bce",
     "speed",
     "start_run",
