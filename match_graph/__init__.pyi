@@ -126,7 +126,7 @@ from .nn import (
     match_loss,
     sparse_bce,
 )
-from .predict import Classifier, load
+from .predict import Classifier, MatchClassifier, load
 from .pretrain import SphericalTrainer
 from .report import write_report, write_tables
 from .runs import Run, open_run, start_run
@@ -187,6 +187,7 @@ __all__ = [
     "LinearHead",
     "MagCs",
     "Maple",
+    "MatchClassifier",
     "MatchEncoder",
     "MatchFolder",
     "MatchGraphError",
