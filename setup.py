@@ -18,6 +18,7 @@ LM = ["transformers>=5", "sentence-transformers>=6"]
 SCALE = ["dask[dataframe,diagnostics,distributed]>=2025.1"]  # diagnostics: the dashboard
 TUNE = ["optuna>=4"]
 TRACK = ["lightning>=2.4", "wandb>=0.18", "mlflow-skinny>=2.20"]  # lightning: its loggers
+HUB = ["huggingface_hub>=1"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DOCS = [
     "sphinx>=8",
@@ -94,8 +95,9 @@ setup(
         "scale": SCALE,
         "tune": TUNE,
         "track": TRACK,
+        "hub": HUB,
         "docs": DOCS + EXPORT + REPORT,  # the gallery exports and draws
-        "dev": DEV + EXPORT + REPORT + PEERS + LM + SCALE + TUNE + TRACK,
+        "dev": DEV + EXPORT + REPORT + PEERS + LM + SCALE + TUNE + TRACK + HUB,
     },
     entry_points={"console_scripts": ["match-graph = match_graph.cli:main"]},
     classifiers=[

@@ -126,7 +126,7 @@ from .nn import (
     match_loss,
     sparse_bce,
 )
-from .predict import Classifier, MatchClassifier, load
+from .predict import Classifier, MatchClassifier, load, share_run
 from .pretrain import SphericalTrainer
 from .report import write_report, write_tables
 from .runs import Run, open_run, start_run
@@ -264,6 +264,7 @@ __all__ = [
     "report",
     "run_benchmark",
     "runs",
+    "share_run",
     "sparse_bce",
     "speed",
     "start_run",

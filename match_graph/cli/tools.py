@@ -1,4 +1,4 @@
-"""Further commands: speed, export, report."""
+"""Further commands: speed, export, report, share."""
 
 import json
 from pathlib import Path
@@ -157,3 +157,25 @@ def report(
         Reporter(options.quiet), options.encoder, options.head, options.dataset, row or [],
     )  # fmt: skip
     echo(page)
+
+
+@command()
+def share(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="An evaluated run.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to make.")],
+    license: Annotated[  # noqa: A002 - as the hub calls it
+        str | None, typer.Option("--license", help="Licence of the weights, such as mit.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the shared folder that is there.")
+    ] = False,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="OWNER/NAME", help="Upload it to the Hugging Face hub too."),
+    ] = None,
+) -> None:
+    """Write what predictions need of a run into one folder, with a model card."""
+    from match_graph.predict import push_run, share_run
+
+    made = share_run(folder, out, license, overwrite)
+    echo(made if push is None else push_run(made, push))

@@ -1,10 +1,12 @@
-"""Predictions of a trained run, their explanations, and comparisons of runs on a document."""
+"""Predictions of a trained run, explanations, comparisons of runs, shared folders, the hub."""
 
 from match_graph.predict.case_study import CaseStudy
 from match_graph.predict.classifier import Classifier, load
 from match_graph.predict.estimator import MatchClassifier
 from match_graph.predict.explain import Explainer
+from match_graph.predict.hub import push_run
 from match_graph.predict.many import evaluate_files, predict_files
+from match_graph.predict.share import share_run
 from match_graph.predict.streams import predict_lines
 from match_graph.predict.variants import compare_variants, study_document
 
@@ -18,5 +20,7 @@ __all__ = [
     "load",
     "predict_files",
     "predict_lines",
+    "push_run",
+    "share_run",
     "study_document",
 ]

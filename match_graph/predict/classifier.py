@@ -26,6 +26,8 @@ from match_graph.graph.csr import check_not_nan
 from match_graph.metrics import PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.openmp import limit_threads
+from match_graph.predict.hub import HubMixin
+from match_graph.predict.share import take_own_files
 from match_graph.runs.calibration import CalibratedModel
 from match_graph.runs.features import KnownFeatures, read_features
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
@@ -52,7 +54,7 @@ _BUFFER = 8
 _Chosen: TypeAlias = list[list[tuple[int, float]]]
 
 
-class Classifier:
+class Classifier(HubMixin):
     """Predicts the labels of documents with a trained model; made by `load`.
 
     Args:
@@ -343,7 +345,7 @@ def load(
     """Loads a trained run as a classifier; its data set is not needed.
 
     Args:
-        folder: Run folder.
+        folder: Run folder, or one that `share_run` made of it.
         device: Device: "auto" (a GPU if there is one), "cpu" or "cuda".
         encoder: Encoder; must be given if the run's is ``package.module:Class``, and equal it: a
             folder alone cannot make this process import code.
@@ -359,8 +361,9 @@ def load(
     folder = Path(folder)
     if verify:
         verify_run_folder(folder)
-    config = open_run_folder(folder)
-    check_own_code(folder, config, {"encoder": encoder, "head": head})
+    given = {"encoder": encoder, "head": head}
+    config = take_own_files(open_run_folder(folder), given)
+    check_own_code(folder, config, given)
     choose_device(device)
     vocabulary = read_vocabulary(folder)
     hierarchy = read_hierarchy(folder, len(vocabulary.labels))
@@ -376,6 +379,8 @@ def load(
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary, features.x)
     coherent = hierarchy if config.model.coherent else None
-    return Classifier(
+    classifier = Classifier(
         vocabulary, model, config, fabric, thresholds, coherent, calibration, known, features
     )
+    classifier.folder = folder
+    return classifier

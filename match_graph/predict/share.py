@@ -1,0 +1,223 @@
+"""Shared folders: what prediction needs of a run, with a model card, without paths of a machine."""
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from match_graph.config import Config, FeatureSource, parse_settings
+from match_graph.errors import CheckpointError
+from match_graph.io.beside import beside, finish
+from match_graph.io.files import reading
+from match_graph.io.manifest import (
+    MANIFEST,
+    States,
+    compute_digest,
+    read_manifest,
+    write_manifest,
+)
+from match_graph.io.run_folder import (
+    CALIBRATION,
+    CONFIG,
+    DOCUMENT_NAMES,
+    ENCODER_FILES,
+    FEATURES,
+    FITTED,
+    GRAPH,
+    METRICS,
+    MODEL,
+    RECORD,
+    THRESHOLDS,
+    TOKENS,
+)
+from match_graph.io.yaml import dump_yaml
+from match_graph.own_code import is_file_code, locate_code, shorten_code
+from match_graph.predict.model_card import CARD, check_license, render_card
+from match_graph.runs.folder import open_run_folder
+from match_graph.typing import DOCUMENT
+
+#: What predictions read besides the settings, at the top of a run folder.
+_COPIED = {MODEL, FITTED, ENCODER_FILES, CALIBRATION, THRESHOLDS, TOKENS, FEATURES, GRAPH}
+#: Everything at the top of a shared folder.
+SHARED = {*_COPIED, CONFIG, CARD, MANIFEST}
+
+
+def share_run(
+    folder: str | Path,
+    out: str | Path,
+    license: str | None = None,  # noqa: A002 - as the hub calls it
+    overwrite: bool = False,
+) -> Path:
+    """Writes what prediction needs of a run into one folder, with a model card.
+
+    `load` reads it like the run itself. It holds no checkpoint, no log and no path of this machine;
+    own code is named without its folder. Of the data it holds what predictions look up, which the
+    card lists.
+
+    Args:
+        folder: Run folder, evaluated.
+        out: Folder to make; appears when it is whole.
+        license: Licence of the weights as the hub names it, such as "mit"; None is "unknown".
+        overwrite: Whether to replace a shared folder; another one is never touched.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CheckpointError: The run is not trained or not evaluated, or damaged; or there is something
+            else at ``out``.
+        ConfigError: The licence is no identifier.
+    """
+    folder, out = Path(folder), Path(out)
+    check_license(license)
+    config = remove_paths(open_run_folder(folder))
+    with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):
+        files = read_manifest(folder)
+    _check_run(folder, files, config)
+    _check_place(out, folder, overwrite)
+    with beside(out) as place:
+        place.mkdir()
+        _copy_files(folder, files, place)
+        text = dump_yaml(config.model_dump(mode="json"), sort_keys=False)
+        (place / CONFIG).write_text(text, encoding="utf-8")
+        write_manifest(place)  # of all but the card, which people edit
+        card = render_card(folder, config, license, {path.name for path in place.iterdir()})
+        (place / CARD).write_text(card, encoding="utf-8")
+        finish(place)
+        _put_in_place(place, out)
+    return out
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether a folder is one that `share_run` wrote, as far as names tell."""
+    there = {path.name for path in folder.glob("*")}
+    return {CARD, CONFIG, MANIFEST} <= there <= SHARED
+
+
+def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
+    """Settings in which the caller's own files stand for those that a shared folder names.
+
+    It names ``file.py:Class`` without a folder, and the caller's file has that name.
+
+    Args:
+        config: Settings of a run or shared folder.
+        given: Names by the caller of "encoder" and "head".
+    """
+    named = {kind: getattr(config.model, kind) or "" for kind in given}
+    taken = {
+        kind: locate_code(name)
+        for kind, name in given.items()
+        if name is not None and is_file_code(name) and shorten_code(name) == named[kind]
+    }
+    return config.change("model", **taken)
+
+
+def remove_paths(config: Config) -> Config:
+    """Settings with the last name of each absolute path alone.
+
+    Where a language model in a folder made the features of documents, they are named by their
+    file: elsewhere nothing can make them.
+    """
+    source = config.data.features.get(DOCUMENT)
+    if source is not None and source.model is not None and Path(source.model).is_absolute():
+        features = {**config.data.features, DOCUMENT: FeatureSource(path=f"{DOCUMENT}.npy")}
+        config = config.change("data", features=features)
+    content = _shorten(config.model_dump(mode="json"))
+    return parse_settings(Config, content, "The settings of a shared run must be valid")
+
+
+def _shorten(value: Any) -> Any:
+    """Plain values with the last name of each absolute path alone."""
+    if isinstance(value, dict):
+        return {key: _shorten(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shorten(one) for one in value]
+    if not isinstance(value, str) or not Path(value).is_absolute():
+        return value
+    return shorten_code(value) if is_file_code(value) else Path(value).name
+
+
+def _check_run(folder: Path, files: Iterable[str], config: Config) -> None:
+    tops = {name.partition("/")[0] for name in files}
+    again = f"`match-graph run {config.dataset} --out {folder}`"
+    if not {MODEL, FITTED} & tops:
+        raise CheckpointError(
+            f"A run must be trained to be shared, but '{folder}' has neither {MODEL} nor {FITTED}; "
+            f"train it with {again}."
+        )
+    missing = sorted({METRICS, RECORD} - tops)
+    if missing:
+        raise CheckpointError(
+            f"A run must be evaluated to be shared, as its card says how good it is, but "
+            f"'{folder}' has no {missing[0]}; evaluate it with {again}."
+        )
+
+
+def _check_place(out: Path, folder: Path, overwrite: bool) -> None:
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise CheckpointError(
+            f"A shared folder must lie outside of its run, found '{out}' in '{folder}'; choose "
+            f"another with --out."
+        )
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_shared(out):
+        raise CheckpointError(
+            f"A run must be shared into a new or empty folder, but '{out}' holds something else; "
+            f"choose another with --out."
+        )
+    if not overwrite:
+        raise CheckpointError(
+            f"A run must be shared into a new or empty folder, but '{out}' holds a shared run; "
+            f"choose another with --out, or replace it with --overwrite."
+        )
+
+
+def _copy_files(folder: Path, files: dict[str, States], place: Path) -> None:
+    """Copies what predictions read, and compares each copy with the manifest.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
+    """
+    by_id = f"{FEATURES}/{DOCUMENT}.npy" in files  # by which alone documents' names are read
+    for name, states in files.items():
+        if name.partition("/")[0] not in _COPIED or (name == DOCUMENT_NAMES and not by_id):
+            continue
+        if None in states and not (folder / name).is_file():
+            continue
+        must, found = "A run must have all of its files", f"'{folder / name}' cannot be used"
+        with reading(folder / name, must, "train the run again", found):
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, target)
+            if compute_digest(target) not in states:
+                raise ValueError("it is not what was written, or changes just now")
+        if name.startswith(f"{ENCODER_FILES}/") and target.suffix == ".json":
+            _clean_json(target)
+
+
+def _clean_json(path: Path) -> None:
+    """Shortens paths in a file of transformers: under keys that say so, as tokens hold slashes."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        return
+    named = {key: one for key, one in content.items() if "path" in key or "file" in key}
+    short = _shorten(named)
+    if short != named:
+        text = json.dumps({**content, **short}, indent=2, ensure_ascii=False)
+        path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _put_in_place(place: Path, out: Path) -> None:
+    """Renames a folder into its place; what was there comes back if that fails."""
+    if not out.is_dir():
+        place.rename(out)
+        return
+    old = place.with_name("old")  # removed with the room of `beside`
+    out.rename(old)
+    try:
+        place.rename(out)
+    except BaseException:
+        old.rename(out)
+        raise
