@@ -1,5 +1,6 @@
 """What is installed: every file of the package, and types that a consumer's mypy finds."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from match_graph import Run, load, share_run
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +124,20 @@ def test_wheel_finds_experiments_by_name(python: Path, tmp_path: Path) -> None:
     call(tmp_path, "match_graph.cli", *command, *more, python=python)
     table = (tmp_path / "runs/comparison/tables/synthetic.md").read_text(encoding="utf-8")
     assert "| Transformer |" in table
+
+
+def test_wheel_predicts_from_a_shared_folder(
+    python: Path, trained_run: Run, tmp_path: Path
+) -> None:
+    """Beside the folder there is neither data set nor run; the labels are those of the run."""
+    share_run(trained_run.folder, tmp_path / "shared")
+    document = {"paper": "d", "text": "w1 w2 w3", "venue": "venue1"}
+    (tmp_path / "new.jsonl").write_text(json.dumps(document) + "\n", encoding="utf-8")
+    command = ("predict", "shared", "--input", "new.jsonl", "--device", "cpu")
+    found = call(tmp_path, "match_graph.cli", *command, python=python)
+    [expected] = load(trained_run.folder, "cpu").predict([document])
+    labels = [label["id"] for label in json.loads(found)["labels"]]
+    assert labels == [label["id"] for label in expected["labels"]]
 
 
 def test_wheel_gives_types(python: Path, tmp_path: Path) -> None:
