@@ -9,6 +9,7 @@ from match_graph.metrics.propensity import (
     PropensityMeter,
     inverse_propensity,
 )
+from match_graph.metrics.ranked_sum import RankedSumMeter, ranked_sum_at_k
 from match_graph.metrics.ranking import (
     RankingMeter,
     find_hits,
@@ -17,7 +18,7 @@ from match_graph.metrics.ranking import (
     rank_labels,
     recall_at_k,
 )
-from match_graph.metrics.sets import F1Meter, find_common
+from match_graph.metrics.sets import F1Meter, average_sets, find_common
 from match_graph.metrics.significance import (
     Comparison,
     DocumentBootstrap,
@@ -48,12 +49,14 @@ __all__ = [
     "PlattScaling",
     "PlattSearch",
     "PropensityMeter",
+    "RankedSumMeter",
     "RankingMeter",
     "SliceMeter",
     "ThresholdSearch",
     "Thresholds",
     "ViolationMeter",
     "adjust_holm",
+    "average_sets",
     "compare_runs",
     "correct_comparisons",
     "find_common",
@@ -64,6 +67,7 @@ __all__ = [
     "pack_predictions",
     "precision_at_k",
     "rank_labels",
+    "ranked_sum_at_k",
     "recall_at_k",
     "slice_by_depth",
     "slice_by_frequency",

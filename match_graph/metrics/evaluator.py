@@ -12,8 +12,9 @@ from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Hierarchy
 from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
 from match_graph.metrics.propensity import PropensityMeter, inverse_propensity
+from match_graph.metrics.ranked_sum import RankedSumMeter
 from match_graph.metrics.ranking import DEFAULT_KS, EmptyPolicy, RankingMeter
-from match_graph.metrics.sets import F1Meter
+from match_graph.metrics.sets import F1Meter, average_sets
 
 #: What each input is: its shape in words, its number of dimensions, whether it holds integers.
 _INPUTS: dict[str, tuple[str, int, bool]] = {
@@ -49,10 +50,10 @@ class Evaluator:
     given at once; the meters do the same batch by batch.
 
     Args:
-        name: Set of measures: ``ranking``, ``propensity``, ``f1``, ``hierarchical`` or
-            ``violation``.
+        name: Set of measures: ``ranking``, ``ranked_sum``, ``propensity``, ``f1``, ``sets``,
+            ``hierarchical`` or ``violation``.
         ks: Cut-offs k of ranking measures.
-        empty: Treatment of documents without gold labels in ``ranking``, see `RankingMeter`.
+        empty: Treatment of documents with few gold labels in ``ranking``, see `RankingMeter`.
 
     Raises:
         GraphError: There is no evaluator of this name, or a cut is below 1.
@@ -91,13 +92,13 @@ class Evaluator:
     @property
     def expected_output_format(self) -> str:
         """The keys that `eval` gives."""
+        values = "ranks from 1" if self.name == "ranked_sum" else "floats in 0..1"
         return (
-            f"Evaluator('{self.name}').eval gives a dict of floats in 0..1:\n"
-            f"  {', '.join(self.measures)}"
+            f"Evaluator('{self.name}').eval gives a dict of {values}:\n  {', '.join(self.measures)}"
         )
 
     def eval(self, inputs: Mapping[str, Tensor | np.ndarray | int]) -> dict[str, float]:
-        """All measures of the evaluator, fractions in 0..1.
+        """All measures of the evaluator: fractions in 0..1, or ranks.
 
         Args:
             inputs: Tensors, arrays and numbers by key; see `expected_input_format`.
@@ -200,6 +201,12 @@ def _eval_ranking(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, floa
     return meter.compute()
 
 
+def _eval_ranked_sum(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    meter = RankedSumMeter(task.ks)
+    meter.update(*(tensors[key] for key in ("logits", *_GOLD)))
+    return meter.compute()
+
+
 def _eval_propensity(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
     _check_ranked(task, tensors)
     number = int(tensors["num_train_documents"])
@@ -208,10 +215,18 @@ def _eval_propensity(task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, f
     return meter.compute()
 
 
-def _eval_f1(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+def _count_sets(tensors: dict[str, Tensor]) -> F1Meter:
     meter = F1Meter(int(tensors["num_labels"]))
     meter.update(*(tensors[key] for key in (*_PREDICTED, *_GOLD)))
-    return meter.compute()
+    return meter
+
+
+def _eval_f1(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    return _count_sets(tensors).compute()
+
+
+def _eval_sets(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
+    return average_sets(_count_sets(tensors).counts)
 
 
 def _eval_hierarchical(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, float]:
@@ -231,12 +246,18 @@ def _eval_violation(_task: Evaluator, tensors: dict[str, Tensor]) -> dict[str, f
 
 _TASKS: dict[str, _Task] = {
     "ranking": _Task(("ranked", *_GOLD), ("P@", "NDCG@", "R@"), _eval_ranking),
+    "ranked_sum": _Task(("logits", *_GOLD), ("RankedSum@",), _eval_ranked_sum),
     "propensity": _Task(
         ("ranked", *_GOLD, "train_count", "num_train_documents"),
         ("PSP@", "PSNDCG@"),
         _eval_propensity,
     ),
     "f1": _Task((*_PREDICTED, *_GOLD, "num_labels"), ("F1_micro", "F1_macro"), _eval_f1),
+    "sets": _Task(
+        (*_PREDICTED, *_GOLD, "num_labels"),
+        ("P_micro", "R_micro", "F1_micro", "P_macro", "R_macro", "F1_of_macro"),
+        _eval_sets,
+    ),
     "hierarchical": _Task(
         (*_PREDICTED, *_GOLD, "num_labels", "label_edge_index"),
         ("hierarchical_P", "hierarchical_R", "hierarchical_F1"),

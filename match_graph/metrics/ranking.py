@@ -10,8 +10,9 @@ from match_graph.errors import GraphError
 from match_graph.graph.csr import check_not_nan, row_index
 from match_graph.metrics.meter import Meter
 
-#: What a document without gold labels counts: 0 (the authors' release), or nothing (PyG).
-EmptyPolicy: TypeAlias = Literal["zero", "skip"]
+#: What a document with few gold labels counts: 0 without any (the authors' release); nothing
+#: without any (PyG); nothing at cuts k above their number (OAXMLC-Bench).
+EmptyPolicy: TypeAlias = Literal["zero", "skip", "at_least_k"]
 
 DEFAULT_KS = (1, 3, 5)
 
@@ -123,31 +124,36 @@ class RankingMeter(Meter):
 
     Args:
         ks: Cut-offs k.
-        empty: Treatment of documents without gold labels: "zero" counts them as 0, "skip" leaves
-            them out.
+        empty: Treatment of documents with few gold labels: "zero" counts those without any as 0,
+            "skip" leaves them out, "at_least_k" leaves those with fewer than k out of the measures
+            at k, as https://github.com/eXascaleInfolab/oaxmlc-bench does (misc/metrics).
     """
 
-    summed = ("_sums", "num_documents")
+    summed = ("_sums", "_counts", "num_documents")
 
     def __init__(self, ks: Sequence[int] = DEFAULT_KS, empty: EmptyPolicy = "zero") -> None:
         self.ks, self.empty = tuple(ks), empty
         self._sums = torch.zeros(3, len(self.ks), dtype=torch.float64)  # P, NDCG, R
+        self._counts = torch.zeros(len(self.ks), dtype=torch.int64)
         self.num_documents = 0
 
     def update(self, ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
         """Adds a batch; arguments as for `find_hits`, K at least max(ks) or L."""
         hits = find_hits(ranked, label_ptr, label_index)
         num_gold = label_ptr.diff()
-        counted = num_gold > 0 if self.empty == "skip" else torch.ones_like(num_gold) > 0
-        hits, num_gold = hits[counted], num_gold[counted]
+        if self.empty == "skip":
+            hits, num_gold = hits[num_gold > 0], num_gold[num_gold > 0]
         for place, k in enumerate(self.ks):
-            self._sums[0, place] += float(precision_at_k(hits, k).sum())
-            self._sums[1, place] += float(ndcg_at_k(hits, num_gold, k).sum())
-            self._sums[2, place] += float(recall_at_k(hits, num_gold, k).sum())
-        self.num_documents += int(counted.sum())
+            counted = num_gold >= (k if self.empty == "at_least_k" else 0)
+            some, gold = hits[counted], num_gold[counted]
+            self._sums[0, place] += float(precision_at_k(some, k).sum())
+            self._sums[1, place] += float(ndcg_at_k(some, gold, k).sum())
+            self._sums[2, place] += float(recall_at_k(some, gold, k).sum())
+            self._counts[place] += len(gold)
+        self.num_documents += len(num_gold)
 
     def compute(self) -> dict[str, float]:
-        """Means over documents, fractions in 0..1.
+        """Means over documents, fractions in 0..1; none at a cut that no document counts for.
 
         Raises:
             GraphError: No document was added.
@@ -158,4 +164,10 @@ class RankingMeter(Meter):
                 "documents lack gold labels under empty='skip'."
             )
         names = [f"{name}@{k}" for name in ("P", "NDCG", "R") for k in self.ks]
-        return dict(zip(names, (self._sums / self.num_documents).flatten().tolist(), strict=True))
+        counts = self._counts.tolist() * 3
+        sums = self._sums.flatten().tolist()
+        return {
+            name: total / count
+            for name, total, count in zip(names, sums, counts, strict=True)
+            if count
+        }

@@ -1,4 +1,4 @@
-"""Micro and macro F1 of predicted label sets, packed."""
+"""Micro and macro precision, recall and F1 of predicted label sets, packed."""
 
 import torch
 from torch import Tensor
@@ -37,6 +37,33 @@ def find_common(
     key = row_index(ptr) * num_labels + index
     other = row_index(other_ptr) * num_labels + other_index
     return torch.isin(key, other, assume_unique=True)
+
+
+def average_sets(counts: Tensor) -> dict[str, float]:
+    r"""Micro and macro precision, recall and F1 as OAXMLC-Bench defines them; 0/0 is 0.
+
+    .. math:: P_{micro} = \frac{\sum_l TP_l}{\sum_l predicted_l}, \quad
+        P_{macro} = \frac{1}{L} \sum_l \frac{TP_l}{predicted_l}
+
+    and R likewise with gold in place of predicted. F1_micro and F1_of_macro are the harmonic means
+    of the two. Differs from `F1Meter`: all labels count in the macro mean, those too that no
+    document has, and F1_of_macro is made of two means; F1_macro there is a mean of F1 per label.
+
+    Source: ``precision_recall`` of https://github.com/eXascaleInfolab/oaxmlc-bench, misc/metrics.
+
+    Args:
+        counts: Correct, predicted and gold documents of each label, [3, L], int64; `F1Meter` has
+            them as ``counts``.
+    """
+    correct, predicted, gold = counts.double()
+    measures = {}
+    for name, of in (("P", predicted), ("R", gold)):
+        measures[f"{name}_micro"] = float(correct.sum() / of.sum().clamp(min=1))
+        measures[f"{name}_macro"] = float((correct / of.clamp(min=1)).sum() / max(len(of), 1))
+    for average, name in (("micro", "F1_micro"), ("macro", "F1_of_macro")):
+        p, r = measures[f"P_{average}"], measures[f"R_{average}"]
+        measures[name] = 2 * p * r / (p + r) if p and r else 0.0
+    return measures
 
 
 class F1Meter(Meter):

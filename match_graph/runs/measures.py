@@ -15,9 +15,12 @@ from match_graph.metrics import (
     F1Meter,
     HierarchicalMeter,
     PropensityMeter,
+    RankedSumMeter,
+    RankingMeter,
     SliceMeter,
     Thresholds,
     ThresholdSearch,
+    average_sets,
     find_hits,
     inverse_propensity,
     ndcg_at_k,
@@ -32,6 +35,48 @@ from match_graph.typing import MASKS, Split
 #: The cuts of per-document measures, and their columns besides ``document`` and ``split``.
 _KS = (1, 3, 5)
 SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
+#: The cuts of the benchmark's tables.
+_BENCHMARK_KS = (1, 2, 3)
+
+
+class BenchmarkMeasures:
+    """Measures of OAXMLC-Bench, https://github.com/eXascaleInfolab/oaxmlc-bench.
+
+    ``at_least_k/P@k``, NDCG and RankedSum, for k of 1, 2 and 3, are means over the documents with
+    at least k gold labels; ``shared_threshold/`` has `average_sets` of the labels at or above one
+    threshold.
+
+    Args:
+        num_labels: Number of labels L.
+        threshold: Decision threshold of all labels.
+    """
+
+    def __init__(self, num_labels: int, threshold: float) -> None:
+        self.threshold = torch.full((num_labels,), threshold)
+        self.ranking = RankingMeter(_BENCHMARK_KS, "at_least_k")
+        self.ranked_sum = RankedSumMeter(_BENCHMARK_KS)
+        self.sets = F1Meter(num_labels)
+
+    def update(self, batch: ScoredBatch) -> None:
+        """Adds a batch."""
+        self.ranking.update(batch.ranked, *batch.gold)
+        self.ranked_sum.update(batch.logits, *batch.gold)
+        self.sets.update(*pack_predictions(batch.logits, self.threshold), *batch.gold)
+
+    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Sums the meters over processes, as `RankingMeter.reduce`."""
+        for meter in (self.ranking, self.ranked_sum, self.sets):
+            meter.reduce(total)
+
+    def compute(self) -> dict[str, float]:
+        """Measures by name; those at a k that no document has as many gold labels for are not."""
+        ranking = {**self.ranking.compute(), **self.ranked_sum.compute()}
+        sets = average_sets(self.sets.counts)
+        return {
+            f"at_least_k/{name}": value
+            for name, value in ranking.items()
+            if not name.startswith("R@")  # not of the benchmark's tables
+        } | {f"shared_threshold/{name}": value for name, value in sets.items()}
 
 
 class SplitMeasures:
@@ -39,6 +84,7 @@ class SplitMeasures:
 
     At thresholds: micro and macro F1, hierarchical precision, recall and F1, and of slices of the
     labels by training frequency and by depth R@k and F1. Keys of slices are ``SLICE/MEASURE``.
+    Those of `BenchmarkMeasures` stand beside them, at the threshold that labels share.
     Without thresholds ``search`` chooses them.
 
     Args:
@@ -58,6 +104,8 @@ class SplitMeasures:
         self.propensity = PropensityMeter(inverse_propensity(count, len(train)))
         self.f1, self.hierarchical = F1Meter(dataset.num_labels), HierarchicalMeter(hierarchy)
         self.slices = SliceMeter([slice_by_frequency(count), slice_by_depth(hierarchy)])
+        shared = 0.5 if thresholds is None else thresholds.shared
+        self.benchmark = BenchmarkMeasures(dataset.num_labels, shared)
 
     def update(self, batch: ScoredBatch) -> None:
         """Adds a batch; an observer of `evaluate_model`."""
@@ -71,10 +119,11 @@ class SplitMeasures:
             self.f1.update(*packed, *batch.gold)
             self.hierarchical.update(*packed, *batch.gold)
             self.slices.update(batch.ranked, *batch.gold)
+            self.benchmark.update(batch)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
         """Sums the meters over processes, as `RankingMeter.reduce`."""
-        sets = (self.f1, self.hierarchical, self.slices)
+        sets = (self.f1, self.hierarchical, self.slices, self.benchmark)
         others = (self.search,) if self.thresholds is None else sets
         for meter in (self.calibration, self.propensity, self.scores, *others):
             meter.reduce(total)
@@ -85,7 +134,7 @@ class SplitMeasures:
         if self.thresholds is None:
             return measures
         sets = {**self.f1.compute(), **self.hierarchical.compute()}
-        return measures | sets | self.slices.compute(self.f1)
+        return measures | sets | self.slices.compute(self.f1) | self.benchmark.compute()
 
 
 class DocumentScores:

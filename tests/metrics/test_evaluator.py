@@ -9,7 +9,10 @@ import torch
 from match_graph.errors import GraphError
 from match_graph.metrics import Evaluator, PropensityMeter, RankingMeter, inverse_propensity
 
-NAMES = ("ranking", "propensity", "f1", "hierarchical", "violation")
+NAMES = ("ranking", "ranked_sum", "propensity", "f1", "sets", "hierarchical", "violation")
+
+#: No document has more than two gold labels.
+KS = {"ranked_sum": (1, 2)}
 
 
 def make_inputs(name: str) -> dict:
@@ -27,7 +30,9 @@ def make_inputs(name: str) -> dict:
             **ranked, **gold,
             "train_count": torch.tensor([90, 40, 30, 9, 5, 1]), "num_train_documents": 100,
         },
+        "ranked_sum": {"logits": torch.arange(18.0).reshape(3, 6) / 18, **gold},
         "f1": {**predicted, **gold, "num_labels": 6},
+        "sets": {**predicted, **gold, "num_labels": 6},
         "hierarchical": {**predicted, **gold, "num_labels": 6, **edges},
         "violation": {
             "logits": torch.tensor([[2.0, 1.0, 3.0, 0.0, -1.0, 0.0]]), **edges,
@@ -38,13 +43,13 @@ def make_inputs(name: str) -> dict:
 @pytest.mark.parametrize("name", NAMES)
 def test_Evaluator_formats_name_what_goes_in_and_comes_out(name: str) -> None:
     """Each key of the input a line, each measure named; NumPy arrays give what tensors give."""
-    evaluator, inputs = Evaluator(name), make_inputs(name)
+    evaluator, inputs = Evaluator(name, ks=KS.get(name, (1, 3, 5))), make_inputs(name)
     lines = evaluator.expected_input_format.splitlines()[1:]
     assert [line.split(":")[0].strip() for line in lines] == list(inputs)
     measures = evaluator.eval(inputs)
     shown = evaluator.expected_output_format.splitlines()[1]
     assert [part.strip() for part in shown.split(",")] == list(measures)
-    assert all(0 <= value <= 1 for value in measures.values())
+    assert all(0 <= value <= (6 if name == "ranked_sum" else 1) for value in measures.values())
     arrays = {
         key: value.numpy() if isinstance(value, torch.Tensor) else np.int64(value)
         for key, value in inputs.items()
@@ -86,13 +91,32 @@ def test_Evaluator_sets_and_violations_by_hand() -> None:
     }
 
 
+def test_Evaluator_measures_of_oaxmlc_bench_by_hand() -> None:
+    """Gold {4, 1}, {}, {2}: label 4 is predicted rightly, 0 and 5 wrongly, 1 and 2 missed."""
+    found = Evaluator("sets").eval(make_inputs("sets"))
+    assert found == pytest.approx({
+        "P_micro": 1 / 3, "R_micro": 1 / 3, "F1_micro": 1 / 3,
+        "P_macro": 1 / 6, "R_macro": 1 / 6, "F1_of_macro": 1 / 6,
+    })  # fmt: skip
+    ranks = Evaluator("ranked_sum", ks=(1, 2)).eval(make_inputs("ranked_sum"))
+    assert ranks == {"RankedSum@1": (2 + 4) / 2, "RankedSum@2": 5.0}
+    policy = Evaluator("ranking", ks=(1, 2), empty="at_least_k").eval(make_inputs("ranking"))
+    assert (policy["P@1"], policy["P@2"]) == (1 / 2, 1 / 2)
+    with pytest.raises(GraphError) as error:
+        Evaluator("ranked_sum", ks=(3,)).eval(make_inputs("ranked_sum"))
+    assert str(error.value) == (
+        "Every measure of 'ranked_sum' must be defined, but RankedSum@3 would be 0/0 for these "
+        "documents; give documents with gold and predicted labels."
+    )
+
+
 def test_Evaluator_wrong_names_and_cuts() -> None:
     """At once, not at `eval`."""
     with pytest.raises(GraphError) as error:
         Evaluator("accuracy")
     assert str(error.value) == (
-        "The name of an evaluator must be one of ranking, propensity, f1, hierarchical, violation, "
-        "found 'accuracy'."
+        "The name of an evaluator must be one of ranking, ranked_sum, propensity, f1, sets, "
+        "hierarchical, violation, found 'accuracy'."
     )
     with pytest.raises(GraphError) as error:
         Evaluator("ranking", ks=(0, 3))

@@ -33,12 +33,14 @@ def pack(gold: list[list[int]]) -> tuple[Tensor, Tensor]:
 def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -> dict[str, float]:
     """The formulas of the paper, document by document and rank by rank."""
     sums = {f"{name}@{k}": 0.0 for name in ("P", "NDCG", "R") for k in KS}
-    num_documents = 0
+    num_documents = dict.fromkeys(KS, 0)
     for labels, true in zip(ranked, gold, strict=True):
         if empty == "skip" and not true:
             continue
-        num_documents += 1
         for k in KS:
+            if empty == "at_least_k" and len(true) < k:
+                continue
+            num_documents[k] += 1
             hits, gain, ideal = 0, 0.0, 0.0
             for rank, label in enumerate(labels[:k], start=1):
                 if label in true:
@@ -49,7 +51,8 @@ def naive_measures(ranked: list[list[int]], gold: list[list[int]], empty: str) -
             sums[f"P@{k}"] += hits / k
             sums[f"NDCG@{k}"] += gain / ideal if true else 0.0
             sums[f"R@{k}"] += hits / len(true) if true else 0.0
-    return {name: total / num_documents for name, total in sums.items()}
+    numbers = {name: num_documents[int(name.split("@")[1])] for name in sums}
+    return {name: total / numbers[name] for name, total in sums.items() if numbers[name]}
 
 
 @st.composite
@@ -79,11 +82,11 @@ def pack_dense(gold: Tensor) -> tuple[Tensor, Tensor]:
     return make_ptr(gold.sum(dim=1)), gold.nonzero()[:, 1]
 
 
-@given(rankings(), st.sampled_from(["zero", "skip"]))
+@given(rankings(), st.sampled_from(["zero", "skip", "at_least_k"]))
 def test_RankingMeter_equals_a_naive_loop(
     case: tuple[list[list[int]], list[list[int]]], empty: str
 ) -> None:
-    """P@k, NDCG@k and R@k for k below and above the number of labels, under both policies."""
+    """P@k, NDCG@k and R@k for k below and above the number of labels, under each policy."""
     ranked, gold = case
     meter = RankingMeter(KS, empty)
     meter.update(torch.tensor(ranked), *pack(gold))
@@ -203,7 +206,7 @@ def test_RankingMeter_gold_labels_never_ranked_stay_denominator() -> None:
     assert measures[1] == pytest.approx({"P@3": 1 / 3, "NDCG@3": 1 / ideal, "R@3": 1 / 2})
 
 
-@given(rankings(), st.integers(1, 3), st.sampled_from(["zero", "skip"]))
+@given(rankings(), st.integers(1, 3), st.sampled_from(["zero", "skip", "at_least_k"]))
 def test_RankingMeter_batches_add_up(
     case: tuple[list[list[int]], list[list[int]]], size: int, empty: str
 ) -> None:
@@ -291,3 +294,12 @@ def test_rank_labels_ties_are_broken_by_the_given_rank(
         for row in scores.tolist()
     ]
     assert rank_labels(scores, k, torch.tensor(rank)).tolist() == expected
+
+
+def test_RankingMeter_at_least_k_by_hand() -> None:
+    """A document of one label counts at 1 alone; none has three."""
+    meter = RankingMeter((1, 2, 3), "at_least_k")
+    meter.update(torch.tensor([[0, 1, 2], [2, 1, 0], [0, 1, 2]]), *pack([[0], [0, 1], []]))
+    found = meter.compute()
+    assert list(found) == ["P@1", "P@2", "NDCG@1", "NDCG@2", "R@1", "R@2"]
+    assert (found["P@1"], found["P@2"]) == (1 / 2, 1 / 2)

@@ -1,15 +1,15 @@
-"""F1 of packed label sets against a naive loop and scikit-learn."""
+"""F1, precision and recall of packed label sets against naive loops and scikit-learn."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, precision_recall_fscore_support
 from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr
-from match_graph.metrics import F1Meter, find_common
+from match_graph.metrics import F1Meter, average_sets, find_common
 
 
 def pack(sets: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -63,6 +63,50 @@ def test_F1Meter_f1_equals_a_naive_loop_and_scikit_learn(case, size: int) -> Non
             dense[1].numpy(), dense[0].numpy(), average=name[3:], zero_division=float("nan")
         )
         assert value == pytest.approx(expected, abs=1e-12)
+
+
+def naive_average(predicted: list[list[int]], gold: list[list[int]], num_labels: int) -> dict:
+    """True and false positives and false negatives, pair by pair; 0/0 is 0."""
+    counts = [[0, 0, 0] for _ in range(num_labels)]
+    for some, right in zip(predicted, gold, strict=True):
+        for label, count in enumerate(counts):
+            count[0] += label in some and label in right
+            count[1] += label in some and label not in right
+            count[2] += label not in some and label in right
+
+    def share(true: int, false: int) -> float:
+        return true / (true + false) if true + false else 0.0
+
+    def harmonic(p: float, r: float) -> float:
+        return 2 / (1 / p + 1 / r) if p and r else 0.0
+
+    true, positive, negative = (sum(column) for column in zip(*counts, strict=True))
+    micro = share(true, positive), share(true, negative)
+    macro = [sum(share(one[0], one[place]) for one in counts) / num_labels for place in (1, 2)]
+    return {
+        "P_micro": micro[0], "R_micro": micro[1], "F1_micro": harmonic(*micro),
+        "P_macro": macro[0], "R_macro": macro[1], "F1_of_macro": harmonic(*macro),
+    }  # fmt: skip
+
+
+@given(label_sets())
+def test_average_sets_equals_a_naive_loop_and_scikit_learn(case) -> None:
+    """Over all labels, in float64; F1_of_macro is not scikit-learn's mean of F1."""
+    num_labels, predicted, gold = case
+    meter = F1Meter(num_labels)
+    meter.update(*pack(predicted), *pack(gold))
+    found = average_sets(meter.counts)
+    assert found == pytest.approx(naive_average(predicted, gold, num_labels), abs=1e-12)
+    dense = torch.zeros(2, len(gold), num_labels, dtype=torch.int64)
+    for row in range(len(gold)):
+        dense[0, row, predicted[row]] = 1
+        dense[1, row, gold[row]] = 1
+    for average in ("micro", "macro"):
+        p, r, *_ = precision_recall_fscore_support(
+            dense[1].numpy(), dense[0].numpy(), average=average, zero_division=0.0
+        )
+        assert found[f"P_{average}"] == pytest.approx(p, abs=1e-12)
+        assert found[f"R_{average}"] == pytest.approx(r, abs=1e-12)
 
 
 def test_F1Meter_of_some_labels() -> None:

@@ -7,10 +7,19 @@ import pandas as pd
 import pytest
 import torch
 
+from match_graph.benchmark import MEASURES
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
 from match_graph.io.run_folder import METRICS, PER_DOCUMENT
-from match_graph.metrics import ThresholdSearch, rank_labels
+from match_graph.metrics import (
+    F1Meter,
+    RankedSumMeter,
+    RankingMeter,
+    ThresholdSearch,
+    average_sets,
+    pack_predictions,
+    rank_labels,
+)
 from match_graph.runs import Run
 from match_graph.runs.measures import SCORE_NAMES, DocumentScores, SplitMeasures, write_bins
 from match_graph.runs.readers import read_scores
@@ -142,3 +151,27 @@ def test_read_scores_what_is_missing_is_one_sentence(trained_run: Run, tmp_path)
         f"'{path}' must hold documents of the split 'test', but it has none; write it again with "
         f"`match-graph evaluate`."
     )
+
+
+def test_BenchmarkMeasures_equal_their_meters(synthetic: Synthetic) -> None:
+    """Ranks and sets over three batches; the shared threshold is the one of all labels."""
+    ptr, index = synthetic.targets.select(synthetic.documents("test_mask"))
+    scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
+    search = ThresholdSearch(synthetic.num_labels)
+    search.update(scores, ptr, index)
+    thresholds = search.compute()
+    found = feed(SplitMeasures(synthetic, "test", thresholds), scores, ptr, index)
+    ranking, sets = RankingMeter((1, 2, 3), "at_least_k"), F1Meter(synthetic.num_labels)
+    ranking.update(rank_labels(scores, 5), ptr, index)
+    above = torch.full((synthetic.num_labels,), thresholds.shared)
+    sets.update(*pack_predictions(scores, above), ptr, index)
+    ranks = RankedSumMeter((1, 2, 3))
+    ranks.update(scores, ptr, index)
+    expected = {
+        f"at_least_k/{name}": value
+        for name, value in {**ranking.compute(), **ranks.compute()}.items()
+        if name[0] != "R" or name.startswith("RankedSum")
+    } | {f"shared_threshold/{name}": value for name, value in average_sets(sets.counts).items()}
+    assert {name: found[name] for name in expected} == expected
+    names = {name for name in found if name.startswith(("at_least_k/", "shared_threshold/"))}
+    assert names == expected.keys() == {name for name in MEASURES if "/" in name}
