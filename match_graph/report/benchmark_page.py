@@ -154,7 +154,8 @@ class DatasetPart:
                 for row in self.rows
                 if (value := row.measured.get(measure)) is not None
             ]
-            unit = "fraction, less is better" if measure in LOWER_IS_BETTER else "fraction"
+            unit = "rank" if "RankedSum@" in measure else "fraction"
+            unit += ", less is better" * (measure in LOWER_IS_BETTER)
             charts += [BarChart(measure, unit, bars)] if bars else []
         return Section("Rows side by side", "Whiskers are one standard deviation.", charts)
 

@@ -15,6 +15,7 @@ from match_graph.report.summary import (
     RowSummary,
     Value,
     collect_notes,
+    describe_policies,
     summarize,
 )
 from match_graph.report.tables import (
@@ -153,7 +154,8 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
 
 def make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
     """Sentences on what a table shows: means, intervals, stars, columns."""
-    lines = ["Mean ± standard deviation over runs; documents without labels count as 0."]
+    names = list(dict.fromkeys(name for row in rows for name in row.measured))
+    lines = [f"Mean ± standard deviation over runs. {describe_policies(names)}"]
     values = [value for row in rows for value in row.measured.values()]
     if not values:
         return lines
@@ -170,8 +172,7 @@ def make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
             f"significantly worse than {reference} (p < 0.05), ** (p < 0.01); + and ++ "
             f"significantly better."
         )
-    without = {name: None for row in rows for name in row.measured if name not in SCORE_NAMES}
-    if without:
+    if without := [name for name in names if name not in SCORE_NAMES]:
         lines.append(
             f"No intervals and no stars of {', '.join(without)}: a run keeps no score of each "
             f"document for {'it' if len(without) == 1 else 'them'}."
@@ -226,7 +227,7 @@ def tabulate_expected(rows: Sequence[RowSummary], measures: Sequence[str]) -> Ta
         values = [row.measured.get(measure) for measure in measures]
         if any(value is not None and value.expected for value in values):
             lines.append([row.name, *map(_format_expected, values)])
-    caption = "What the paper reports, and in brackets the difference of ours"
+    caption = "What is published, and in brackets the difference of ours"
     return Table(["", *measures], lines, caption=caption) if lines else None
 
 

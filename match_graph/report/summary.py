@@ -12,7 +12,10 @@ from match_graph.metrics import Comparison, find_stars
 from match_graph.report.row_tests import RowTests
 
 #: Measures of which less is better.
-LOWER_IS_BETTER = frozenset({"violation_rate", "violation_size", "ECE", "ECE@5"})
+LOWER_IS_BETTER = frozenset(
+    {"violation_rate", "violation_size", "ECE", "ECE@5"}
+    | {f"at_least_k/RankedSum@{k}" for k in (1, 2, 3)}
+)
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,22 @@ def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"{of_seeds} failed. {reason}"
         elif status == "waiting":
             yield f"{of_seeds}: not finished."
+
+
+def describe_policies(measures: Sequence[str]) -> str:
+    """Sentences on documents with few labels, and on the groups of measures among these."""
+    about = "Documents without labels count as 0 (policy 'zero')."
+    found = [name for name in measures if name.startswith("at_least_k/")]
+    if found:
+        about = about if len(found) < len(measures) else ""
+        about += (
+            " at_least_k/: means over the documents with at least k labels (policy 'at_least_k')"
+        )
+        ranks = any("RankedSum" in name for name in found)
+        about += "; RankedSum@k is the rank of the k-th gold label, lower is better." * ranks or "."
+    if any(name.startswith("shared_threshold/") for name in measures):
+        about += " shared_threshold/: at one threshold of all labels, chosen on valid."
+    return about.strip()
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:

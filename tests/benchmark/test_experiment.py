@@ -267,6 +267,15 @@ def test_load_experiment_valid_does_not_fault_before_anything(write) -> None:
     assert load_experiment(write(measures=["P@1", "ECE@5"], split="valid")).split == "valid"
 
 
+def test_load_experiment_takes_the_measures_of_oaxmlc_bench(write) -> None:
+    """By name, so that a wrong one is said before anything is trained."""
+    measures = ["at_least_k/P@1", "at_least_k/NDCG@3", "at_least_k/RankedSum@3",
+                "shared_threshold/F1_micro", "hierarchical_P", "tail/R@5"]  # fmt: skip
+    assert load_experiment(write(measures=measures, expected={})).measures == measures
+    text = message(write(measures=["P@1", "at_least_k/P@5"], expected={}))
+    assert "not ['at_least_k/P@5']; the nearest is 'at_least_k/P@3'" in text
+
+
 def test_load_experiment_overrides_that_are_no_mapping_are_fault(write) -> None:
     """With settings of the command line too."""
     path = write(overrides=None)

@@ -54,7 +54,7 @@ def test_make_benchmark_page_table_by_hand(page: Page) -> None:
     signs = [table.below[row, 1][1] in "+-" for row in range(3)]
     assert signs == [True, False, True]  # differences to the reference, and its own mean
     assert isinstance(expected, Table)
-    assert expected.caption == "What the paper reports, and in brackets the difference of ours"
+    assert expected.caption == "What is published, and in brackets the difference of ours"
     assert list(expected.rows[0]) == ["MATCH <b>", "0.6000 (+0.0100)", "0.5000 (+0.0600)", "-"]
     assert isinstance(notes, Note)
     assert "LM: left out. It has no <i>checkpoint</i>." in notes.lines

@@ -24,7 +24,7 @@ from match_graph.report.benchmark_tables import (
     tabulate_grid,
     tabulate_rows,
 )
-from match_graph.report.summary import Value, collect_notes
+from match_graph.report.summary import Value, collect_notes, describe_policies
 from match_graph.runs.measures import DocumentScores, write_scores
 
 #: NDCG@5 and violation rate by row and seed.
@@ -407,3 +407,24 @@ def test_tabulate_best_lower() -> None:
     """As for violations of the hierarchy."""
     table = tabulate_best({"a": {"x": 0.5}, "b": {"x": 0.25}}, ["x"], "", lower_is_better=True)
     assert table.best == {(1, 1)}
+
+
+def test_write_tables_name_the_policy_of_documents_with_few_labels(tmp_path: Path) -> None:
+    """Of at_least_k beside that of the others; of ranks the lowest is the best."""
+    ranks = ["at_least_k/P@1", "at_least_k/RankedSum@3"]
+    values = {"MATCH": [(0.9, 12.5)], "other": [(0.8, 1234.5)]}
+    results = make_results(values, seeds=1, measures=ranks, expected={})
+    row = summarize(results, "toy")[0]
+    assert [row.measured[name].is_best for name in ranks] == [True, True]
+    write_tables(tmp_path, results)
+    text = (tmp_path / "tables" / "toy.md").read_text()
+    about = (
+        "at\\_least\\_k/: means over the documents with at least k labels (policy "
+        "'at\\_least\\_k'); RankedSum@k is the rank of the k-th gold label, lower is better."
+    )
+    assert f"over runs. {about}" in text
+    assert describe_policies(["P@1", "at_least_k/P@1", "shared_threshold/F1_micro"]) == (
+        "Documents without labels count as 0 (policy 'zero'). at_least_k/: means over the "
+        "documents with at least k labels (policy 'at_least_k'). shared_threshold/: at one "
+        "threshold of all labels, chosen on valid."
+    )
