@@ -136,7 +136,7 @@ def _print_results(results: "Results") -> None:
     for record in results.datasets:
         table = Table(record.name, *experiment.measures, "runs")
         for column in table.columns[1:]:
-            column.justify = "right"
+            column.justify, column.overflow = "right", "fold"
         table.columns[0].overflow = "fold"
         for row in summarize(results, record.name):
             values = [row.measured.get(measure) for measure in experiment.measures]
