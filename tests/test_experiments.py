@@ -10,7 +10,7 @@ from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
 from match_graph.benchmark.row_search import check_spaces
 from match_graph.config import Config
-from match_graph.datasets import Custom, Synthetic
+from match_graph.datasets import Custom, OaXmlc, Synthetic
 from match_graph.graph import describe_graph
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
@@ -207,3 +207,14 @@ def test_write_planted_gives_what_synthetic_builds(tmp_path: Path) -> None:
     drawn = Synthetic(root=tmp_path, like="mag-cs", scale=0.004, label_scale=0.02, seed=3)
     assert describe_graph(read.graph, read.targets) == describe_graph(drawn.graph, drawn.targets)
     assert read.graph.edge_index(CONTAINS).equal(drawn.graph.edge_index(CONTAINS))
+
+
+def test_write_planted_in_the_layout_of_oaxmlc(tmp_path: Path) -> None:
+    """All documents and labels are read; the hierarchy is the planted one."""
+    content = runpy.run_path(str(FOLDER / "scale" / "write_planted.py"))
+    content["main"](tmp_path / "it", "mag-cs", 0.002, 0.02, 3, True)
+    read = OaXmlc(root=tmp_path, path=str(tmp_path / "it"), split="own", close_labels=False)
+    drawn = Synthetic(root=tmp_path, like="mag-cs", scale=0.002, label_scale=0.02, seed=3)
+    assert sorted(read.names(LABEL)) == sorted(drawn.names(LABEL))
+    assert read.hierarchy.num_edges == drawn.hierarchy.num_edges
+    assert read.targets.index.numel() == drawn.targets.index.numel()

@@ -7,10 +7,13 @@ is read by::
 
     match-graph build custom --set 'data.options={path: FOLDER/parts, taxonomy: FOLDER/taxonomy.txt,
         fields: [venue, author, reference], columns: {split: split}, tokenizer: whitespace}'
+
+With --oaxmlc it is one file in the layout of OAXMLC-Bench, for `match-graph run oaxmlc
+--set data.options.path=FOLDER`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,10 +42,45 @@ def list_rows(builder: CorpusBuilder) -> Iterator[dict[str, object]]:
         yield {"id": document, "split": split, "text": text, **fields}
 
 
+def write_oaxmlc(folder: Path, edges: Mapping[tuple[str, str], object]) -> None:
+    """Joins the parts in the layout of OAXMLC-Bench."""
+    labels = {}
+    with (folder / "documents.json").open("w", encoding="utf-8") as file:
+        for path in sorted((folder / "parts").iterdir()):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                labels.update(dict.fromkeys(row[LABEL]))
+                title, _, abstract = row["text"].partition(" ")
+                row = {
+                    "id": row["id"], "title": title, "abstract": abstract, "year": 2020,
+                    "topics_labels": row[LABEL], "authors": row["author"],
+                    "references": row["reference"],
+                }  # fmt: skip
+                file.write(f"{json.dumps(row)}\n")
+            path.unlink()
+    (folder / "parts").rmdir()
+    below: dict[str, list[str]] = {"ROOT": []}
+    for child, parent in edges:
+        below.setdefault(parent, []).append(child)
+    lower = {child for child, _ in edges}
+    labels.update(dict.fromkeys([*below, *lower]))
+    del labels["ROOT"]
+    below["ROOT"] = [label for label in labels if label not in lower]
+    lines = [" ".join([parent, *children]) for parent, children in below.items()]
+    (folder / "taxonomy.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    entries = [json.dumps({"label": label, "title": label}) for label in labels]
+    (folder / "ontology.json").write_text("\n".join([*entries, ""]), encoding="utf-8")
+
+
 def main(
-    folder: Path, like: str = "mag-cs", scale: float = 4.0, label_scale: float = 1.0, seed: int = 0
+    folder: Path,
+    like: str = "mag-cs",
+    scale: float = 4.0,
+    label_scale: float = 1.0,
+    seed: int = 0,
+    oaxmlc: bool = False,
 ) -> None:
-    """Writes FOLDER/parts/*.jsonl and FOLDER/taxonomy.txt."""
+    """Writes FOLDER/parts/*.jsonl and FOLDER/taxonomy.txt, or the layout of OAXMLC-Bench."""
     config = Synthetic.Config.model_validate(
         {"like": like, "scale": scale, "label_scale": label_scale, "seed": seed}
     )
@@ -58,6 +96,9 @@ def main(
             with (parts / f"{number:05}.jsonl").open("w", encoding="utf-8") as file:
                 file.writelines(f"{json.dumps(row)}\n" for row in list_rows(builder))
         reader.finish(total, sources)
+    if oaxmlc:
+        write_oaxmlc(folder, total.edges)
+        return
     taxonomy = "".join(f"{parent}\t{child}\n" for child, parent in total.edges)
     (folder / "taxonomy.txt").write_text(taxonomy, encoding="utf-8")
 

@@ -409,7 +409,7 @@ def test_tabulate_best_lower() -> None:
     assert table.best == {(1, 1)}
 
 
-def test_write_tables_name_the_policy_of_documents_with_few_labels(tmp_path: Path) -> None:
+def test_write_tables_name_the_policy_of_few_labels(tmp_path: Path) -> None:
     """Of at_least_k beside that of the others; of ranks the lowest is the best."""
     ranks = ["at_least_k/P@1", "at_least_k/RankedSum@3"]
     values = {"MATCH": [(0.9, 12.5)], "other": [(0.8, 1234.5)]}
