@@ -35,16 +35,30 @@ class StrictModel(BaseModel):
 
 
 #: What says where features come from, and what may stand beside it.
-_SOURCES = {"path": ("key", "ids"), "model": ("column", "max_pieces")}
+_SOURCES = {
+    "path": ("key", "ids"),
+    "model": ("column", "max_pieces", "neighbors", "earlier"),
+    "latent": ("column", "neighbors", "earlier"),
+}
 
 
 class FeatureSource(StrictModel):
-    """Features of a node type: a file, whose path alone suffices, or a language model over text."""
+    """Features of a node type: a file, whose path alone suffices, or made of texts."""
 
     path: str | None = Field(None, description="vectors: a file .npy, .safetensors or .parquet")
     key: str | None = Field(None, description="tensor or column of the file; none: the only one")
     ids: str | None = Field(None, description="text file of each row's id; none: rows are nodes")
     model: str | None = Field(None, description="sentence model: a folder, or a name on the hub")
+    latent: int | None = Field(
+        None, ge=1, le=4096, description="number of latent semantic components of the texts"
+    )
+    neighbors: int | None = Field(
+        None, ge=1, le=1000, description="documents: predicted neighbours (PINA), whose mean "
+        "vector stands behind a document's own",
+    )  # fmt: skip
+    earlier: bool | None = Field(
+        None, description="neighbours no later than the document; needs times"
+    )
     column: list[str] | None = Field(
         None, description="text, name, definition, id, or several joined; none: text, else name"
     )
@@ -63,7 +77,12 @@ class FeatureSource(StrictModel):
     def _check_source(self) -> Self:
         given = {name for name in type(self).model_fields if getattr(self, name) not in (None, [])}
         if not any({one} <= given <= {one, *with_it} for one, with_it in _SOURCES.items()):
-            raise ValueError("Input should be path (with key, ids) or model (column, max_pieces)")
+            raise ValueError(
+                "Input should be path (with key, ids), model (column, max_pieces, neighbors, "
+                "earlier) or latent (column, neighbors, earlier)"
+            )
+        if self.earlier and self.neighbors is None:
+            raise ValueError("earlier says which neighbours to predict; set neighbors too")
         return self
 
 

@@ -273,7 +273,7 @@ def test_load_config_options_of_a_data_set_are_not_its_place() -> None:
     )
 
 
-def test_FeatureSource_takes_a_path_or_a_model() -> None:
+def test_FeatureSource_takes_a_path_or_what_reads_texts() -> None:
     """A string is a path, one column a list of one."""
     features = load_config(
         None,
@@ -281,21 +281,40 @@ def test_FeatureSource_takes_a_path_or_a_model() -> None:
             "data.features.document=vectors.npy",
             "data.features.label={model: some/model, column: [name, definition]}",
             "data.features.author={model: m, column: name, max_pieces: 16}",
+            "data.features.venue={latent: 64, column: name}",
         ],
     ).data.features
     assert features["document"] == FeatureSource(path="vectors.npy")
     assert features["label"].column == ["name", "definition"]
     assert features["author"] == FeatureSource(model="m", column=["name"], max_pieces=16)
+    assert features["venue"] == FeatureSource(latent=64, column=["name"])
 
 
 @pytest.mark.parametrize(
     "value",
-    ["{path: a.npy, model: m}", "{path: a.npy, column: text}", "{model: m, ids: a.txt}", "{}"],
+    [
+        "{path: a.npy, model: m}",
+        "{path: a.npy, column: text}",
+        "{path: a.npy, neighbors: 5}",
+        "{model: m, ids: a.txt}",
+        "{model: m, latent: 64}",
+        "{latent: 64, max_pieces: 16}",
+        "{neighbors: 5}",
+        "{}",
+    ],
 )
 def test_FeatureSource_refuses_what_does_not_belong_together(value: str) -> None:
     assert message(None, [f"data.features.document={value}"]).startswith(
         "The configuration must be valid: 'data.features.document': Input should be path (with "
-        "key, ids) or model (column, max_pieces), found {"
+        "key, ids), model (column, max_pieces, neighbors, earlier) or latent (column, neighbors, "
+        "earlier), found {"
+    )
+
+
+def test_FeatureSource_earlier_is_about_neighbours() -> None:
+    assert message(None, ["data.features.document={latent: 64, earlier: true}"]).endswith(
+        "'data.features.document': earlier says which neighbours to predict; set neighbors too, "
+        "found {'latent': 64, 'earlier': True}."
     )
 
 

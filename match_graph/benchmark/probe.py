@@ -125,7 +125,8 @@ def _give_features(
         if key not in embedded:
             seconds += _time_embedding(embedder, list_texts(dataset, node_type, columns))
             embedded.add(key)
-        zeros = torch.zeros(1, embedder.width, dtype=torch.float16)
+        width = embedder.width * (2 if source.neighbors else 1)
+        zeros = torch.zeros(1, width, dtype=torch.float16)
         x = zeros.expand(dataset.graph.num_nodes(node_type), -1)
         dataset.join_features(node_type, x, embedder.digest, embedder.path)
     return seconds

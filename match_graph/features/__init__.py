@@ -1,6 +1,9 @@
-"""Features of nodes: from files, memory and language models; checked, aligned and kept."""
+"""Features of nodes: from files, memory and texts; checked, aligned and kept."""
 
+from match_graph.features.latent import LatentTexts
+from match_graph.features.neighbors import NeighborPredictor
 from match_graph.features.store import (
+    VECTORS,
     Features,
     identify_features,
     make_features,
@@ -9,10 +12,15 @@ from match_graph.features.store import (
 )
 from match_graph.features.text_embedder import TextEmbedder
 from match_graph.features.texts import choose_columns, join_texts, list_texts
+from match_graph.features.vectors import TextVectors, read_text_vectors
 
 __all__ = [
+    "VECTORS",
     "Features",
+    "LatentTexts",
+    "NeighborPredictor",
     "TextEmbedder",
+    "TextVectors",
     "choose_columns",
     "identify_features",
     "join_texts",
@@ -20,4 +28,5 @@ __all__ = [
     "make_features",
     "open_embedder",
     "open_features",
+    "read_text_vectors",
 ]

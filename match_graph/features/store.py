@@ -22,7 +22,8 @@ from match_graph.datasets.built import cannot_write, write_built
 from match_graph.errors import CorpusError
 from match_graph.features.table import FeatureTable, make_table, open_table
 from match_graph.features.text_embedder import TextEmbedder
-from match_graph.features.texts import choose_columns, list_texts, make_text_table
+from match_graph.features.texts import choose_columns, list_texts
+from match_graph.features.vectors import make_text_vectors
 from match_graph.io.build_folder import check_file
 from match_graph.io.manifest import MANIFEST
 from match_graph.io.progress import Reporter
@@ -30,6 +31,8 @@ from match_graph.io.source import Snapshot, is_there
 
 #: Folder below a root, and in it that of the vectors of texts, which several data sets share.
 FEATURES, TEXTS = "features", "texts"
+#: What makes the vectors of new texts, beside the features that were made of texts.
+VECTORS = "vectors.safetensors"
 _FORMAT_VERSION, _X, _SHOWN = 1, "x.npy", 3
 
 
@@ -59,7 +62,7 @@ def open_features(
     """Opens features; they are made and brought into the order of the nodes the first time.
 
     Args:
-        source: File, or language model.
+        source: File, or what makes vectors of texts.
         dataset: Built data set.
         node_type: Node type.
         root: Root folder, under which they are kept; None takes the default.
@@ -72,19 +75,22 @@ def open_features(
         ConfigError: The language model cannot be used.
     """
     node_ids = _list_nodes(dataset, node_type)
-    if source.model is not None:
-        embedder = open_embedder(source, root, reporter, device)
+    if source.path is None:
+        has_model = source.model is not None
+        embedder = open_embedder(source, root, reporter, device) if has_model else None
         columns = choose_columns(node_type, source.column)
-        made_of = _describe_vectors(embedder, columns)
+        made_of = _describe_vectors(source, embedder, columns)
         store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
         if not store.is_there:
-            store.make(make_text_table(embedder, list_texts(dataset, node_type, columns)))
+            texts = list_texts(dataset, node_type, columns)
+            table, vectors = make_text_vectors(source, dataset, node_type, texts, embedder)
+            store.make(table, lambda folder: vectors.save(folder / VECTORS))
         return store.open()
     snapshot = _open_files(source)
     made_of = _describe_files(source, snapshot)
     store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
     if not store.is_there:
-        store.make(open_table(source), lambda: snapshot.check_unchanged(snapshot.hashes))
+        store.make(open_table(source), lambda _: snapshot.check_unchanged(snapshot.hashes))
     return store.open()
 
 
@@ -92,7 +98,7 @@ def identify_features(source: FeatureSource, node_type: str, data_checksum: str)
     """Digest of the features that `open_features` would give; none are made.
 
     Args:
-        source: File, or language model.
+        source: File, or what makes vectors of texts.
         node_type: Node type.
         data_checksum: Checksum of the data set.
 
@@ -100,16 +106,21 @@ def identify_features(source: FeatureSource, node_type: str, data_checksum: str)
         CorpusError: A file cannot be read.
         ConfigError: There is no such language model.
     """
-    if source.model is not None:
+    if source.path is None:
         columns = choose_columns(node_type, source.column)
-        made_of = _describe_vectors(open_embedder(source), columns)
+        embedder = None if source.model is None else open_embedder(source)
+        made_of = _describe_vectors(source, embedder, columns)
     else:
         made_of = _describe_files(source, _open_files(source))
     return _compute_digest(data_checksum, node_type, made_of)
 
 
-def _describe_vectors(embedder: TextEmbedder, columns: list[str]) -> dict[str, Any]:
-    return {"model": embedder.digest, "columns": columns}
+def _describe_vectors(
+    source: FeatureSource, embedder: TextEmbedder | None, columns: list[str]
+) -> dict[str, Any]:
+    model = {"latent": source.latent} if embedder is None else {"model": embedder.digest}
+    near = {"neighbors": source.neighbors, "earlier": bool(source.earlier)}
+    return {**model, "columns": columns, **(near if source.neighbors else {})}
 
 
 def _open_files(source: FeatureSource) -> Snapshot:
@@ -194,8 +205,15 @@ class _Store:
     def is_there(self) -> bool:
         return is_there(self.folder / MANIFEST)
 
-    def make(self, table: FeatureTable, check: Callable[[], None] = lambda: None) -> None:
-        """Writes the folder, unless another process has in the meantime."""
+    def make(
+        self, table: FeatureTable, complete: Callable[[Path], None] = lambda _folder: None
+    ) -> None:
+        """Writes the folder, unless another process has in the meantime.
+
+        Args:
+            table: Rows of features.
+            complete: Called with the folder when the features are in it, before it is in place.
+        """
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(f"{self.folder}.lock")
@@ -209,7 +227,7 @@ class _Store:
 
                 def write(folder: Path) -> None:
                     self._write(folder / _X, table, node)
-                    check()
+                    complete(folder)
 
                 write_built(self.folder, write)
         finally:

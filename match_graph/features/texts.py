@@ -1,14 +1,11 @@
-"""Texts of nodes, and their vectors by a language model as a table of features."""
+"""Texts of nodes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError
-from match_graph.features.table import FeatureTable, count_rows
-from match_graph.features.text_embedder import TextEmbedder
 from match_graph.typing import DOCUMENT
 
 TEXT, NAME, ID = "text", "name", "id"
@@ -65,22 +62,3 @@ def join_texts(texts: Mapping[str, Sequence[str]], columns: Sequence[str]) -> li
         return list(texts[columns[0]])
     parts = zip(*(texts[name] for name in columns), strict=True)
     return [". ".join(filter(None, row)) for row in parts]
-
-
-def make_text_table(embedder: TextEmbedder, texts: Sequence[str]) -> FeatureTable:
-    """Vectors of texts, embedded when they are read; a row per text.
-
-    Raises:
-        ConfigError, CorpusError: As `TextEmbedder.embed`.
-    """
-    embedder.prepare(texts)
-    width = embedder.width
-
-    def read() -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.float16]]]:
-        step = count_rows(len(texts), width)
-        for start in range(0, len(texts), step):
-            yield embedder.embed(texts[start : start + step])
-
-    return FeatureTable(
-        len(texts), width, np.dtype(np.float16), None, read, f"the model '{embedder.model}'"
-    )

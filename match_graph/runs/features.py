@@ -18,12 +18,14 @@ from match_graph.config import Config, FeatureSource
 from match_graph.datasets import CorpusDataset, default_root
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.features import (
-    TextEmbedder,
+    VECTORS,
+    TextVectors,
     choose_columns,
     join_texts,
     make_features,
     open_embedder,
     open_features,
+    read_text_vectors,
 )
 from match_graph.graph import NodeFeatures
 from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
@@ -75,7 +77,8 @@ def write_features(folder: Path, dataset: CorpusDataset) -> None:
     """Writes ``features/`` of a run folder, leaving what is there.
 
     One ``TYPE.npy`` for each node type that has features, in the order of the graph, a hard link
-    where the disk has them; and the names of the documents, if these have.
+    where the disk has them; what makes those of new documents of their texts; and the names of the
+    documents, if these have.
     """
     graph = dataset.graph
     for node_type in graph.node_types:
@@ -85,8 +88,11 @@ def write_features(folder: Path, dataset: CorpusDataset) -> None:
         source = dataset.feature_files.get(node_type)
         if source is None:
             write_beside(path, partial(_save, x))
-        else:
-            write_beside(path, partial(link_file, source))
+            continue
+        vectors = source.with_name(VECTORS)
+        if node_type == DOCUMENT and vectors.is_file():
+            write_beside(path.with_suffix(vectors.suffix), partial(link_file, vectors))
+        write_beside(path, partial(link_file, source))
     has_x = graph.node_tensor(DOCUMENT, "x") is not None
     if has_x and not (folder / DOCUMENT_NAMES).is_file():
         names = pd.DataFrame({"id": dataset.names(DOCUMENT)})
@@ -136,25 +142,40 @@ class KnownFeatures:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """Columns of a document that the language model of the features reads; none without one."""
-        if self.source is None or self.source.model is None:
+        """Columns of a document that its features are made of; none where they are given."""
+        if self.source is None or self.source.path is not None:
             return []
         return choose_columns(DOCUMENT, self.source.column)
 
     @cached_property
-    def _embedder(self) -> TextEmbedder | None:
-        """Language model of the documents' features; None where it reads what no request has.
+    def _vectors(self) -> TextVectors | None:
+        """What makes features of texts; None where it reads what no request has.
 
-        Its vectors are kept below the default root, or where nothing can be written there, in a
-        folder that goes with this object.
+        A language model's vectors are kept below the default root, or where nothing can be written
+        there, in a folder that goes with this object.
         """
         if self.source is None or not self._columns or not {*self._columns} <= {_TEXT, _ID}:
             return None
+        embedder = None
+        if self.source.model is not None:
+            embedder = open_embedder(self.source, self._find_root())
+            if not self.source.neighbors:
+                return TextVectors(embedder)
+        path = (self.folder / FEATURES / DOCUMENT).with_suffix(Path(VECTORS).suffix)
+        vectors = read_text_vectors(path, embedder)
+        if vectors.width != self.width:
+            raise CheckpointError(
+                f"A run must keep what its features were made with, but '{path}' makes "
+                f"{vectors.width} features and the run has {self.width}; {_REMEDY}."
+            )
+        return vectors
+
+    def _find_root(self) -> Path:
         root = default_root()
         if not _can_write(root):
             root = Path(mkdtemp(prefix="match-graph-"))
             weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
-        return open_embedder(self.source, root)
+        return root
 
     def check(self, record: Record, place: str) -> None:
         """Checks that the features of a document can be found.
@@ -167,7 +188,7 @@ class KnownFeatures:
             CorpusError: It has no vector, and its id is none that the run knows.
             ConfigError: The language model cannot be used.
         """
-        if not self.width or record.x is not None or self._embedder is not None:
+        if not self.width or record.x is not None or self._vectors is not None:
             return
         if record.document not in self._rows:
             found = "no id" if record.document is None else f"the unknown id '{record.document}'"
@@ -191,7 +212,7 @@ class KnownFeatures:
         for row, record in enumerate(records):
             if record.x is not None:
                 x[row] = torch.as_tensor(record.x, dtype=torch.float32)
-        if rest and self._embedder is not None:
+        if rest and self._vectors is not None:
             texts = join_texts(
                 {
                     _TEXT: [records[row].text for row in rest],
@@ -199,7 +220,7 @@ class KnownFeatures:
                 },
                 self._columns,
             )
-            x[rest] = torch.from_numpy(self._embedder.embed(texts)).float()
+            x[rest] = torch.from_numpy(self._vectors.embed(texts)).float()
         elif rest:
             rows = [self._rows[records[row].document or ""] for row in rest]
             x[rest] = self.x[DOCUMENT][torch.tensor(rows)].float()

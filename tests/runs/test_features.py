@@ -13,6 +13,7 @@ from torch import Tensor
 import match_graph as mg
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError, CorpusError, MatchGraphError
+from match_graph.io.manifest import write_manifest
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import FEATURES, MODEL
 from match_graph.runs import Run, open_run, start_run
@@ -172,12 +173,18 @@ def test_KnownFeatures_serve_every_encoder(
             torch.testing.assert_close(found, expected[int(documents[row])], atol=1e-4, rtol=1e-4)
 
 
-def test_KnownFeatures_are_made_of_text_by_the_language_model(
-    make_run, sentence_model: Path
-) -> None:
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{model: {model}, column: text}}",
+        "{{model: {model}, neighbors: 3}}",
+        "{{latent: 8}}",
+        "{{latent: 8, neighbors: 3}}",
+    ],
+)
+def test_KnownFeatures_are_made_of_text(make_run, sentence_model: Path, source: str) -> None:
     """A new document's come from its text, as those of training did; a vector given wins."""
-    source = f"data.features.document={{model: {sentence_model}, column: text}}"
-    run = make_run(source)
+    run = make_run(f"data.features.document={source.format(model=sentence_model)}")
     classifier = mg.load(run.folder, device="cpu")
     (known,) = run.dataset.as_json([int(run.dataset.documents("test_mask")[0])])
     new = {name: value for name, value in known.items() if name != "paper"}
@@ -251,6 +258,21 @@ def test_KnownFeatures_new_document_without_a_vector(
     with pytest.raises(CorpusError) as caught:
         list(classifier.predict([known, {"text": "w1", **given}]))
     assert str(caught.value) == fault
+
+
+def test_KnownFeatures_refuse_what_makes_others(make_run) -> None:
+    """A file of another run, listed as this one's; or none."""
+    run, other = (make_run(f"data.features.document={{latent: {size}}}") for size in (8, 4))
+    (known,) = run.dataset.as_json([0])
+    made = [one.folder / FEATURES / "document.safetensors" for one in (run, other)]
+    shutil.copyfile(made[1], run.folder / "other")
+    (run.folder / "other").replace(made[0])
+    write_manifest(run.folder)
+    with pytest.raises(CheckpointError, match="makes 4 features and the run has 8; delete it"):
+        list(mg.load(run.folder, device="cpu").predict([known]))
+    made[0].unlink()
+    with pytest.raises(CheckpointError, match=r"document\.safetensors"):
+        list(mg.load(run.folder, device="cpu").predict([known]))
 
 
 def test_open_run_refuses_other_features(

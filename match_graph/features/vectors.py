@@ -1,0 +1,205 @@
+"""Vectors of nodes from their texts, and from those of predicted neighbours."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from match_graph.config import FeatureSource
+from match_graph.corpus import WORD_PATTERN
+from match_graph.datasets import CorpusDataset
+from match_graph.errors import CorpusError
+from match_graph.features.latent import LatentTexts
+from match_graph.features.neighbors import NeighborPredictor, Rows, link_documents
+from match_graph.features.table import FeatureTable, count_rows
+from match_graph.features.text_embedder import TextEmbedder
+from match_graph.io.files import read_tensors, reading
+from match_graph.typing import DOCUMENT, MASKS
+
+#: Parts of the names of tensors in a file.
+_LATENT, _NEIGHBORS = "latent.", "neighbors."
+
+
+class TextVectors:
+    """Vectors of texts: own ones, and behind them the mean of predicted neighbours'.
+
+    Args:
+        own: What gives a text its own vector.
+        predictor: Predictor of neighbours; None adds nothing.
+    """
+
+    def __init__(
+        self, own: TextEmbedder | LatentTexts, predictor: NeighborPredictor | None = None
+    ) -> None:
+        self.own, self.predictor = own, predictor
+
+    @property
+    def width(self) -> int:
+        """Number of features F."""
+        return self.own.width + (0 if self.predictor is None else self.predictor.width)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float16]:
+        """Vectors of the texts of new documents, [T, F]; raises as `TextEmbedder.embed`."""
+        vectors = self.own.embed(texts)
+        if self.predictor is None:
+            return vectors.astype(np.float16)
+        return _join(vectors, self.predictor.aggregate(_scale(vectors)))
+
+    def save(self, path: Path) -> None:
+        """Writes what was fitted, if anything; a language model stays where it is."""
+        parts = {_LATENT: self.own, _NEIGHBORS: self.predictor}
+        tensors = {
+            f"{part}{name}": value.contiguous()
+            for part, one in parts.items()
+            if isinstance(one, LatentTexts | NeighborPredictor)
+            for name, value in one.to_tensors().items()
+        }
+        if tensors:
+            save_file(tensors, path)
+
+
+def read_text_vectors(path: Path, embedder: TextEmbedder | None) -> TextVectors:
+    """Reads what `TextVectors.save` wrote.
+
+    Args:
+        path: File.
+        embedder: Language model of the own vectors; None where they are latent ones.
+
+    Raises:
+        CheckpointError: The file is missing, broken, or holds something else.
+    """
+    tensors = read_tensors(path)
+    parts: dict[str, dict[str, Tensor]] = {_LATENT: {}, _NEIGHBORS: {}}
+    for name, tensor in tensors.items():
+        part, dot, rest = name.partition(".")
+        parts.setdefault(part + dot, {})[rest] = tensor
+    with reading(path, f"'{path}' must hold what makes features of texts", "train the run again"):
+        own = embedder or LatentTexts.from_tensors(parts[_LATENT])
+        known = parts[_NEIGHBORS]
+        return TextVectors(own, NeighborPredictor.from_tensors(known) if known else None)
+
+
+def make_text_vectors(
+    source: FeatureSource,
+    dataset: CorpusDataset,
+    node_type: str,
+    texts: Sequence[str],
+    embedder: TextEmbedder | None,
+) -> tuple[FeatureTable, TextVectors]:
+    """Vectors of the nodes of a type, a row per node, and what makes those of new ones.
+
+    Args:
+        source: Source without a file.
+        dataset: Built data set.
+        node_type: Node type.
+        texts: Texts of the nodes.
+        embedder: Language model of the own vectors; None takes latent ones.
+
+    Raises:
+        CorpusError: Texts share no words; only documents have predicted neighbours, and earlier
+            ones only where every document has a time.
+        ConfigError: As `TextEmbedder.embed`.
+    """
+    if source.neighbors:
+        _check_neighbors(source, dataset, node_type)
+    if embedder is not None:
+        embedder.prepare(texts)
+    own = embedder or _fit_latent(source, dataset, node_type, texts)
+    fitted = _fit_neighbors(source, dataset, texts, own) if source.neighbors else None
+    made = TextVectors(own, None if fitted is None else fitted.predictor)
+
+    def read() -> Iterator[NDArray[np.float16]]:
+        step = count_rows(len(texts), made.width)
+        for start in range(0, len(texts), step):
+            nodes = torch.arange(start, min(start + step, len(texts)))
+            vectors = own.embed([texts[node] for node in nodes.tolist()])
+            near = None if fitted is None else fitted.aggregate(nodes, _scale(vectors))
+            yield vectors.astype(np.float16) if near is None else _join(vectors, near)
+
+    dtype = np.dtype(np.float16)
+    origin = f"the texts of '{node_type}'" if embedder is None else f"the model '{embedder.model}'"
+    return FeatureTable(len(texts), made.width, dtype, None, read, origin), made
+
+
+def _fit_latent(
+    source: FeatureSource, dataset: CorpusDataset, node_type: str, texts: Sequence[str]
+) -> LatentTexts:
+    """Latent space of the training documents, or of all nodes of another type."""
+    if node_type == DOCUMENT:
+        texts = [texts[one] for one in dataset.documents(MASKS["train"]).tolist()]
+    return LatentTexts.fit(texts, source.latent or 0, dataset.tokenizer, WORD_PATTERN)
+
+
+class _Fitted(NamedTuple):
+    """A fitted predictor and what it knows of training documents."""
+
+    predictor: NeighborPredictor
+    links: Rows
+    leverage: Tensor
+    row: Tensor  # [num_documents], row of a training document, -1 of others
+    time: Tensor | None
+
+    def aggregate(self, nodes: Tensor, x: Tensor) -> Tensor:
+        """Neighbours' mean vectors of documents of the data set, [B, F]."""
+        row = self.row[nodes]
+        known = row >= 0
+        time = None if self.time is None else self.time[nodes]
+        found = torch.zeros(len(nodes), self.predictor.width)
+        for chosen in (known, ~known):
+            at = None if time is None else time[chosen]
+            fitted = (self.links[row[chosen].numpy()], self.leverage[row[chosen]])
+            given = fitted if chosen is known else ()
+            found[chosen] = self.predictor.aggregate(x[chosen], at, *given)
+        return found
+
+
+def _fit_neighbors(
+    source: FeatureSource,
+    dataset: CorpusDataset,
+    texts: Sequence[str],
+    own: TextEmbedder | LatentTexts,
+) -> _Fitted:
+    documents = dataset.documents(MASKS["train"])
+    x = _scale(own.embed([texts[one] for one in documents.tolist()]))
+    links, candidates = link_documents(dataset, documents)
+    gold, row = links[:, : dataset.num_labels], torch.full((len(texts),), -1)
+    row[documents] = torch.arange(len(documents))
+    of_labels = normalize(torch.from_numpy((gold.T @ x.numpy()).astype(np.float32)), dim=1)
+    vectors = torch.cat([of_labels, x[row[candidates]]])
+    time = dataset.graph.node_tensor(DOCUMENT, "time") if source.earlier else None
+    limits = None
+    if time is not None:
+        always = time.min().expand(dataset.num_labels)
+        limits = torch.cat([always, time[candidates]])
+    predictor, leverage = NeighborPredictor.fit(x, links, vectors, source.neighbors or 0, limits)
+    return _Fitted(predictor, links, leverage, row, time)
+
+
+def _check_neighbors(source: FeatureSource, dataset: CorpusDataset, node_type: str) -> None:
+    if node_type != DOCUMENT:
+        raise CorpusError(
+            f"Neighbours can be predicted for documents, found data.features.{node_type}."
+            f"neighbors; leave it out."
+        )
+    if source.earlier and dataset.graph.node_tensor(DOCUMENT, "time") is None:
+        raise CorpusError(
+            f"Neighbours no later than a document need a time for every document, but "
+            f"'{dataset.name}' has none; leave out data.features.document.earlier."
+        )
+
+
+def _scale(vectors: NDArray[np.floating]) -> Tensor:
+    """Vectors of unit length, [B, F], float32."""
+    return normalize(torch.from_numpy(vectors.astype(np.float32)), dim=1)
+
+
+def _join(vectors: NDArray[np.floating], near: Tensor) -> NDArray[np.float16]:
+    """Own vectors and those of neighbours at the same length, [B, 2 F]."""
+    length = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+    return np.concatenate([vectors, near.numpy() * length], axis=1).astype(np.float16)
