@@ -31,6 +31,7 @@ from match_graph.metrics import (
 )
 from match_graph.metrics.meter import Meter
 from match_graph.metrics.slices import LabelSlices
+from match_graph.runs.measures import BenchmarkMeasures
 
 _UNKNOWN = "unknown"
 
@@ -45,6 +46,7 @@ class RunLabels:
         train_count: Training documents of each label, [L], int64.
         num_train_documents: Number of training documents.
         thresholds: Least probability of each label, [L], float32.
+        shared: Threshold that labels without one of their own share.
         rank: Rank of each label among equal scores, see `rank_labels`.
     """
 
@@ -53,6 +55,7 @@ class RunLabels:
     train_count: Tensor
     num_train_documents: int
     thresholds: Tensor
+    shared: float
     rank: Tensor | None = None
 
     @cached_property
@@ -74,7 +77,7 @@ class LabelSums:
 
     A gold label that the run does not know is one that it cannot predict: it counts in every
     denominator of gold labels, as a label without training documents, outside the hierarchy.
-    Calibration is that of the labels which the run scores.
+    Calibration and RankedSum are those of the labels which the run scores.
 
     Args:
         labels: Labels of the run.
@@ -91,6 +94,7 @@ class LabelSums:
         self.violations, self.calibration = ViolationMeter(labels.hierarchy), CalibrationMeter()
         self.f1, self.hierarchical = F1Meter(num_labels), HierarchicalMeter(labels.hierarchy)
         self.slices = SliceMeter(labels.slices())
+        self.benchmark = BenchmarkMeasures(num_labels, labels.shared)
 
     def update(self, logits: Tensor, gold: Sequence[Sequence[str]]) -> None:
         """Adds a batch.
@@ -119,6 +123,7 @@ class LabelSums:
         self.f1.update(*packed, *scored)
         self.hierarchical.update(*packed, *scored)
         self.slices.update(ranked, *scored)
+        self.benchmark.update(logits, ranked, every, scored)
 
     def state(self) -> dict[str, Tensor]:
         """Sums by name, without the labels that the run does not know."""
@@ -131,7 +136,8 @@ class LabelSums:
 
     @property
     def _meters(self) -> dict[str, Meter]:
-        return {name: one for name, one in vars(self).items() if isinstance(one, Meter)}
+        own = {name: one for name, one in vars(self).items() if isinstance(one, Meter)}
+        return own | {f"benchmark.{name}": one for name, one in self.benchmark.meters.items()}
 
     def add(self, state: Mapping[str, Tensor], unknown: Mapping[str, int]) -> None:
         """Adds the sums of other documents."""
@@ -173,4 +179,5 @@ class LabelSums:
         slices.add({"counts": torch.cat([counts, missed], dim=1)})
         measures = {**self.ranking.compute(), **self.violations.compute()}
         measures |= {**self.calibration.compute(), **self.propensity.compute()}
-        return measures | f1.compute() | hierarchical.compute() | slices.compute(f1)
+        measures |= f1.compute() | hierarchical.compute() | slices.compute(f1)
+        return measures | self.benchmark.compute(pairs)

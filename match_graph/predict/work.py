@@ -21,7 +21,7 @@ from match_graph.predict.files import read_documents
 from match_graph.predict.label_sums import LabelSums, RunLabels
 from match_graph.predict.streams import encode_result
 from match_graph.runs.folder import compute_checksum
-from match_graph.runs.readers import read_record
+from match_graph.runs.readers import read_record, read_shared_threshold
 from match_graph.runs.vocabulary import Record, read_hierarchy
 
 #: A process computes one block at a time, also where a cluster gives it several threads.
@@ -252,6 +252,7 @@ def _load_labels(model: Model) -> RunLabels:
         torch.from_numpy(count),
         read_record(folder)["num_train_documents"],
         classifier.thresholds,
+        read_shared_threshold(folder),
         classifier.label_rank,
     )
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -29,12 +31,15 @@ from match_graph.metrics import (
     slice_by_depth,
     slice_by_frequency,
 )
+from match_graph.metrics.meter import Meter
 from match_graph.training.evaluate import ScoredBatch
 from match_graph.typing import MASKS, Split
 
 #: The cuts of per-document measures, and their columns besides ``document`` and ``split``.
 _KS = (1, 3, 5)
 SCORE_NAMES = tuple(f"{name}@{k}" for name in ("P", "NDCG") for k in _KS)
+#: Offsets [B + 1] and gold labels of a batch.
+Gold: TypeAlias = tuple[Tensor, Tensor]
 #: The cuts of the benchmark's tables.
 _BENCHMARK_KS = (1, 2, 3)
 
@@ -57,21 +62,39 @@ class BenchmarkMeasures:
         self.ranked_sum = RankedSumMeter(_BENCHMARK_KS)
         self.sets = F1Meter(num_labels)
 
-    def update(self, batch: ScoredBatch) -> None:
-        """Adds a batch."""
-        self.ranking.update(batch.ranked, *batch.gold)
-        self.ranked_sum.update(batch.logits, *batch.gold)
-        self.sets.update(*pack_predictions(batch.logits, self.threshold), *batch.gold)
+    @property
+    def meters(self) -> dict[str, Meter]:
+        """What counts, by name."""
+        return {"ranking": self.ranking, "ranked_sum": self.ranked_sum, "sets": self.sets}
 
-    def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Sums the meters over processes, as `RankingMeter.reduce`."""
-        for meter in (self.ranking, self.ranked_sum, self.sets):
-            meter.reduce(total)
+    def update(
+        self, logits: Tensor, ranked: Tensor, gold: Gold, scored: Gold | None = None
+    ) -> None:
+        """Adds a batch.
 
-    def compute(self) -> dict[str, float]:
-        """Measures by name; those at a k that no document has as many gold labels for are not."""
+        Args:
+            logits: Label scores before the sigmoid, [B, L], float32, CPU.
+            ranked: Labels by score, [B, K].
+            gold: Offsets [B + 1] and labels of the gold labels; L is one that has no score.
+            scored: Those that have one, by which sets and RankedSum count; None if all have.
+        """
+        scored = gold if scored is None else scored
+        self.ranking.update(ranked, *gold)
+        self.ranked_sum.update(logits, *scored)
+        self.sets.update(*pack_predictions(logits, self.threshold), *scored)
+
+    def compute(self, missed: Tensor | None = None) -> dict[str, float]:
+        """Measures by name; those at a k that no document has as many gold labels for are not.
+
+        Args:
+            missed: Documents of gold labels that have no score, [U], int64, one number a label.
+        """
         ranking = {**self.ranking.compute(), **self.ranked_sum.compute()}
-        sets = average_sets(self.sets.counts)
+        counts = self.sets.counts
+        if missed is not None:
+            none = torch.zeros_like(missed)
+            counts = torch.cat([counts, torch.stack([none, none, missed])], dim=1)
+        sets = average_sets(counts)
         return {
             f"at_least_k/{name}": value
             for name, value in ranking.items()
@@ -119,13 +142,14 @@ class SplitMeasures:
             self.f1.update(*packed, *batch.gold)
             self.hierarchical.update(*packed, *batch.gold)
             self.slices.update(batch.ranked, *batch.gold)
-            self.benchmark.update(batch)
+            self.benchmark.update(batch.logits, batch.ranked, batch.gold)
 
     def reduce(self, total: Callable[[Tensor], Tensor]) -> None:
         """Sums the meters over processes, as `RankingMeter.reduce`."""
-        sets = (self.f1, self.hierarchical, self.slices, self.benchmark)
-        others = (self.search,) if self.thresholds is None else sets
-        for meter in (self.calibration, self.propensity, self.scores, *others):
+        sets = [self.f1, self.hierarchical, self.slices, *self.benchmark.meters.values()]
+        self.scores.reduce(total)
+        others: Sequence[Meter] = [self.search] if self.thresholds is None else sets
+        for meter in (self.calibration, self.propensity, *others):
             meter.reduce(total)
 
     def compute(self) -> dict[str, float]:
@@ -179,13 +203,17 @@ def write_bins(path: Path, measures: Mapping[Split, SplitMeasures]) -> None:
 
 
 def write_thresholds(folder: Path, labels: Sequence[str], thresholds: Thresholds) -> None:
-    """Writes columns ``label``, ``threshold``, ``num_positives`` and ``is_own``, a row a label."""
+    """Writes ``label``, ``threshold``, ``num_positives``, ``is_own`` and ``shared``, a row a label.
+
+    ``shared`` is the threshold of the labels without one of their own, the same in every row.
+    """
     table = pd.DataFrame(
         {
             "label": list(labels),
             "threshold": thresholds.value.numpy(),
             "num_positives": thresholds.num_positives.numpy(),
             "is_own": thresholds.is_own.numpy(),
+            "shared": np.float32(thresholds.shared),
         }
     )
     write_beside(folder / THRESHOLDS, table.to_parquet)

@@ -153,6 +153,20 @@ def read_thresholds(folder: Path, labels: Sequence[str]) -> Tensor | None:
     return threshold
 
 
+def read_shared_threshold(folder: Path) -> float:
+    """The threshold that labels without one of their own share.
+
+    Raises:
+        CheckpointError: The file is missing or broken.
+    """
+    path = folder / THRESHOLDS
+    with reading(path, f"'{path}' must hold the threshold that labels share", _EVALUATE):
+        (shared,) = pd.read_parquet(path, columns=["shared"])["shared"].unique().tolist()
+        if not 0 <= shared <= 1:
+            raise DamagedError("it is no probability")
+    return float(shared)
+
+
 def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
     """Measure of every document of a split, [D], float32, in the order of the data set.
 

@@ -18,9 +18,7 @@ from match_graph.typing import DOCUMENT, MASKS
 PINA = FeatureSource(latent=8, neighbors=3)
 
 
-def test_open_features_of_latent_neighbours_are_those_of_new_documents(
-    synthetic: Synthetic, home: Path
-) -> None:
+def test_open_features_of_neighbours_as_of_new_documents(synthetic: Synthetic, home: Path) -> None:
     """Valid and test documents have what their texts get anew; of training documents the half of
     neighbours is predicted without them, so that it differs."""
     found = open_features(PINA, synthetic, DOCUMENT)

@@ -12,8 +12,10 @@ from match_graph.metrics import (
     F1Meter,
     HierarchicalMeter,
     PropensityMeter,
+    RankedSumMeter,
     RankingMeter,
     SliceMeter,
+    average_sets,
     inverse_propensity,
     pack_predictions,
     rank_labels,
@@ -40,6 +42,7 @@ def batch() -> tuple[RunLabels, torch.Tensor, list[list[str]]]:
         torch.randint(0, 200, (NUM_LABELS,), generator=generator),
         400,
         torch.full((NUM_LABELS,), 0.6),
+        0.6,
     )
     return labels, torch.randn(NUM_DOCUMENTS, NUM_LABELS, generator=generator), gold
 
@@ -60,7 +63,12 @@ def expect(labels: RunLabels, logits: torch.Tensor, gold: list[list[str]]) -> di
         meter.update(ranked, *every)
     for meter in (f1, hierarchical):
         meter.update(*packed, *every)
-    found = {**ranking.compute(), **propensity.compute(), **f1.compute()}
+    least = RankingMeter((1, 2, 3), "at_least_k")
+    least.update(ranked, *every)
+    found = {f"at_least_k/{name}": value for name, value in least.compute().items()}
+    found = {name: value for name, value in found.items() if "/R@" not in name}
+    found |= {f"shared_threshold/{n}": value for n, value in average_sets(f1.counts).items()}
+    found |= {**ranking.compute(), **propensity.compute(), **f1.compute()}
     return found | hierarchical.compute() | slices.compute(f1)
 
 
@@ -72,10 +80,18 @@ def test_LabelSums_compute_unknown_labels_stay_in_denominators(batch) -> None:
     assert len(sums.unknown) == NUM_UNKNOWN
     measures, expected = sums.compute(), expect(labels, logits, gold)
     assert {name: measures[name] for name in expected} == pytest.approx(expected, abs=1e-12)
-    assert measures.keys() - expected.keys() == {"ECE@5", "ECE", "violation_rate", "violation_size"}
+    ranked = {f"at_least_k/RankedSum@{k}" for k in (1, 2, 3)}
+    others = {"ECE@5", "ECE", "violation_rate", "violation_size"}
+    assert measures.keys() - expected.keys() == others | ranked
     known = [[name for name in row if name in labels.row] for row in gold]
     calibration, index = CalibrationMeter(), [labels.row[name] for row in known for name in row]
-    calibration.update(logits, make_ptr(torch.tensor(list(map(len, known)))), torch.tensor(index))
+    packed = make_ptr(torch.tensor(list(map(len, known)))), torch.tensor(index)
+    calibration.update(logits, *packed)
+    ranks = RankedSumMeter((1, 2, 3))
+    ranks.update(logits, *packed)
+    assert {f"at_least_k/{name}": value for name, value in ranks.compute().items()} == {
+        name: measures[name] for name in ranked
+    }
     assert {name: measures[name] for name in ("ECE@5", "ECE")} == calibration.compute()
     pairs = sum(name not in labels.row for row in gold for name in row)
     assert sums.counts.tolist() == [60, sum(not row for row in gold), sum(map(len, gold))]
