@@ -4,7 +4,7 @@ from match_graph.predict.case_study import CaseStudy
 from match_graph.predict.classifier import Classifier, load
 from match_graph.predict.estimator import MatchClassifier
 from match_graph.predict.explain import Explainer
-from match_graph.predict.hub import push_run
+from match_graph.predict.hub import HubMixin, push_run
 from match_graph.predict.many import evaluate_files, predict_files
 from match_graph.predict.share import share_run
 from match_graph.predict.streams import predict_lines
@@ -14,6 +14,7 @@ __all__ = [
     "CaseStudy",
     "Classifier",
     "Explainer",
+    "HubMixin",
     "MatchClassifier",
     "compare_variants",
     "evaluate_files",
