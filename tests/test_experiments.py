@@ -46,7 +46,7 @@ def run(experiment: Experiment, folder: Path) -> Results:
 def test_the_folder_holds_data_only() -> None:
     """But for the scripts that measure and plan at scale."""
     assert {path.stem for path in PATHS} == {
-        "comparison", "encoders", "features", "hierarchy", "metadata_ablation", "oaxmlc",
+        "comparison", "encoders", "features", "hierarchy", "metadata_ablation", "oaxmlc", "pina",
         "pretraining",
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
