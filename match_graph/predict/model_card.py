@@ -215,7 +215,13 @@ def _list_content(folder: Path, vocabulary: Vocabulary, files: Collection[str]) 
     if FEATURES in files:
         known = f", those of documents by their ids (`{DOCUMENT_NAMES}`)"
         is_named = has_file(folder / DOCUMENT_NAMES)
-        lines.append(f"`{FEATURES}/`: vectors of nodes{known if is_named else ''}.")
+        made = (
+            "; what makes them of a text: words of several training texts, and vectors of training "
+            "documents without names"
+            if has_file(folder / FEATURES / f"{DOCUMENT}.safetensors")
+            else ""
+        )
+        lines.append(f"`{FEATURES}/`: vectors of nodes{known if is_named else ''}{made}.")
     if GRAPH in files:
         lines.append(_describe_graph(folder))
     else:
@@ -248,7 +254,7 @@ def _state_limits(config: Config, terms: str | None) -> str:
         "evidence to it where they are metadata.",
         "Not for decisions about people.",
     ]
-    if DOCUMENT in config.data.features and config.data.features[DOCUMENT].model is None:
+    if DOCUMENT in config.data.features and config.data.features[DOCUMENT].path is not None:
         lines.insert(1, "A new document must bring its vector `x`: none is made from its text.")
     items = "\n".join(f"- {line}" for line in lines)
     return f"## Intended use and limits\n\n{items}\n\nLicence of the weights: {stated}."

@@ -64,7 +64,18 @@ def change_config(folder: Path, **model: str) -> None:
     write_manifest(folder)
 
 
-@pytest.mark.parametrize("name", ["trained_run", "baseline_run", "graph_run", "text_run"])
+@pytest.fixture(scope="module")
+def latent_run(make_variant) -> Run:
+    """A run with latent features and those of predicted neighbours."""
+    return make_variant(
+        "latent", "data.features.document={latent: 8, neighbors: 3}", "train.epochs=1"
+    )
+
+
+RUNS = ["trained_run", "baseline_run", "graph_run", "text_run", "latent_run"]
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_share_run_predicts_the_same(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
