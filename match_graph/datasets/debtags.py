@@ -5,12 +5,14 @@ Source: https://wiki.debian.org/Debtags; the index comes from the machine's own 
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from filelock import FileLock
+from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Corpus, Faults, split_words
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.deb_index import (
@@ -24,7 +26,7 @@ from match_graph.datasets.options import Card, TextConfig
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources, Track
-from match_graph.typing import LABEL, Split
+from match_graph.typing import LABEL, SPLITS, Split
 
 _FIELDS = ("venue", "author", "reference")
 _RELATIONS = ("depends", "recommends", "suggests")
@@ -48,7 +50,9 @@ class DebTags(CorpusDataset):
     prefers. Labels are the tags closed upwards: ``facet::tag:sub``, ``facet::tag``, ``facet``.
 
     Packages of one source share a split, drawn by the SHA-256 of the source's name: they share
-    texts and tags, and a random split would give training a sibling of most test packages.
+    texts and tags, and a random split would give training a sibling of most test packages. Twins,
+    which have the words of a package of another source, are left out of valid and test; see
+    `find_twins`.
 
     The index is fetched once, by apt, and kept below the root; the machine's own state is neither
     read nor changed. Another day's index is another corpus: its checksum says so.
@@ -60,9 +64,15 @@ class DebTags(CorpusDataset):
     class Config(TextConfig):
         """Options of the package index."""
 
+        twins: Literal["drop", "keep"] = Field(
+            "drop",
+            description="drop: documents with the words of one of train, or of test with those of "
+            "one of valid, are left out; keep: they stay",
+        )
+
     config: Config
     card = Card(
-        "debtags", "that of each package", "29,795 documents; 85 MB", "fetched by the machine's apt"
+        "debtags", "that of each package", "29,524 documents; 85 MB", "fetched by the machine's apt"
     )
 
     @property
@@ -113,23 +123,31 @@ class DebTagsReader(PartitionReader):
         self, folder: Path, config: DebTags.Config | None = None, faults: Faults = "refuse"
     ) -> None:
         summary = f"The folder '{folder}' must hold a package index"
-        tokenizer = (config or DebTags.Config()).tokenizer
+        config = config or DebTags.Config()
+        self.keeps_twins = config.twins == "keep"
         self.texts, self.packages = folder / DESCRIPTIONS, folder / PACKAGES
         paths = [self.texts, self.packages]
-        super().__init__("debtags", _FIELDS, summary, faults, tokenizer, paths)
+        super().__init__("debtags", _FIELDS, summary, faults, config.tokenizer, paths)
 
     def list_partitions(self, block: int | None = None) -> list[Partition]:
         return [Partition(self.packages)]
 
     def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
-        builder.notes["repeated_packages_dropped"] += 0
+        left_out = {split: f"twins_left_out_of_{split}" for split in SPLITS[1:]}
+        builder.notes.update(dict.fromkeys(["repeated_packages_dropped", *left_out.values()], 0))
         texts = _read_descriptions(sources.lines(self.texts), builder)
         stanzas = read_stanzas(partition.lines(sources), PACKAGES, builder.fail)
-        seen: set[str] = set()
+        packages: dict[str, _Package] = {}
         for place, stanza in builder.documents(stanzas):
-            _add_package(builder, stanza, texts, seen, place)
-        if not seen and not builder.faults:
+            _read_package(builder, stanza, texts, packages, place)
+        if not packages and not builder.faults:
             raise no_tags(f"'{self.packages}'")
+        twins = set() if self.keeps_twins else find_twins(packages.values())
+        for package in packages.values():
+            if package.name in twins:
+                builder.notes[left_out[package.split]] += 1
+            else:
+                package.add(builder)
 
     def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
         for edge in builder.edges:
@@ -137,14 +155,55 @@ class DebTagsReader(PartitionReader):
                 builder.set_name(LABEL, label, label)
 
 
-def _add_package(
+class _Package(NamedTuple):
+    """A package that has tags."""
+
+    name: str
+    split: Split
+    text: str
+    metadata: dict[str, list[str]]
+    labels: list[str]
+    place: str
+
+    def add(self, builder: CorpusBuilder) -> None:
+        """Adds it with the hierarchy's edges above its labels."""
+        for label in self.labels:
+            parent = parent_tag(label)
+            if parent is not None:
+                builder.edges.setdefault((label, parent), self.place)
+        name, split, text, metadata, labels, place = self
+        builder.add(name, split, text, metadata, labels, place)
+
+
+def find_twins(packages: Collection[_Package]) -> set[str]:
+    """Names of the packages whose words one of an earlier split has: train, then valid, then test.
+
+    Compared are words as the tokenizer "regex" finds them, whatever the corpus has: equal texts,
+    and those that differ in case, punctuation or white space alone. Texts without words are no
+    twins. What is chosen on valid has seen valid's texts; so of twins in valid and test the one in
+    valid stays, and none in test was seen before.
+    """
+    twins: set[str] = set()
+    known: set[bytes] = set()
+    for split in SPLITS:
+        prints = {
+            package.name: hashlib.sha256(" ".join(words).encode()).digest()
+            for package in packages
+            if package.split == split and (words := split_words(package.text, "regex"))
+        }
+        twins.update(name for name, words in prints.items() if words in known)
+        known.update(prints.values())
+    return twins
+
+
+def _read_package(
     builder: CorpusBuilder,
     stanza: dict[str, str],
     texts: dict[tuple[str, str], str],
-    seen: set[str],
+    packages: dict[str, _Package],
     place: str,
 ) -> None:
-    """Adds a package that has tags and was not seen before, or its faults."""
+    """Keeps a package that has tags and was not there before, or notes its faults."""
     package, tags = stanza.get("package", ""), split_tags(stanza.get("tag", ""))
     if not package:
         builder.fail(f"{place}: a stanza must have the field 'Package'; fetch the file again.")
@@ -156,14 +215,9 @@ def _add_package(
     labels = close_tags(tags or [])
     if not package or not labels:
         return
-    if package in seen:
+    if package in packages:
         builder.notes["repeated_packages_dropped"] += 1
         return
-    seen.add(package)
-    for label in labels:
-        parent = parent_tag(label)
-        if parent is not None:
-            builder.edges.setdefault((label, parent), place)
     text = texts.get((package, stanza.get("description-md5", "")))
     text = read_text(stanza.get("description", "")) if text is None else text
     metadata = {
@@ -172,7 +226,7 @@ def _add_package(
         "reference": read_references(stanza),
     }
     split = split_by_source(stanza.get("source") or package)
-    builder.add(package, split, text, metadata, labels, place)
+    packages[package] = _Package(package, split, text, metadata, labels, place)
 
 
 def _read_descriptions(

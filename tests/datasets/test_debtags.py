@@ -1,14 +1,21 @@
 """Debian packages by debtags: what is read, and how the machine's own index comes out."""
 
 import hashlib
+import json
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from match_graph.corpus import split_words
 from match_graph.datasets import DATASETS, DebTags, debtags, open_dataset, read_package_index
+from match_graph.datasets.assemble import assemble
+from match_graph.datasets.built import write_build
 from match_graph.datasets.deb_index import fetch_index
 from match_graph.datasets.debtags import (
+    DebTagsReader,
     close_tags,
     parent_tag,
     read_references,
@@ -17,6 +24,7 @@ from match_graph.datasets.debtags import (
     split_tags,
 )
 from match_graph.errors import CorpusError
+from match_graph.graph import build_graph
 from match_graph.io.source import hash_file
 
 PACKAGES = """\
@@ -208,6 +216,90 @@ def test_read_package_index_siblings_of_a_source_share_a_split(tmp_path):
     assert set(documents["split"]) == {"train", "valid", "test"}
 
 
+#: Source packages by split.
+SOURCES = {"train": "moss", "valid": "willow", "test": "flint"}
+
+
+def write_texts(folder: Path, texts: list[tuple[str, str]]) -> Path:
+    """An index of packages p0, p1, ... of given splits and descriptions; every label is its own."""
+    stanzas = [
+        f"Package: p{number}\nSource: {SOURCES[split]}\nDescription: {text}\nTag: a::b{number}\n"
+        for number, (split, text) in enumerate(texts)
+    ]
+    return write_index(folder, "\n".join(stanzas), "")
+
+
+def test_read_package_index_twins_of_other_splits_are_left_out(tmp_path):
+    """Also before their twin in the file; those within a split and texts without words stay."""
+    texts = [
+        ("test", "A Wall, of stone"),
+        ("test", "twice"),
+        ("test", "of stone a wall"),
+        ("valid", "a wall of stone"),
+        ("train", "a wall of stone"),
+        ("train", "a wall of stone"),
+        ("valid", "twice"),
+        ("valid", "twice"),
+        *((split, "..") for split in SOURCES),
+        *((split, "") for split in SOURCES),
+    ]
+    folder = write_texts(tmp_path, texts)
+    corpus = read_package_index(folder)
+    left_out = {"twins_left_out_of_valid": 1, "twins_left_out_of_test": 2}
+    kept = [f"p{number}" for number in range(len(texts)) if number not in {0, 1, 3}]
+    assert corpus.documents["id"].tolist() == kept
+    assert corpus.notes.items() >= left_out.items()
+    assert not {"a::b0", "a::b1", "a::b3"} & {*corpus.hierarchy["child"]}
+    assert read_package_index(folder, DebTags.Config(tokenizer="whitespace")).notes == corpus.notes
+
+    corpus = read_package_index(folder, DebTags.Config(twins="keep"))
+    assert len(corpus.documents) == len(texts)
+    assert corpus.notes.items() >= dict.fromkeys(left_out, 0).items()
+
+
+@given(st.lists(st.tuples(st.sampled_from([*SOURCES]), st.sampled_from(["", "!", "a", "A.", "b"]))))
+def test_read_package_index_keeps_no_twin_and_nothing_else_goes(tmp_path_factory, texts):
+    """By a naive loop: what is left out has a twin in an earlier split, what stays has none."""
+    texts = [("train", "first"), *texts]
+    corpus = read_package_index(write_texts(tmp_path_factory.mktemp("index"), texts))
+    kept = {*corpus.documents["id"]}
+    words = [text.lower().strip("!.") for _, text in texts]
+    for number, (split, _) in enumerate(texts):
+        earlier = [*SOURCES][: [*SOURCES].index(split)]
+        is_twin = any(
+            words[number] and words[number] == words[other] and texts[other][0] in earlier
+            for other in range(len(texts))
+        )
+        assert (f"p{number}" in kept) == (not is_twin)
+
+
+@pytest.mark.parametrize("twins", ["drop", "keep"])
+def test_DebTagsReader_fragments_give_the_bytes_of_a_reading_into_memory(tmp_path, twins):
+    texts = [("test", "x y"), ("train", "x y"), ("valid", "x y"), ("test", "z"), ("valid", "y")]
+    config = DebTags.Config(twins=twins)
+    folder = write_texts(tmp_path / "raw", texts)
+    about = {"name": "debtags", "tokenizer": "regex", "source": {}}
+    assemble(tmp_path / "parts", DebTagsReader(folder, config), about, lambda: None)
+    corpus = read_package_index(folder, config)
+    graph = build_graph(corpus)
+    about |= {"notes": graph.notes, "warnings": corpus.find_oddities()}
+    write_build(tmp_path / "whole", graph, corpus.skipped, about)
+    parts, whole = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file() and path.name not in {"corpus.json", "manifest.json"}
+        }
+        for name in ("parts", "whole")
+    )
+    assert parts == whole
+    found = [
+        json.loads((tmp_path / name / "corpus.json").read_text()) for name in ("parts", "whole")
+    ]
+    assert found[0] == found[1]
+    assert graph.notes["twins_left_out_of_test"] == (twins == "drop")
+
+
 def test_read_package_index_faults_are_named_with_file_and_line(tmp_path):
     folder = write_index(tmp_path, PACKAGES + "\nTag: a::b\n")
     with (folder / "Translation-en").open("ab") as file:
@@ -255,7 +347,7 @@ def test_DebTags_dataset_is_fetched_once_and_opened_offline(tmp_path, monkeypatc
 
 
 # The index of the card; another day's differs a little
-CARD = "a6538049a56e2ff18a5f1798a6f0c550245325ca89e06c931c8184abff69ca23"
+CARD = "2d7fb75fdcb5144f94d3fd3f25d752f44cd7f1c145ca2f320584d880dab6af55"
 
 
 @pytest.mark.slow
@@ -266,7 +358,12 @@ def test_read_package_index_machines_own_index(tmp_path):
         pytest.skip(f"no package index on this machine: {error}")
     corpus = read_package_index(tmp_path)
     lines = (tmp_path / "Packages").read_text(encoding="utf-8").splitlines()
-    assert corpus.num_documents == sum(line.startswith("Tag:") for line in lines) > 10_000
+    left_out = [corpus.notes[f"twins_left_out_of_{split}"] for split in ("valid", "test")]
+    tagged = sum(line.startswith("Tag:") for line in lines)
+    assert corpus.num_documents == tagged - sum(left_out) > 10_000
+    words = corpus.documents["text"].map(lambda text: " ".join(split_words(text)))
+    known = {*words[corpus.documents["split"] == "train"]} - {""}
+    assert not words[corpus.documents["split"] != "train"].isin(known).any()
     assert corpus.notes["repeated_packages_dropped"] == 0
     assert (corpus.documents["text"] == "").mean() < 0.01
 
@@ -279,12 +376,13 @@ def test_read_package_index_machines_own_index(tmp_path):
     if hash_file(tmp_path / "Packages") == CARD:
         counts = {name: len(table) for name, table in corpus.instances.items()}
         counts.pop("word")
-        assert counts == {"venue": 57, "author": 1812, "reference": 28_178, "label": 634}
-        assert len(corpus.edges["reference"]) == 169_716
+        assert counts == {"venue": 57, "author": 1811, "reference": 27_948, "label": 634}
+        assert len(corpus.edges["reference"]) == 168_702
         assert len(corpus.hierarchy) == 603
         splits = corpus.documents["split"].value_counts().to_dict()
-        assert splits == {"train": 23_794, "valid": 2976, "test": 3025}
-        assert round(len(edges) / corpus.num_documents, 2) == 6.88
+        assert splits == {"train": 23_790, "valid": 2780, "test": 2954}
+        assert left_out == [191, 70]
+        assert round(len(edges) / corpus.num_documents, 2) == 6.90
         assert round(len(corpus.edges["word"]) / corpus.num_documents) == 65
 
 
