@@ -57,7 +57,7 @@ class FeatureSource(StrictModel):
         "vector stands behind a document's own",
     )  # fmt: skip
     earlier: bool | None = Field(
-        None, description="neighbours no later than the document; needs times"
+        None, description="with neighbors: none that is later than the document; needs times"
     )
     column: list[str] | None = Field(
         None, description="text, name, definition, id, or several joined; none: text, else name"
@@ -81,8 +81,6 @@ class FeatureSource(StrictModel):
                 "Input should be path (with key, ids), model (column, max_pieces, neighbors, "
                 "earlier) or latent (column, neighbors, earlier)"
             )
-        if self.earlier and self.neighbors is None:
-            raise ValueError("earlier says which neighbours to predict; set neighbors too")
         return self
 
 

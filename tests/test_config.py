@@ -311,13 +311,6 @@ def test_FeatureSource_refuses_what_does_not_belong_together(value: str) -> None
     )
 
 
-def test_FeatureSource_earlier_is_about_neighbours() -> None:
-    assert message(None, ["data.features.document={latent: 64, earlier: true}"]).endswith(
-        "'data.features.document': earlier says which neighbours to predict; set neighbors too, "
-        "found {'latent': 64, 'earlier': True}."
-    )
-
-
 def test_FeatureSource_names_the_nearest_key() -> None:
     assert message(None, ["data.features.document={models: m}"]) == (
         "The configuration must be valid: 'data.features.document.models' is not a setting; the "
