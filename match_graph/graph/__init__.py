@@ -6,7 +6,7 @@ from match_graph.graph.labels import Hierarchy, LabelGraph, Targets
 from match_graph.graph.loader import EgoLoader, LengthBucketSampler
 from match_graph.graph.neighborhood import Neighborhood, NeighborhoodSampler
 from match_graph.graph.sampler import EgoDraw, EgoSampler
-from match_graph.graph.statistics import compare_counts, describe_graph
+from match_graph.graph.statistics import compare_counts, count_twins, describe_graph
 from match_graph.graph.store import MappedGraph
 from match_graph.graph.tokens import EgoBatch, NodeFeatures, TokenSpace
 
@@ -30,6 +30,7 @@ __all__ = [
     "TokenSpace",
     "build_graph",
     "compare_counts",
+    "count_twins",
     "describe_graph",
     "metadata_fields",
 ]

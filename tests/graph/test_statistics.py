@@ -15,13 +15,14 @@ from match_graph.graph import BuiltGraph, build_graph, compare_counts, describe_
 from match_graph.graph.statistics import (
     count_degrees,
     count_duplicates,
+    count_twins,
     describe_coverage,
     describe_degrees,
     describe_depths,
     describe_parents,
     fingerprint_texts,
 )
-from match_graph.typing import CONTAINS, DOCUMENT
+from match_graph.typing import CONTAINS, DOCUMENT, MASKS
 
 
 def test_describe_graph_rows_of_toy_graph_are_counted_by_hand(
@@ -198,17 +199,63 @@ def test_count_duplicates_equal_texts_by_pair_of_splits(toy: Corpus) -> None:
     assert frame["share"]["valid in train"] == 0.5
 
 
-@given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=20), st.data())
-def test_fingerprint_texts_fingerprints_are_equal_where_texts(
-    texts: list[list[int]], data: st.DataObject
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*MASKS]), st.lists(st.integers(0, 2), max_size=20)),
+        min_size=1,
+        max_size=20,
+    ),
+    st.lists(st.tuples(st.integers(0, 19), st.sampled_from([*MASKS]), st.integers(0, 19))),
+    st.sampled_from([1, 50_000]),
+)
+def test_count_twins_by_loop(
+    documents: list[tuple[str, list[int]]], copies: list[tuple[int, str, int]], size: int
 ) -> None:
-    """And different elsewhere, in one part and in several."""
+    """Copies in any split, some with one word of the middle changed; texts without words."""
+    for origin, split, place in copies:
+        words = list(documents[origin % len(documents)][1])
+        if place < len(words):
+            words[place] += 1
+        documents = [*documents, (split, words)]
+    graph = make_words([words for _, words in documents])
+    for split, mask in MASKS.items():
+        graph[DOCUMENT][mask] = torch.tensor([one == split for one, _ in documents])
+    known = {str(words) for split, words in documents if split == "train" and words}
+    expected = {
+        split: sum(one == split and str(words) in known for one, words in documents)
+        for split in ("valid", "test")
+        if any(one == split for one, _ in documents)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("match_graph.graph.statistics._DOCUMENTS", size)
+        found = count_twins(graph)
+    assert found == (expected if any(words for _, words in documents) else {})
+
+
+def test_count_twins_of_a_corpus(toy: Corpus) -> None:
+    """As many as `count_duplicates` finds."""
+    data = build_graph(toy).data
+    found = count_duplicates(data)["documents"]
+    assert count_twins(data) == {split: found[f"{split} in train"] for split in ("valid", "test")}
+
+
+def make_words(texts: list[list[int]]) -> HeteroData:
+    """A graph of documents and their words alone."""
     graph = HeteroData()
     graph[DOCUMENT].num_nodes = len(texts)
     pairs = [(row, word, at) for row, words in enumerate(texts) for at, word in enumerate(words)]
     columns = torch.tensor(pairs, dtype=torch.int32).view(-1, 3).t()
     graph[CONTAINS].edge_index = columns[:2].contiguous()
     graph[CONTAINS].position = columns[2].to(torch.int16)
+    return graph
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=20), st.data())
+def test_fingerprint_texts_fingerprints_are_equal_where_texts(
+    texts: list[list[int]], data: st.DataObject
+) -> None:
+    """And different elsewhere, in one part and in several."""
+    graph = make_words(texts)
     size = data.draw(st.sampled_from([1, 3, 50_000]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("match_graph.graph.statistics._DOCUMENTS", size)
