@@ -1,4 +1,4 @@
-"""Downloads of Zenodo records, written atomically and checked by the record's checksums.
+"""Downloads of Zenodo records and of single files, written atomically and checked by checksums.
 
 Source of the interface: https://developers.zenodo.org.
 """
@@ -60,6 +60,31 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
     return paths
 
 
+def fetch_file(
+    address: str, path: Path, dataset: str, track: Track | None = None, checksum: str = ""
+) -> None:
+    """Downloads one file.
+
+    Args:
+        address: URL of the file.
+        path: Target path; its folder is made if need be.
+        dataset: Registered name of the data set, for messages.
+        track: Progress tracker, such as ``Reporter().track``.
+        checksum: Algorithm, a colon and the checksum; empty where none is published.
+
+    Raises:
+        CorpusError: The network or the file is gone, or the file has another checksum.
+    """
+    by_hand = f"check the network, or fetch it by hand and save it as '{path}'"
+    with _explain(address, dataset, by_hand):
+        found = _fetch(address, path, 0, checksum, track)
+    if found:
+        raise CorpusError(
+            f"The file '{path.name}' of {address} must have the checksum {checksum}, but what came "
+            f"has {found} and was not kept; try again."
+        )
+
+
 def _read_entry(entry: Any) -> tuple[str, str, int, str]:
     """Name, URL, size in bytes and checksum of a file; the name cannot lead out of a folder."""
     name = Path(str(entry["key"])).name
@@ -67,7 +92,7 @@ def _read_entry(entry: Any) -> tuple[str, str, int, str]:
 
 
 def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | None) -> str:
-    """Downloads a file if its checksum is right; else returns the checksum found."""
+    """Downloads a file if its checksum is right or not given; else returns the checksum found."""
     import pooch
 
     kind = checksum.partition(":")[0]
@@ -75,7 +100,7 @@ def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | No
     with beside(path) as place:
         with shown as advance, place.open("wb") as file:
             _download(address, file, advance)
-        found = f"{kind}:{pooch.file_hash(str(place), alg=kind)}"
+        found = f"{kind}:{pooch.file_hash(str(place), alg=kind)}" if checksum else ""
         if found != checksum:
             return found
         place.replace(path)

@@ -1,4 +1,4 @@
-"""JSON lines, and the parts of a document's object, with faults by line."""
+"""JSON lines and files, and the parts of a document's object, with faults by line."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,8 +50,33 @@ def read_json_lines(
         yield place, record
 
 
+def read_json_object(content: bytes, name: str, fail: Fail) -> dict[str, Any] | None:
+    """The JSON object that a whole file is; None where it is none, which is a fault."""
+    try:
+        record = _parse_json(content.decode("utf-8").removeprefix("\ufeff"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        fail(
+            f"{name}:{line}: the file must be UTF-8, but it has the byte "
+            f"0x{content[error.start]:02x}; convert the file."
+        )
+        return None
+    except ValueError as error:
+        cause = error.__cause__
+        line = cause.lineno if isinstance(cause, json.JSONDecodeError) else 1
+        fail(
+            f"{name}:{line}: a file must be one JSON object, but it breaks off or is malformed "
+            f"({error}); fetch the file again."
+        )
+        return None
+    if not isinstance(record, dict):
+        fail(f"{name}:1: a file must be one JSON object, found {describe(record)}.")
+        return None
+    return record
+
+
 def _parse_json(line: str) -> Any:
-    """Parses the JSON value of a line; ValueError says why it cannot be read or stored."""
+    """Parses the JSON value of a line or file; ValueError says why it cannot be read or stored."""
     try:
         value = json.loads(line.rstrip())
         if "\\ud" in line.lower():  # json takes half a surrogate pair, UTF-8 and Parquet do not

@@ -1,4 +1,4 @@
-"""Files of a Zenodo record, from a server of the test's own."""
+"""Files of a Zenodo record and single files, from a server of the test's own."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from match_graph.errors import CorpusError
 from match_graph.io import Reporter, download
-from match_graph.io.download import fetch_record
+from match_graph.io.download import fetch_file, fetch_record
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -125,3 +125,34 @@ def test_fetch_record_only_https_is_followed(site: Path, tmp_path: Path) -> None
     text = (site / "7").read_text().replace(f"{download.API}/files/a.zip", "file:///etc/passwd")
     (site / "7").write_text(text)
     assert "('file:///etc/passwd' is not fetched over https)" in refusal(tmp_path / "out")
+
+
+def test_fetch_file_checks_what_came(site: Path, tmp_path: Path) -> None:
+    """By a checksum where one is known; the folder is made; progress is shown."""
+    (site / "a.txt").write_bytes(b"right")
+    address, path = f"{download.API}/a.txt", tmp_path / "out" / "b.txt"
+    right = f"sha256:{hashlib.sha256(b'right').hexdigest()}"
+    fetch_file(address, path, "cacm", Reporter(seconds=0).track, right)
+    assert path.read_bytes() == b"right"
+    (site / "a.txt").write_bytes(b"wrong")
+    fetch_file(address, path, "cacm")
+    assert path.read_bytes() == b"wrong"
+    path.unlink()
+    with pytest.raises(CorpusError) as caught:
+        fetch_file(address, path, "cacm", None, right)
+    assert str(caught.value) == (
+        f"The file 'b.txt' of {address} must have the checksum {right}, but what came has "
+        f"sha256:{hashlib.sha256(b'wrong').hexdigest()} and was not kept; try again."
+    )
+    assert list(path.parent.iterdir()) == []
+
+
+def test_fetch_file_missing_file_is_named(site: Path, tmp_path: Path) -> None:
+    """With where to put it by hand."""
+    address, path = f"{download.API}/none.txt", tmp_path / "none.txt"
+    with pytest.raises(CorpusError) as caught:
+        fetch_file(address, path, "cacm")
+    assert str(caught.value) == (
+        f"The data set 'cacm' must be fetched from {address}, but that did not succeed (File not "
+        f"found); check the network, or fetch it by hand and save it as '{path}'."
+    )
