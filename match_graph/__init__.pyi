@@ -28,6 +28,8 @@ from .corpus import Corpus
 from .corpus_builder import CorpusBuilder
 from .datasets import (
     DATASETS,
+    BioTools,
+    Cacm,
     CorpusDataset,
     Custom,
     DebTags,
@@ -143,7 +145,9 @@ __all__ = [
     "AttentionXmlEncoder",
     "Baseline",
     "BertXmlEncoder",
+    "BioTools",
     "BuiltGraph",
+    "Cacm",
     "CalibrationMeter",
     "CheckpointError",
     "Classifier",

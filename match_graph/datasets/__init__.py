@@ -1,5 +1,7 @@
 """Readers of raw files, one per source, and the PyG data set that they make."""
 
+from match_graph.datasets.biotools import BioTools, read_biotools
+from match_graph.datasets.cacm import Cacm, read_cacm
 from match_graph.datasets.custom import Custom, read_custom
 from match_graph.datasets.dataset import CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags, read_package_index
@@ -29,7 +31,9 @@ from match_graph.datasets.synthetic import Synthetic
 
 __all__ = [
     "DATASETS",
+    "BioTools",
     "BuiltFolder",
+    "Cacm",
     "Card",
     "CorpusDataset",
     "CorpusInMemory",
@@ -55,6 +59,8 @@ __all__ = [
     "name_source",
     "names_code",
     "open_dataset",
+    "read_biotools",
+    "read_cacm",
     "read_custom",
     "read_maple",
     "read_match_folder",

@@ -10,7 +10,9 @@ from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
 from match_graph.corpus import Corpus, Faults
+from match_graph.datasets.biotools import BioTools
 from match_graph.datasets.built import is_built
+from match_graph.datasets.cacm import Cacm
 from match_graph.datasets.custom import Custom
 from match_graph.datasets.dataset import CorpusDataset, default_root
 from match_graph.datasets.debtags import DebTags
@@ -33,6 +35,8 @@ Source: TypeAlias = str | Path | Corpus | HeteroData | CorpusDataset
 
 #: Registered data sets; any other name is a folder, or a class of one's own.
 DATASETS: dict[str, type[CorpusDataset]] = {
+    "biotools": BioTools,
+    "cacm": Cacm,
     "custom": Custom,
     "debtags": DebTags,
     "mag-cs": MagCs,

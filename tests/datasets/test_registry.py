@@ -143,6 +143,8 @@ def test_every_option_has_a_default_and_a_meaning() -> None:
 #: The files of a registered data set for a test: the format that they are written in,
 #: its folder below ``raw``, and the options that it needs; None where there is nothing to write.
 FILES: dict[str, tuple[str, str, dict[str, Any]] | None] = {
+    "biotools": None,  # has files of another kind: tests/datasets/test_biotools.py
+    "cacm": None,  # likewise: tests/datasets/test_cacm.py
     "custom": ("custom csv", "custom", {"columns": {"id": "paper"}}),
     "debtags": None,  # has files of another kind: tests/datasets/test_debtags.py
     "mag-cs": ("mag-cs", "MAG", {}),

@@ -140,6 +140,50 @@ def _write_index(folder: Path) -> None:
     (raw / "Translation-en").write_text("\n".join(texts), encoding="utf-8")
 
 
+def _write_biotools(folder: Path) -> None:
+    raw = folder / "root/raw/biotools"
+    raw.mkdir(parents=True)
+    edam, owl = "http://edamontology.org/", "http://www.w3.org/2002/07/owl#"
+    for number in range(30):
+        record = {
+            "biotoolsID": f"tool{number}",
+            "name": f"Tool {number}",
+            "description": "It counts.",
+            "topic": [{"uri": f"{edam}topic_000{number % 3}"}],
+            "function": [{"operation": [{"uri": f"{edam}topic_0003"}]}],
+            "publication": [
+                {"doi": f"10.1/{number}", "metadata": {"journal": "J", "authors": [{"name": "A"}]}}
+            ],
+            "relation": [{"biotoolsID": f"tool{number // 2}"}],
+        }
+        path = raw / f"tool{number}.biotools.json"
+        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    classes = [
+        f'<owl:Class rdf:about="{edam}topic_000{number}"><rdfs:label>Topic</rdfs:label>'
+        + f'<rdfs:subClassOf rdf:resource="{edam}topic_000{number - 1}"/>' * (number > 0)
+        + "</owl:Class>\n"
+        for number in range(4)
+    ]
+    (raw / "EDAM_1.25.owl").write_text(
+        f'<?xml version="1.0"?>\n<rdf:RDF xmlns:owl="{owl}"\n'
+        'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"\n'
+        f'xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#">\n{"".join(classes)}</rdf:RDF>\n',
+        encoding="utf-8",
+    )
+
+
+def _write_cacm(folder: Path) -> None:
+    raw = folder / "root/raw/cacm"
+    raw.mkdir(parents=True)
+    records = [
+        f".I {number}\n.T\nArticle {number}\n.W\nOn sets\nand lists.\n.B\nCACM May, 1969\n"
+        f".A\nLi, A.\n.K\nsets, lists\n.C\n5.1{number % 3} 4.{number % 2}\n.N\nCA\n.X\n"
+        f"{number // 2}\t5\t{number}\n{number}\t6\t{number}\n"
+        for number in range(30)
+    ]
+    (raw / "cacm.all").write_text("".join(records), encoding="latin-1")
+
+
 def _write_request(folder: Path) -> None:
     _make_run("match")(folder)
     _write_request_alone(folder)
@@ -287,6 +331,8 @@ KINDS: dict[str, Kind] = {
         _write_raw("mag-cs", "root/raw/MAG"), ["root/raw/MAG/*"], [*_BUILD, "mag-cs"]
     ),
     "package index": Kind(_write_index, ["root/raw/debtags/*"], [*_BUILD, "debtags"]),
+    "biotools": Kind(_write_biotools, ["root/raw/biotools/*"], [*_BUILD, "biotools"]),
+    "cacm": Kind(_write_cacm, ["root/raw/cacm/*"], [*_BUILD, "cacm"]),
     "features": Kind(_write_features, ["features/*"], _EXPORT),
     "kept features": Kind(_keep_features, ["root/features/*/*"], _EXPORT, is_verified=True),
     "request": Kind(_write_request, ["request.jsonl"], _PREDICT, is_stream=True),

@@ -1,0 +1,106 @@
+"""EDAM, the ontology of bioinformatics, as OWL in RDF/XML: names and parents of its classes.
+
+Source: https://github.com/edamontology/edamontology, folder ``releases``.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from match_graph.errors import CorpusError
+from match_graph.io.source import GZIP_FAULTS, Sources, broken_gzip, max_record_bytes, too_long
+
+PREFIX = "http://edamontology.org/"
+
+_OWL = "{http://www.w3.org/2002/07/owl#}"
+_RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
+_RDFS = "{http://www.w3.org/2000/01/rdf-schema#}"
+
+
+class EdamClass(NamedTuple):
+    """Class of the ontology.
+
+    Args:
+        name: Label; empty without one.
+        parents: Ids of the classes right above it; none of an obsolete class.
+    """
+
+    name: str
+    parents: list[str]
+
+
+def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
+    """Classes by id, such as ``topic_0091``.
+
+    Args:
+        path: Path of the OWL file, packed where it ends in ``.gz``.
+        sources: Opener of files.
+
+    Raises:
+        CorpusError: It cannot be read or unpacked, is larger than `max_record_bytes`, is no XML,
+            declares entities, holds no class of EDAM, or a class below one that is not there.
+    """
+    name, most = path.name, max_record_bytes()
+    with sources.stream(path) as (stream, look):
+        try:
+            content = stream.read(most + 1)
+        except GZIP_FAULTS as error:
+            raise broken_gzip(f"{name}:1", error) from error
+        look()
+    if len(content) > most:
+        raise too_long(name, "an ontology")
+    classes = {}
+    for element in _parse(content, name).iterfind(f"{_OWL}Class"):
+        if found := _read_id(element.get(f"{_RDF}about")):
+            classes[found] = _read_class(element)
+    if not classes:
+        raise CorpusError(f"{name}: the ontology must hold classes of EDAM, found none; check it.")
+    for child, (_, parents) in classes.items():
+        missing = [parent for parent in parents if parent not in classes]
+        if missing:
+            raise CorpusError(
+                f"{name}: class '{child}' must lie below classes of the file, but '{missing[0]}' "
+                f"is none; fetch the file again."
+            )
+    return classes
+
+
+def _parse(content: bytes, name: str) -> Element:
+    try:
+        root: Element = fromstring(content)
+    except ParseError as error:
+        line, column = error.position
+        reason = str(error).partition(":")[0]
+        raise CorpusError(
+            f"{name}:{line}: XML must be well-formed, but here it is not ({reason}, column "
+            f"{column + 1}); fetch the file again."
+        ) from error
+    except DefusedXmlException as error:
+        raise CorpusError(
+            f"{name}: EDAM declares no entities of its own, but this file does "
+            f"({type(error).__name__}), as files do that are made to fill the memory or to read "
+            f"other files; fetch it from EDAM's repository."
+        ) from error
+    except (LookupError, ValueError) as error:
+        raise CorpusError(
+            f"{name}: XML must be in an encoding that can be read, but this is not ({error}); "
+            f"convert the file to UTF-8."
+        ) from error
+    return root
+
+
+def _read_class(element: Element) -> EdamClass:
+    """Name and parents; restrictions, which have no id, and obsolescence are no parents."""
+    above = (
+        _read_id(parent.get(f"{_RDF}resource")) for parent in element.iterfind(f"{_RDFS}subClassOf")
+    )
+    name = " ".join((element.findtext(f"{_RDFS}label") or "").split())
+    return EdamClass(name, list(dict.fromkeys(parent for parent in above if parent)))
+
+
+def _read_id(uri: str | None) -> str:
+    """Id of a class of EDAM; empty for any other."""
+    return uri.removeprefix(PREFIX) if uri and uri.startswith(PREFIX) else ""
