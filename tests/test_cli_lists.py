@@ -53,7 +53,8 @@ def test_settings_lists_every_key(call) -> None:
     ("part", "keys"),
     [
         ("data.features", [f"data.features.TYPE.{name}" for name in
-                           ("path", "key", "ids", "model", "column", "max_pieces")]),
+                           ("path", "key", "ids", "model", "latent", "neighbors", "earlier",
+                            "column", "max_pieces")]),
         ("seed", ["seed"]),
         ("warm", ["train.warmup"]),
     ],

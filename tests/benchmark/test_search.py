@@ -20,6 +20,7 @@ from match_graph.testing import toy_documents, write_match_folder
 pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
 
 SMALL = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
+NETWORK = [{"name": "MATCH", "settings": SMALL, "space": {"model.token_dropout": [0.0, 0.1]}}]
 RATES = {"train.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}}
 
 
@@ -29,7 +30,7 @@ def make_search(make_experiment):
 
     def make(**changes):
         rows = [
-            {"name": "MATCH", "settings": SMALL, "space": {"model.token_dropout": [0.0, 0.1]}},
+            *NETWORK,
             {"name": "flat", "base": "MATCH", "ablation": ["no-hierarchy"]},
             {
                 "name": "linear",
@@ -95,8 +96,9 @@ def test_run_search_never_reads_test(make_search, toy_folder: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_run_search_killed_search_goes_on(make_search, tmp_path: Path) -> None:
     """`kill -9` in two trainings: the same trials as of a search that was left alone."""
-    overrides = {"train.epochs": 30, "train.patience": 30}
-    experiment = make_search(overrides=overrides)
+    overrides = {"train.epochs": 20, "train.patience": 20}
+    search = {"trials": 2, "space": RATES}
+    experiment = make_search(overrides=overrides, search=search, rows=NETWORK)
     path, out, root = tmp_path / "e.yaml", tmp_path / "out", tmp_path / "root"
     path.write_text(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False))
     script = (
@@ -118,10 +120,11 @@ def test_run_search_killed_search_goes_on(make_search, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_search_on_cluster(make_search, tmp_path: Path) -> None:
-    """Two trials at a time; each row has its budget."""
+    """Two trials at a time, as many as the budget says."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")
-    searches = run_search(make_search(), tmp_path / "out", tmp_path / "root", Cluster(workers=2))
-    assert [search.count("COMPLETE") + search.count("PRUNED") for search in searches] == [3, 3]
+    experiment, cluster = make_search(rows=NETWORK), Cluster(workers=2)
+    [search] = run_search(experiment, tmp_path / "out", tmp_path / "root", cluster)
+    assert search.count("COMPLETE") + search.count("PRUNED") == 3
 
 
 def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -> None:
