@@ -40,6 +40,8 @@ def test_run_does_the_whole_line_and_says_so_when_finished(call, toy: Path, tmp_
     code, printed, _ = call("run", toy, "--out", out, "--seed", 1, *SMALL)
     assert code == 0
     assert all(part in printed for part in ("valid", "test, label prior", "NDCG@5"))
+    for split in ("valid", "test"):
+        assert f" {split} documents have the words of a training document." in printed
     before = (out / "model.safetensors").stat().st_mtime_ns
     code, printed, error = call("run", toy, "--out", out, "--seed", 1, *SMALL[:-1])
     assert code == 0

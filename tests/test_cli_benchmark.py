@@ -27,6 +27,7 @@ def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
     assert code == 0
     out = Path("runs", "trial", "tables")
     assert printed.splitlines()[-3:] == [f"{out}/toy.md", f"{out}/toy.csv", f"{out}/toy.tex"]
+    assert printed.count("documents have the words of a training document.") == 1
     assert "cells: 0 done, 2 to run with 1 thread each, one at a time (--workers runs" in error
     results = read_results(Path("runs", "trial"))
     assert [(cell.status, cell.seed) for cell in results.cells] == [("done", 4)] * 2

@@ -11,7 +11,7 @@ from match_graph.benchmark.results import Cell, DatasetRecord
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import ConfigError, list_faults
-from match_graph.graph import metadata_fields
+from match_graph.graph import count_twins, metadata_fields
 from match_graph.io.names import check_file_name
 from match_graph.io.progress import Reporter
 from match_graph.runs.configure import locate_config, settle_config
@@ -152,6 +152,7 @@ class DatasetPlanner:
             source=self.source,
             checksum=dataset.checksum,
             documents={split: number for split, number in sizes.items() if number},
+            twins=count_twins(dataset.graph),
             num_labels=dataset.num_labels,
             fields=fields,
             epochs=self._share_budget(rows, settled),

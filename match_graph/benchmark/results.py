@@ -91,6 +91,11 @@ class DatasetRecord(StrictModel):
     source: str = Field(description="data set as it was given: a registered name or a folder")
     checksum: str = Field(description="checksum of the data")
     documents: dict[str, int] = Field(description="number of documents by split")
+    twins: dict[str, int] | None = Field(
+        None,
+        description="number of documents by split whose word sequence a training document has; "
+        "none if they were not counted",
+    )
     num_labels: int
     fields: list[str] = Field(description="metadata fields")
     epochs: int | None = Field(

@@ -129,7 +129,11 @@ def tune(
 
 def _print_results(results: "Results") -> None:
     """Prints the means of a benchmark, a table for each data set."""
-    from match_graph.report.summary import describe_policies, summarize
+    from match_graph.report.summary import (
+        describe_dataset_twins,
+        describe_policies,
+        summarize,
+    )
     from match_graph.report.tables import fraction
 
     experiment = results.experiment
@@ -146,6 +150,8 @@ def _print_results(results: "Results") -> None:
             ]
             table.add_row(Text(row.name), *cells, str(row.runs))
         SafeConsole().print(table)
+        if twins := describe_dataset_twins(record, experiment.split):
+            echo(twins)
     policies = describe_policies(experiment.measures)
     echo(f"Means over runs, on {experiment.split}. {policies} Deviations, intervals and tests:")
 

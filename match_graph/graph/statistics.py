@@ -257,14 +257,24 @@ def count_twins(data: Graph) -> dict[str, int]:
     sketches = {split: _sketch_texts(lists, rows) for split, rows in texts.items()}
     train = sketches.pop("train", np.zeros(0, np.uint64))
     held_out = np.concatenate([np.zeros(0, np.uint64), *sketches.values()])
-    alike = {split: np.isin(sketch, train) for split, sketch in sketches.items()}
-    alike["train"] = np.isin(train, held_out)
+    alike = {split: _is_among(sketch, train) for split, sketch in sketches.items()}
+    alike["train"] = _is_among(train, held_out)
     prints = {
         split: _fingerprint_rows(lists, rows[torch.from_numpy(alike[split])])
         for split, rows in texts.items()
     }
     known = prints.pop("train", train)
-    return {split: int(np.isin(found, known).sum()) for split, found in prints.items()}
+    return {split: int(_is_among(found, known).sum()) for split, found in prints.items()}
+
+
+def _is_among(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Whether each number is a known one, by a binary search; `np.isin` was seen to be slower."""
+    if not len(known):
+        return np.zeros(len(numbers), dtype=bool)
+    known = np.sort(known)
+    at = np.searchsorted(known, numbers).clip(max=len(known) - 1)
+    found: np.ndarray = known[at] == numbers
+    return found
 
 
 def _sketch_texts(lists: Adjacency, rows: Tensor) -> np.ndarray:

@@ -129,7 +129,7 @@ class DatasetPart:
     def results_section(self) -> Section:
         """Means over seeds with stars, intervals and the best marked; what is expected; notes."""
         numbers = ", ".join(f"{n:,} {split}" for split, n in self.record.documents.items())
-        legend = make_legend(self.rows, self.results.experiment.reference)
+        legend = make_legend(self.results, self.record, self.rows)
         about = (
             f"On {self.split}: {numbers} documents, {self.record.num_labels:,} labels. "
             f"{' '.join(legend)} The best is marked."

@@ -15,6 +15,7 @@ from match_graph.report.summary import (
     RowSummary,
     Value,
     collect_notes,
+    describe_dataset_twins,
     describe_policies,
     summarize,
 )
@@ -60,7 +61,7 @@ def write_tables(
         paths = [folder / TABLES / f"{record.name}{ending}" for ending in (".md", ".csv", ".tex")]
         write_text(paths[0], make_markdown(results, record, rows))
         write_csv(paths[1], make_csv(rows, measures))
-        write_text(paths[2], make_latex(rows, measures, results.experiment.reference))
+        write_text(paths[2], make_latex(results, record, rows))
         written += [*paths, *write_figure(folder / TABLES, results, record, rows, reporter)]
     return written
 
@@ -73,7 +74,7 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
         escape_markdown(experiment.question),
         escape_markdown(_describe_setting(results, record)),
         tabulate_rows(rows, experiment.measures).to_markdown(),
-        "  \n".join(map(escape_markdown, make_legend(rows, experiment.reference))),
+        "  \n".join(map(escape_markdown, make_legend(results, record, rows))),
     ]
     if (expected := tabulate_expected(rows, experiment.measures)) is not None:
         parts += ["Numbers of the paper, and ours minus them:", expected.to_markdown()]
@@ -81,11 +82,11 @@ def make_markdown(results: Results, record: DatasetRecord, rows: Sequence[RowSum
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def make_latex(rows: Sequence[RowSummary], measures: Sequence[str], reference: str | None) -> str:
+def make_latex(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> str:
     """LaTeX table, its legend and notes as comments above."""
-    lines = [*make_legend(rows, reference), *collect_notes(rows)]
+    lines = [*make_legend(results, record, rows), *collect_notes(rows)]
     comments = [f"% {' '.join(line.split())}\n" for line in lines]
-    return "".join(comments) + tabulate_rows(rows, measures).to_latex()
+    return "".join(comments) + tabulate_rows(rows, results.experiment.measures).to_latex()
 
 
 def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFrame:
@@ -152,10 +153,14 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
     )
 
 
-def make_legend(rows: Sequence[RowSummary], reference: str | None) -> list[str]:
-    """Sentences on what a table shows: means, intervals, stars, columns."""
+def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> list[str]:
+    """Sentences on what a table shows: means, twins, intervals, stars, columns."""
+    experiment = results.experiment
+    reference = experiment.reference
     names = list(dict.fromkeys(name for row in rows for name in row.measured))
     lines = [f"Mean ± standard deviation over runs. {describe_policies(names)}"]
+    if twins := describe_dataset_twins(record, experiment.split):
+        lines.append(twins)
     values = [value for row in rows for value in row.measured.values()]
     if not values:
         return lines

@@ -10,6 +10,7 @@ from match_graph.benchmark.results import Cell, DatasetRecord, Results
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, find_stars
 from match_graph.report.row_tests import RowTests
+from match_graph.runs.record import describe_twins
 
 #: Measures of which less is better.
 LOWER_IS_BETTER = frozenset(
@@ -212,6 +213,15 @@ def describe_policies(measures: Sequence[str]) -> str:
     if any(name.startswith("shared_threshold/") for name in measures):
         about += " shared_threshold/: at one threshold of all labels, chosen on valid."
     return about.strip()
+
+
+def describe_dataset_twins(record: DatasetRecord, split: str) -> str:
+    """Sentence on the documents of a split that have a training document's words.
+
+    Empty where results of an older version do not say.
+    """
+    twins, total = (record.twins or {}).get(split), record.documents.get(split, 0)
+    return "" if twins is None or not total else describe_twins(split, twins, total)
 
 
 def collect_notes(rows: Sequence[RowSummary]) -> list[str]:

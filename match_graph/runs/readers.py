@@ -40,6 +40,15 @@ class Metrics(RootModel[dict[Split, dict[str, Finite]]]):
     model_config = ConfigDict(strict=True)
 
 
+class TwinsEntry(BaseModel):
+    """Documents of a split whose word sequence a training document has."""
+
+    model_config = ConfigDict(strict=True)
+
+    documents: int = Field(ge=0)
+    of: int = Field(ge=1)
+
+
 class RecordFile(BaseModel):
     """``record.json``: provenance of a run; see `record.RunRecord`."""
 
@@ -54,6 +63,7 @@ class RecordFile(BaseModel):
     seconds: dict[str, Seconds]
     parameters: int | None = Field(None, ge=0)
     vectors_from: str | None = None
+    twins: dict[Split, TwinsEntry] = Field(default_factory=dict)
     peak_memory_mib: dict[str, Seconds]
     device: dict[str, str | int]
     versions: dict[str, str]

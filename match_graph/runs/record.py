@@ -19,7 +19,7 @@ from match_graph.training.device import choose_device
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
 #: What only some runs have to say.
-_NOTES = ("parameters", "vectors_from")
+_NOTES = ("parameters", "vectors_from", "twins")
 
 
 class RunRecord:
@@ -52,8 +52,8 @@ class RunRecord:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
             self.write()
 
-    def note(self, name: Literal["parameters", "vectors_from"], value: Any) -> None:
-        """Adds entries: the number of parameters, or the run whose vectors were taken."""
+    def note(self, name: Literal["parameters", "vectors_from", "twins"], value: Any) -> None:
+        """Adds entries: number of parameters, the run whose vectors were taken, twins by split."""
         self._notes[name] = value
         self.write()
 
@@ -68,6 +68,15 @@ class RunRecord:
         process["peak_memory_mib"] = self._peak
         content = {**self.content, "seconds": seconds, **self._notes, **process}
         write_json(self.folder / RECORD, content)
+
+
+def describe_twins(split: str, number: int, total: int) -> str:
+    """Sentence on how many documents of a split have the word sequence of a training document."""
+    have = "has" if number == 1 else "have"
+    share = f" ({number / total:.1%})" if number else ""
+    return (
+        f"{number:,} of {total:,} {split} documents{share} {have} the words of a training document."
+    )
 
 
 def describe_process(config: TrainConfig) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Run: pre-training, training, calibration and evaluation in a run folder; each stage resumes."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from match_graph.graph import Hierarchy
+from match_graph.graph import Hierarchy, count_twins
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import has_state, remove_files, write_json
 from match_graph.io.run_folder import (
@@ -295,8 +295,19 @@ class Run(RunInputs):
             thresholds = measures["valid"].search.compute()
             if with_test and len(self.dataset.documents(MASKS["test"])):
                 metrics["test"] = measure("test", thresholds)
+            lead(fabric, lambda: self._note_twins(metrics))
         lead(fabric, write)
         return metrics
+
+    def _note_twins(self, splits: Collection[str]) -> None:
+        """Notes how many documents of each split have the words of a training document."""
+        found = count_twins(self.dataset.graph)
+        twins = {
+            split: {"documents": found[split], "of": len(self.dataset.documents(mask))}
+            for split, mask in MASKS.items()
+            if split in splits and split in found
+        }
+        self.record.note("twins", twins)
 
     def _log(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
         """Logs final measures beside settings and history."""

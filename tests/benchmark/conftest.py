@@ -102,7 +102,7 @@ def benchmark_results(trained_run: Run, baseline_run: Run, text_run: Run):
         record = DatasetRecord(
             name="synthetic", source="synthetic", checksum=dataset.checksum, fields=["venue"],
             documents={"train": 320, "test": 40}, num_labels=dataset.num_labels, epochs=2,
-            rows=experiment.expand([]),
+            twins={"test": 4}, rows=experiment.expand([]),
         )  # fmt: skip
         content = {"experiment": experiment, "datasets": [record], "cells": cells, **changes}
         return Results(machine=machine, started=when, updated=when, **content)

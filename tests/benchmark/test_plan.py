@@ -6,6 +6,7 @@ import pytest
 
 from match_graph.benchmark.plan import make_plan
 from match_graph.errors import ConfigError
+from match_graph.graph import count_twins
 from match_graph.io import Reporter
 from match_graph.runs.configure import derive_epochs
 
@@ -106,6 +107,21 @@ def test_make_plan_row_stands_for_each_field_of_the_data_set(plan) -> None:
     names = [row.name for row in found.datasets[0].rows]
     assert names == ["MATCH", "No-venue", "No-author", "No-reference"]
     assert found.cells[1].config.data.drop_fields == ["venue"]
+
+
+def test_make_plan_counts_twins_of_the_data_set(plan, monkeypatch) -> None:
+    """Once, whatever rows and seeds there are."""
+    calls = []
+
+    def count(data):
+        calls.append(data)
+        return count_twins(data)
+
+    monkeypatch.setattr("match_graph.benchmark.plan.count_twins", count)
+    [record] = plan(rows=ROWS).datasets
+    assert record.twins == count_twins(calls[0])
+    assert record.twins.keys() == {"valid", "test"}
+    assert len(calls) == 1
 
 
 def test_make_plan_rows_one_name_are_refused_when_fields_known(plan) -> None:

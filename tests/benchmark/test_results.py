@@ -77,6 +77,14 @@ def test_read_results_are_read_back_as_written(results: Results, tmp_path: Path)
     assert results.is_finished
 
 
+def test_read_results_without_twins_are_read(results: Results, tmp_path: Path) -> None:
+    """As versions wrote them that did not count them."""
+    content = results.model_dump(mode="json")
+    del content["datasets"][0]["twins"]
+    (tmp_path / RESULTS).write_text(json.dumps(content))
+    assert read_results(tmp_path).datasets[0].twins is None
+
+
 def test_Results_values_are_by_seed_of_the_finished_cells(results: Results) -> None:
     assert results.find_values("toy", "MATCH", "P@1") == {0: 0.5, 1: 0.6}
     assert results.find_values("toy", "prior", "P@1") == {1: 0.6}

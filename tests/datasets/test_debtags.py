@@ -274,7 +274,7 @@ def test_read_package_index_keeps_no_twin_and_nothing_else_goes(tmp_path_factory
 
 
 @pytest.mark.parametrize("twins", ["drop", "keep"])
-def test_DebTagsReader_fragments_give_the_bytes_of_a_reading_into_memory(tmp_path, twins):
+def test_DebTagsReader_fragments_give_the_same_bytes(tmp_path, twins):
     texts = [("test", "x y"), ("train", "x y"), ("valid", "x y"), ("test", "z"), ("valid", "y")]
     config = DebTags.Config(twins=twins)
     folder = write_texts(tmp_path / "raw", texts)

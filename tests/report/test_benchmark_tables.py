@@ -24,7 +24,12 @@ from match_graph.report.benchmark_tables import (
     tabulate_grid,
     tabulate_rows,
 )
-from match_graph.report.summary import Value, collect_notes, describe_policies
+from match_graph.report.summary import (
+    Value,
+    collect_notes,
+    describe_dataset_twins,
+    describe_policies,
+)
 from match_graph.runs.measures import DocumentScores, write_scores
 
 #: NDCG@5 and violation rate by row and seed.
@@ -428,3 +433,29 @@ def test_write_tables_name_the_policy_of_few_labels(tmp_path: Path) -> None:
         "documents with at least k labels (policy 'at_least_k'). shared_threshold/: at one "
         "threshold of all labels, chosen on valid."
     )
+
+
+@pytest.mark.parametrize(
+    ("twins", "sentence"),
+    [
+        ({"valid": 3, "test": 1}, "1 of 2 test documents (50.0%) has the words of a training"),
+        ({"test": 2}, "2 of 2 test documents (100.0%) have the words of a training document."),
+        ({"test": 0}, "0 of 2 test documents have the words of a training document."),
+        ({"valid": 1}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_write_tables_name_twins_of_training_documents(
+    tmp_path: Path, twins: dict[str, int] | None, sentence: str | None
+) -> None:
+    """Once, of the split that is measured; not in results that do not say."""
+    results = make_results()
+    record = results.datasets[0].model_copy(update={"twins": twins})
+    results = results.model_copy(update={"datasets": [record]})
+    write_tables(tmp_path, results)
+    for ending in ("md", "tex"):
+        text = (tmp_path / "tables" / f"toy.{ending}").read_text().replace("\\", "")
+        assert text.count("the words of a training") == (sentence is not None)
+        assert sentence is None or sentence in text
+    assert describe_dataset_twins(record, "test").startswith(sentence or "")

@@ -11,12 +11,14 @@ from match_graph import Run
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.io.files import remove_files, write_json
 from match_graph.io.manifest import write_manifest
-from match_graph.io.run_folder import HISTORY, METRICS, RELIABILITY
+from match_graph.io.run_folder import HISTORY, METRICS, RECORD, RELIABILITY
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Case, Note, Page, render_page
 from match_graph.report.page_parts import CaseOptions
 from match_graph.report.run_page import draw_columns, make_run_page
 from match_graph.report.tables import Table
+from match_graph.runs.readers import read_record
+from match_graph.runs.record import describe_twins
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,16 @@ def test_make_run_page_numbers_are_those_of_the_run(page: Page, trained_run: Run
     expected = [metrics["valid"], metrics["test"], trained_run.prior("test")]
     assert [row[column] for row in table.rows] == [f"{values['NDCG@5']:.4f}" for values in expected]
     assert table.rows[0][table.columns.index("F1_micro")] == "-"
+    for split, twins in read_record(trained_run.folder)["twins"].items():
+        assert describe_twins(split, twins["documents"], twins["of"]) in page.sections[0].about
+
+
+def test_make_run_page_without_count_of_twins(copied: Path, trained_run: Run) -> None:
+    record = read_record(copied)
+    del record["twins"]
+    write_json(copied / RECORD, record)
+    write_manifest(copied)
+    assert "training document" not in make(copied, trained_run).sections[0].about
 
 
 def test_make_run_page_figures_are_those_of_its_files(page: Page, trained_run: Run) -> None:

@@ -84,6 +84,8 @@ def test_read_metrics_is_one_sentence(tmp_path: Path) -> None:
         ({"seconds": [1]}, "seconds: Input should be a valid dictionary"),
         ({"peak_memory_mib": {"host": "much"}}, "peak_memory_mib.host: Input should be"),
         ({"device": None}, "device: Input should be a valid dictionary"),
+        ({"twins": {"test": {"documents": -1, "of": 4}}}, "twins.test.documents: Input should be"),
+        ({"twins": {"other": {"documents": 1, "of": 4}}}, "twins.other"),
         ({"parameters": -1}, "parameters: Input should be greater than or equal to 0"),
     ],
 )

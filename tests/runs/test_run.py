@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.graph import count_twins
 from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
 from match_graph.predict import load
 from match_graph.runs import open_run, start_run
+from match_graph.runs.readers import read_record
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.evaluate import evaluate_model
+from match_graph.typing import MASKS
 
 
 @pytest.fixture
@@ -48,6 +51,12 @@ def test_start_run_line_writes_what_the_design_names(start) -> None:
     assert {"build", "pretrain", "train", "evaluate"} <= set(record["seconds"])
     assert record["versions"]["torch"] == version("torch")
     assert record["peak_memory_mib"]["host"] > 100
+    found = count_twins(run.dataset.graph)
+    assert record["twins"] == {
+        split: {"documents": found[split], "of": len(run.dataset.documents(mask))}
+        for split, mask in MASKS.items()
+        if split != "train"
+    }
     for table, kept in zip(run.space.types, run.space.num_kept, strict=True):
         assert len(pd.read_parquet(run.folder / "tokens" / f"{table}.parquet")) == kept
     assert (run.folder / STATE).stat().st_size < 10_000  # it only says that training is over
@@ -239,6 +248,17 @@ def test_open_run_broken_record_is_one_sentence(start, tmp_path: Path) -> None:
     (run.folder / RECORD).write_text("[]")
     with pytest.raises(CheckpointError, match=r"cannot be read \(it has 2 bytes, not"):
         open_run(run.folder, tmp_path / "root")
+
+
+def test_Run_evaluate_without_test_counts_no_twins_of_test(start) -> None:
+    """And what is evaluated later is counted then; the record of before has none."""
+    run = start("a")
+    run.train()
+    assert "twins" not in read_record(run.folder)
+    run.evaluate(with_test=False)
+    assert read_record(run.folder)["twins"].keys() == {"valid"}
+    run.evaluate()
+    assert read_record(run.folder)["twins"].keys() == {"valid", "test"}
 
 
 def test_start_run_evaluation_needs_a_trained_model(start) -> None:
