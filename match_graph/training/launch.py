@@ -123,6 +123,8 @@ def launch(fabric: Fabric, config: TrainConfig) -> None:
         children = _meet(fabric, environment, config, timeout)
     try:
         fabric.launch()
+        if fabric.world_size > 1:
+            start_heartbeat(timeout, children)
     except RuntimeError as error:  # of torch's store and groups
         place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise ProcessError(
@@ -130,8 +132,6 @@ def launch(fabric: Fabric, config: TrainConfig) -> None:
             f"{os.environ.get('RANK', '0')} could not ({str(error).splitlines()[0]}); choose "
             f"another $MASTER_PORT, and check that every process is started."
         ) from error
-    if fabric.world_size > 1:
-        start_heartbeat(timeout, children)
 
 
 def _meet(

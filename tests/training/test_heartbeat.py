@@ -32,7 +32,7 @@ LOST = (
 def work_until_lost(fault: Callable[[], None], faulty: int, folder: Path, work: str) -> None:
     """Sums or trains for ever, or waits for the first one; one of the two fails."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
-    (folder / f"pid{fabric.global_rank}").write_text(str(os.getpid()))
+    fabric.barrier()  # so that neither is lost while they still meet
     if work == "lead":
         lead(fabric, fault)
         return
