@@ -13,6 +13,7 @@ from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.csr import make_ptr
+from match_graph.typing import WORD
 
 #: A scipy matrix in compressed rows.
 Rows: TypeAlias = Any
@@ -23,6 +24,7 @@ class TfidfConfig(StrictModel):
 
     sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
     tokens: bool = Field(True, description="read words and metadata; false: documents' x alone")
+    metadata: bool = Field(True, description="read metadata as tokens beside the words")
     feature_weight: float = Field(
         0.5, gt=0, le=10**6, description="length of documents' features, data.features, beside 1"
     )
@@ -114,6 +116,8 @@ class TfidfFeatures:
     def _count_batch(self, batch: EgoBatch) -> Rows:
         token_id, ptr = batch.token_id.cpu().numpy(), batch.ptr.cpu().numpy()
         known = token_id > len(self.space.types)  # beyond [PAD] and the [UNK]s
+        if not self.config.metadata:
+            known &= batch.field.cpu().numpy() == self.space.field_index(WORD)
         values = (known & self.config.tokens).astype(np.float32)
         shape = (batch.num_documents, self.space.num_tokens)
         counts = sparse.csr_matrix((values, token_id, ptr), shape=shape)

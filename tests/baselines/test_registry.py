@@ -17,7 +17,7 @@ from match_graph.nn import ENCODERS
 CASES: dict[str, list[dict[str, Any]]] = {
     "omikuji": [{}, {"num_trees": 1, "min_branch_size": 5, "num_threads": 1}],
     "prior": [{}],
-    "tfidf_linear": [{}, {"loss": "log", "cost": 30.0, "sublinear": False, "num_threads": 1}],
+    "tfidf_linear": [{}, {"loss": "log", "cost": 30.0, "sublinear": False}],
 }
 EACH = [(name, settings) for name, cases in CASES.items() for settings in cases]
 
