@@ -182,9 +182,10 @@ class ModelConfig(StrictModel):
     word_vectors: str | None = Field(
         None, description="GloVe or word2vec text file for the initialization"
     )
-    wide: bool | None = Field(
+    blend: bool | None = Field(
         None,
-        description="add a linear term from tokens to labels beside the encoder; none: by size",
+        description="blend the network with a linear classifier over the same tokens; none: by "
+        "size",
     )
     head_from_labels: bool = Field(
         False, description="initialize the prediction layer from the labels' vectors"
@@ -220,9 +221,6 @@ class TrainConfig(StrictModel):
         "adamw", description="optimizer; adamw: decoupled weight decay"
     )
     learning_rate: Rate = Field(1e-3, description="peak learning rate, after warmup")
-    wide_learning_rate: float = Field(
-        1.5, gt=0, le=10**6, description="learning rate of model.wide, per document"
-    )
     weight_decay: float = Field(
         0.01, ge=0, le=1000, description="weight decay of weight matrices, by adamw"
     )

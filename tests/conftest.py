@@ -181,5 +181,5 @@ def baseline_run(make_variant) -> Run:
 
 @pytest.fixture(scope="session")
 def text_run(make_variant) -> Run:
-    """A run of an encoder that reads no metadata, with a wide term, on the same data."""
-    return make_variant("text", "model.encoder=bert_xml", "model.wide=true", "train.epochs=1")
+    """A run of an encoder that reads no metadata, on the same data."""
+    return make_variant("text", "model.encoder=bert_xml", "train.epochs=1")

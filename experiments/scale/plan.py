@@ -126,7 +126,7 @@ def plan(rates: Rates, documents: int, machines: int) -> list[list[str]]:
     seconds = max(seconds, 8e-9 * sent / _GIGABIT)
 
     train = round(documents * _TRAIN_SHARE)
-    epochs = derive_epochs(train, wide=False)
+    epochs = derive_epochs(train)
     training = epochs * train / (rates.trained * processes) / 3600
     weights = documents * rates.weights / processes / 2**30
     moved = 2 * 4 * _CHANNELS * rates.tokens * rates.trained * processes / machines

@@ -146,12 +146,12 @@ def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
     for one in prediction.metadata[:number]:
         parts = [f"left out {-one.effect:+.2f}"]
         parts += [] if one.attention is None else [f"attention {one.attention:.3f}"]
-        parts += [] if one.wide is None else [f"wide term {one.wide:+.2f}"]
+        parts += [] if one.linear is None else [f"linear {one.linear:+.2f}"]
         unknown = "" if one.is_known else " (unknown in training)"
         yield f"{one}{unknown}: {', '.join(parts)}"
     if prediction.words:
-        added = ", ".join(f"{one.word} {one.wide:+.2f}" for one in prediction.words)
-        yield f"words, wide term: {added}"
+        added = ", ".join(f"{one.word} {one.linear:+.2f}" for one in prediction.words)
+        yield f"words, linear: {added}"
     for pull in prediction.parents:
         pulls = ", pulls most" if pull.parent == prediction.pulled_by else ""
         yield f"parent {pull.shown} {pull.probability:.3f}, terms {pull.total:.2g}{pulls}"

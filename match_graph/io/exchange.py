@@ -142,12 +142,3 @@ def exchange_rows(values: Tensor, sent: list[int], received: list[int]) -> Tenso
     found = values.new_empty(sum(received), *values.shape[1:])
     distributed.all_to_all_single(found, values.contiguous(), received, sent)
     return found
-
-
-def gather_numbers(number: int, shard: RowShard, device: torch.device) -> list[int]:
-    """A number of each process, by rank."""
-    found = torch.empty(shard.num_processes, dtype=torch.int64, device=device)
-    own = torch.full((shard.num_processes,), number, dtype=torch.int64, device=device)
-    distributed.all_to_all_single(found, own)
-    numbers: list[int] = found.tolist()
-    return numbers

@@ -4,6 +4,8 @@ from match_graph.io.manifest import MANIFEST
 
 CONFIG, METRICS, HISTORY, RECORD = "config.yaml", "metrics.json", "history.csv", "record.json"
 MODEL, VECTORS = "model.safetensors", "vectors.safetensors"
+#: The folder of the linear classifier beside a network, and the network's share in it.
+BLEND, SHARES = "blend", "blend/shares.json"
 #: How logits are scaled; says nothing of the weights.
 CALIBRATION = "calibration.safetensors"
 THRESHOLDS, PER_DOCUMENT = "thresholds.parquet", "per_document.parquet"
@@ -43,6 +45,7 @@ CONTENT = {
     FITTED: "what the baseline learned",
     ENCODER_FILES: "what the encoder keeps besides its weights",
     VECTORS: "pre-trained vectors",
+    BLEND: "the linear classifier beside the network, and the share of each",
     CALIBRATION: "scale and shift of each label's scores",
     THRESHOLDS: "the least probability of each label",
     RELIABILITY: "how often labels of a probability are gold",

@@ -1,5 +1,6 @@
 """Ranking, set, hierarchy and calibration measures, and significance tests."""
 
+from match_graph.metrics.blend import Blend, BlendSearch
 from match_graph.metrics.calibration import CalibrationMeter
 from match_graph.metrics.evaluator import Evaluator
 from match_graph.metrics.hierarchical import HierarchicalMeter, ViolationMeter
@@ -39,6 +40,8 @@ from match_graph.metrics.threshold import Thresholds, ThresholdSearch, pack_pred
 __all__ = [
     "FREQUENCY_CUTS",
     "PROPENSITY_PARAMETERS",
+    "Blend",
+    "BlendSearch",
     "CalibrationMeter",
     "Comparison",
     "DocumentBootstrap",

@@ -30,7 +30,6 @@ from match_graph.nn.loss import (
     sparse_bce,
 )
 from match_graph.nn.model import MatchModel
-from match_graph.nn.wide import WideTerm
 
 __all__ = [
     "ENCODERS",
@@ -58,7 +57,6 @@ __all__ = [
     "TextEncoder",
     "TokenEmbedding",
     "TransformerEncoder",
-    "WideTerm",
     "XmlCnnEncoder",
     "hypernymy_output_penalty",
     "hypernymy_parameter_penalty",

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.config import ModelConfig
-from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, Hierarchy, NodeFeatures, TokenSpace
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
 from match_graph.nn.heads import LabelAttentionHead
@@ -38,7 +37,7 @@ class TreeModel(MatchModel):
         sharded: Whether processes share the tables of tokens, where there are several.
 
     Raises:
-        ConfigError: As for `MatchModel`, or there is a wide term.
+        ConfigError: As for `MatchModel`.
     """
 
     parent: Tensor
@@ -54,12 +53,6 @@ class TreeModel(MatchModel):
         features: NodeFeatures | None = None,
         sharded: bool = False,
     ) -> None:
-        if config.wide:
-            raise ConfigError(
-                "A wide term scores all labels at once and a label tree those of a beam, found "
-                "both; set model.wide to false, or raise flat_labels of model.head_config above "
-                "the number of labels."
-            )
         super().__init__(space, sizes[-1], config, hierarchy, features, sharded)
         inner = config.model_copy(update={"coherent": False})
         self.above = make_levels(space, sizes[:-1], inner, None, features, sharded)

@@ -14,9 +14,8 @@ from match_graph.nn.embedding import FeatureInput, TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput
 from match_graph.nn.heads import HEADS, Head
 from match_graph.nn.tables import TokenTable
-from match_graph.nn.wide import WideTerm
 from match_graph.own_code import find_class
-from match_graph.typing import LABEL, WORD
+from match_graph.typing import LABEL
 
 #: Width of documents' features beside the state: 100 gave less than 256 (experiments/features).
 _JOINED = 256
@@ -99,14 +98,11 @@ class MatchModel(nn.Module):
                 features.width, _JOINED, scale=1.0, dropout=config.feature_dropout
             )
         self.head = head_cls(width, num_labels, head_settings(head_cls, config), label_graph)
-        self.wide = WideTerm(space.num_tokens, num_labels, sharded) if config.wide else None
         self.coherent = _make_coherent(hierarchy, num_labels) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encode(batch))
-        if self.wide is not None:
-            logits = logits + self.wide(self.wide_tokens(batch))
         return logits if self.coherent is None else self.coherent(logits)
 
     def encode(self, batch: EgoBatch) -> EncoderOutput:
@@ -139,12 +135,6 @@ class MatchModel(nn.Module):
         """Whether metadata tokens count; encoders of texts leave them out unless asked for."""
         return bool(getattr(self.encoder.config, "metadata", True))
 
-    def wide_tokens(self, batch: EgoBatch) -> EgoBatch:
-        """The batch with the tokens that the wide term reads: what the encoder may read."""
-        if self.reads_metadata:
-            return batch
-        return batch.select_tokens(batch.field == self.embedding.space.field_index(WORD))
-
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
         self.embedding.reset_parameters()
@@ -152,8 +142,6 @@ class MatchModel(nn.Module):
         self.head.reset_parameters()
         if self.joined is not None:
             self.joined.reset_parameters()
-        if self.wide is not None:
-            self.wide.reset_parameters()
 
 
 def _make_coherent(hierarchy: Hierarchy | None, num_labels: int) -> CoherentOutput:

@@ -18,7 +18,7 @@ class Evidence(StrictModel):
             None where the encoder has no such attention.
         effect: Leave-one-out effect: the label's score less its score when the document comes
             without the instance, in log-odds: positive where the instance speaks for the label.
-        wide: Contribution of the wide term to the label's score, exact; None without one.
+        linear: What the linear classifier adds to the score, exact; None without one.
     """
 
     field: str
@@ -26,7 +26,7 @@ class Evidence(StrictModel):
     is_known: bool
     attention: float | None
     effect: float
-    wide: float | None
+    linear: float | None
     title: str | None = None
 
     def __str__(self) -> str:
@@ -34,10 +34,10 @@ class Evidence(StrictModel):
 
 
 class WordEvidence(StrictModel):
-    """Contribution of a word to a label's logit through the wide term, exact."""
+    """What the linear classifier adds to a label's logit for a word, exact."""
 
     word: str
-    wide: float
+    linear: float
 
 
 class Pull(StrictModel):
@@ -81,7 +81,7 @@ class Prediction(StrictModel):
         score: Score of the label, in log-odds.
         is_right: Whether the label is gold.
         metadata: Evidence of the metadata tokens that were read, most effect first.
-        words: Words with the largest positive contributions of the wide term.
+        words: Words with the largest positive weights in the linear classifier.
         carried_by: Metadata token without which the score falls most; None if it falls with none.
         attended: Metadata token with the most attention; None where there is no attention.
         verdict: Summary of the two tokens above, as a sentence.

@@ -12,6 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from match_graph.baselines import TfidfLinear
 from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import (
@@ -23,16 +24,17 @@ from match_graph.graph import (
     LengthBucketSampler,
 )
 from match_graph.graph.csr import check_not_nan
-from match_graph.metrics import PlattScaling, rank_labels
+from match_graph.metrics import Blend, PlattScaling, rank_labels
 from match_graph.nn import MatchModel
 from match_graph.openmp import limit_threads
 from match_graph.predict.hub import HubMixin
 from match_graph.predict.share import take_own_files
+from match_graph.runs.blend import BlendedModel, load_linear
 from match_graph.runs.calibration import CalibratedModel
 from match_graph.runs.features import KnownFeatures, read_features
 from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
-from match_graph.runs.readers import read_calibration, read_thresholds
+from match_graph.runs.readers import read_blend, read_calibration, read_thresholds
 from match_graph.runs.vocabulary import (
     Record,
     Vocabulary,
@@ -68,6 +70,8 @@ class Classifier(HubMixin):
         calibration: Calibration of the logits; None where there is none.
         known: Known graph, by which an encoder of several hops reaches neighbours; None for others.
         features: Features of nodes; None without.
+        linear: Linear classifier beside the model, or the model itself if it is one; else None.
+        blend: Shares of the model and the linear classifier; None where there is none.
     """
 
     def __init__(
@@ -81,10 +85,12 @@ class Classifier(HubMixin):
         calibration: PlattScaling | None = None,
         known: KnownGraph | None = None,
         features: KnownFeatures | None = None,
+        linear: TfidfLinear | None = None,
+        blend: Blend | None = None,
     ) -> None:
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
         self.thresholds, self.calibration, self.known = thresholds, calibration, known
-        self.features = features
+        self.features, self.linear, self.blend = features, linear, blend
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -95,6 +101,8 @@ class Classifier(HubMixin):
             )
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
+        if linear is not None and blend is not None:
+            self.model = BlendedModel(self.model, linear, blend, hierarchy).eval()
         if calibration is not None and calibration.width:
             self.model = CalibratedModel(self.model, calibration, hierarchy).eval()
         labels = vocabulary.labels
@@ -375,12 +383,28 @@ def load(
     fabric = make_fabric(config.train.model_copy(update=alone), alone=True)
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     calibration = read_calibration(folder, len(vocabulary.labels))
+    linear, blend = model if isinstance(model, TfidfLinear) else None, None
+    if config.model.blend:
+        linear = load_linear(
+            folder, config, vocabulary.space, len(vocabulary.labels), features.nodes
+        )
+        blend = read_blend(folder)
     known = None
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary, features.x)
     coherent = hierarchy if config.model.coherent else None
     classifier = Classifier(
-        vocabulary, model, config, fabric, thresholds, coherent, calibration, known, features
+        vocabulary,
+        model,
+        config,
+        fabric,
+        thresholds,
+        coherent,
+        calibration,
+        known,
+        features,
+        linear,
+        blend,
     )
     classifier.folder = folder
     return classifier

@@ -1,4 +1,4 @@
-"""Token evidence for labels: leave-one-out, attention, wide term."""
+"""Token evidence for labels: leave-one-out, attention, weights of a linear classifier."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from match_graph.baselines import TfidfLinear
 from match_graph.graph import EgoBatch
-from match_graph.nn import MatchModel
 from match_graph.nn.attention import record_attention
 from match_graph.predict.case_study import Evidence, WordEvidence
 from match_graph.predict.classifier import Classifier
@@ -70,15 +70,15 @@ class DocumentEvidence:
 
         Returns:
             For each label, the evidence of ``items``, and the words with the largest positive
-            additions of the wide term; none without one.
+            weights in the linear classifier; none without one.
         """
         effect = (logits[0, labels] - logits[1:, labels]).t().tolist()  # [K, M]
         attention = self.attend()
         shares = [None] * len(self.items) if attention is None else attention.tolist()
-        wide = self.add_wide(labels)
+        linear = self.weigh_linear(labels)
         added: list[Any] = [[None] * len(self.items)] * len(effect)
-        if wide is not None and wide.items is not None:
-            added = wide.items.t().tolist()
+        if linear is not None and linear.items is not None:
+            added = linear.items.t().tolist()
         evidence = [
             [
                 Evidence(
@@ -87,14 +87,14 @@ class DocumentEvidence:
                     is_known=self.is_known(item),
                     attention=share,
                     effect=change,
-                    wide=addition,
+                    linear=addition,
                 )
                 for item, share, change, addition in zip(self.items, shares, *columns, strict=True)
             ]
             for columns in zip(effect, added, strict=True)
         ]
         numbers = range(len(effect))
-        words = [[] if wide is None else wide.largest_words(k, num_words) for k in numbers]
+        words = [[] if linear is None else linear.largest_words(k, num_words) for k in numbers]
         return evidence, words
 
     def attend(self) -> Tensor | None:
@@ -116,12 +116,13 @@ class DocumentEvidence:
         places += network.embedding.document is not None  # whose token comes before these
         return last.share.cpu()[last.num_queries + places]
 
-    def add_wide(self, labels: Tensor) -> "WideEvidence | None":
-        """Contribution of the wide term to calibrated logits, [K]; None without one."""
-        network = self.classifier.network
-        if network is None or network.wide is None:
+    def weigh_linear(self, labels: Tensor) -> "LinearEvidence | None":
+        """What the linear classifier adds to calibrated logits, [K]; None without one."""
+        linear, blend = self.classifier.linear, self.classifier.blend
+        if linear is None:
             return None
-        return WideEvidence.from_batch(self, network, labels)
+        share = 1.0 if blend is None else 1 - blend.share
+        return LinearEvidence.from_batch(self, linear, share, labels)
 
     def words(self) -> list[str]:
         """Words that were read, in order."""
@@ -144,16 +145,16 @@ class DocumentEvidence:
 
 
 @dataclass(frozen=True)
-class WideEvidence:
-    """Contribution of the wide term to the logits of K labels, token by token.
+class LinearEvidence:
+    """What a linear classifier adds to the logits of K labels, token by token.
 
     Exact, but for scaled scores below -8, where the calibration fades.
 
     Args:
-        items: Contribution of each metadata token, [M, K]; several that were read as one [UNK]
-            share its contribution. None where the wide term reads words alone.
+        items: What each metadata token adds, [M, K]; nothing for those read as [UNK]. None where
+            the classifier reads words alone.
         words: Distinct words.
-        of_words: Contribution of each distinct word, [W, K].
+        of_words: What each distinct word adds, [W, K].
     """
 
     items: Tensor | None
@@ -162,33 +163,30 @@ class WideEvidence:
 
     @classmethod
     def from_batch(
-        cls, document: DocumentEvidence, network: MatchModel, labels: Tensor
-    ) -> "WideEvidence":
-        """Contributions of a document's tokens to ``labels`` [K]."""
-        assert network.wide is not None
-        device = network.wide.weight.device
-        read = network.wide_tokens(document.batch.to(device))
-        with torch.no_grad():
-            _, token, added = network.wide.contributions(read, labels.to(device))
-        token, added = token.cpu(), added.cpu()
+        cls, document: DocumentEvidence, linear: TfidfLinear, share: float, labels: Tensor
+    ) -> "LinearEvidence":
+        """What a document's tokens add to ``labels`` [K], by the classifier's share in a blend."""
+        token, added = linear.contributions(document.batch, labels)
+        added = share * added
         if document.classifier.calibration is not None:
             added = added * document.classifier.calibration.scale[labels]
+        of_token = torch.zeros(document.space.num_tokens, len(labels)).index_copy_(0, token, added)
         token_id = document.batch.token_id
         items = None
-        if network.reads_metadata:
-            own = token_id[[item.place for item in document.items]]
-            times = (own.unsqueeze(1) == own).sum(dim=1, keepdim=True)
-            items = added[torch.searchsorted(token, own)] / times
+        if linear.config.metadata:
+            items = of_token[token_id[[item.place for item in document.items]]]
         is_word = document.batch.field == document.space.field_index(WORD)
         first = dict(zip(token_id[is_word].tolist()[::-1], document.words()[::-1], strict=True))
-        rows = torch.searchsorted(token, torch.tensor(list(first), dtype=torch.int64))
-        return cls(items, list(first.values()), added[rows])
+        rows = torch.tensor(list(first), dtype=torch.int64)
+        return cls(items, list(first.values()), of_token[rows])
 
     def largest_words(self, place: int, number: int) -> list[WordEvidence]:
         """Words with the largest positive contributions to a label."""
         values = self.of_words[:, place].tolist()
         pairs = sorted(zip(values, self.words, strict=True), key=lambda pair: (-pair[0], pair[1]))
-        return [WordEvidence(word=word, wide=value) for value, word in pairs[:number] if value > 0]
+        return [
+            WordEvidence(word=word, linear=value) for value, word in pairs[:number] if value > 0
+        ]
 
 
 def leave_out(record: Record, item: Item) -> Record:

@@ -14,7 +14,7 @@ from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL
 
-#: Words that are shown with what the wide term adds for them.
+#: Words that are shown with what the linear classifier adds for them.
 _WORDS = 5
 
 
@@ -36,8 +36,8 @@ class Explainer:
 
     All is computed in float32, whatever the precision of the run: differences between scores would
     drown in the rounding of bfloat16. Scores are those of `Classifier`, scaled where the run scales
-    them; so are what the wide term adds, and the probabilities in the hypernymy terms, which
-    training took as they were. With a coherent output, what the wide term adds is to a
+    them; so are what the linear classifier adds, and the probabilities in the hypernymy terms,
+    which training took as they were. With a coherent output, what the classifier adds is to a
     label's own score, which is not the final one where a descendant's is larger.
 
     Args:

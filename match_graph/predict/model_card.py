@@ -27,7 +27,7 @@ from match_graph.io.run_folder import (
 )
 from match_graph.io.yaml import dump_yaml
 from match_graph.runs.folder import flatten
-from match_graph.runs.readers import read_metrics, read_record
+from match_graph.runs.readers import read_blend, read_metrics, read_record
 from match_graph.runs.vocabulary import Vocabulary, read_hierarchy, read_vocabulary
 from match_graph.training.models import find_model
 from match_graph.typing import DOCUMENT
@@ -74,7 +74,8 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
         f"---\n{front.rstrip()}\n---",
         f"# {_name_model(config)}",
         f"Documents with metadata into {len(vocabulary.labels):,} labels: the encoder "
-        f"{_code(encoder)} of match-graph, trained on {_code(config.dataset)}.",
+        f"{_code(encoder)} of match-graph, {_tell_blend(folder)}trained on "
+        f"{_code(config.dataset)}.",
         _explain_loading(config),
         _describe_data(folder, config, vocabulary),
         _list_measures(metrics),
@@ -83,6 +84,13 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
         _state_limits(config, terms),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _tell_blend(folder: Path) -> str:
+    blend = read_blend(folder)
+    if blend is None:
+        return ""
+    return f"blended with a linear classifier (its share is {1 - blend.share:.0%}), "
 
 
 def _name_model(config: Config) -> str:

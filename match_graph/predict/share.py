@@ -18,6 +18,7 @@ from match_graph.io.manifest import (
     write_manifest,
 )
 from match_graph.io.run_folder import (
+    BLEND,
     CALIBRATION,
     CONFIG,
     DOCUMENT_NAMES,
@@ -38,7 +39,7 @@ from match_graph.runs.folder import open_run_folder
 from match_graph.typing import DOCUMENT
 
 #: What predictions read besides the settings, at the top of a run folder.
-_COPIED = {MODEL, FITTED, ENCODER_FILES, CALIBRATION, THRESHOLDS, TOKENS, FEATURES, GRAPH}
+_COPIED = {MODEL, FITTED, ENCODER_FILES, BLEND, CALIBRATION, THRESHOLDS, TOKENS, FEATURES, GRAPH}
 #: Everything at the top of a shared folder.
 SHARED = {*_COPIED, CONFIG, CARD, MANIFEST}
 

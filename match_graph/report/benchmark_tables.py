@@ -31,7 +31,7 @@ from match_graph.runs.measures import SCORE_NAMES
 
 TABLES = "tables"
 #: Columns of a table behind its measures: what a model is made of, what it costs.
-_MODEL = ("wide", "features", "start")
+_MODEL = ("blend", "features", "start")
 _COST = ("runs", "parameters", "train s", "s / epoch", "peak MiB")
 
 
@@ -102,7 +102,7 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
         for measure in measures:
             line |= _list_values(measure, row.measured.get(measure))
         line |= {
-            "wide": row.wide,
+            "blend": row.blend,
             "features": ", ".join(row.features),
             "start": row.start,
             "parameters": row.parameters,
@@ -183,8 +183,8 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
             f"document for {'it' if len(without) == 1 else 'them'}."
         )
     lines.append(
-        "wide: a linear term stands beside the encoder; features: node types with features; "
-        "start: initialization of token embeddings (model.init)."
+        "blend: the network is blended with a linear classifier; features: node types with "
+        "features; start: initialization of token embeddings (model.init)."
     )
     return lines
 
@@ -201,7 +201,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
         [
             row.name,
             *(format_value(row.measured.get(measure)) for measure in measures),
-            {None: "-", True: "yes", False: "no"}[row.wide],
+            {None: "-", True: "yes", False: "no"}[row.blend],
             ", ".join(row.features) or "-",
             row.start or "-",
             str(row.runs),

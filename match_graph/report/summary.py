@@ -68,10 +68,10 @@ class RowSummary:
         name: Name of the row.
         measured: Values by measure; empty if no run is finished.
         runs: Number of finished runs.
-        wide: Whether a linear term stands beside the encoder; None where none can, as beside a
-            baseline, or nothing is known.
+        blend: Whether a network is blended with a linear classifier; None of a baseline, or where
+            nothing is known.
         features: Node types with features.
-        start: Initialization of token embeddings (``model.init``); None as for ``wide``.
+        start: Initialization of token embeddings (``model.init``); None as for ``blend``.
         parameters: Number of parameters of a network; None where none is known.
         train_seconds: Seconds of training or fitting, without pre-training; the mean over runs,
             None where none is known, as of interrupted runs.
@@ -84,7 +84,7 @@ class RowSummary:
     name: str
     measured: Mapping[str, Value]
     runs: int
-    wide: bool | None
+    blend: bool | None
     features: tuple[str, ...]
     start: str | None
     parameters: int | None
@@ -173,12 +173,12 @@ class _Summarizer:
 
 
 def _describe_model(cells: Sequence[Cell]) -> dict[str, Any]:
-    """What a row's resolved settings say of the wide term, features and start of embeddings."""
+    """What a row's resolved settings say of blend, features and start of embeddings."""
     config = next((cell.config for cell in cells if cell.config), {})
     model, data = config.get("model", {}), config.get("data", {})
     is_neural = model.get("head") is not None  # settled for networks alone
     return {
-        "wide": model.get("wide") if is_neural else None,
+        "blend": model.get("blend") if is_neural else None,
         "features": tuple(data.get("features", {})),
         "start": model.get("init") if is_neural else None,
     }

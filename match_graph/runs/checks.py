@@ -85,7 +85,7 @@ def check_memory(run: Run) -> None:
         raise ConfigError(
             f"A model must fit into memory, but {weights:,} weights take {_gib(needed)} of "
             f"{_gib(memory)} with their gradients and moments; set fewer layers or channels, or "
-            f"model.wide=false, or share them by train.shard_embeddings and more processes."
+            f"share them by train.shard_embeddings and more processes."
         )
 
 
@@ -94,8 +94,7 @@ def _count_here(run: Run, weights: int) -> int:
     number, train, model = run.fabric.world_size, run.config.train, run.config.model
     tables = 0
     if train.shard_embeddings:
-        width = model.channels + (run.dataset.num_labels if model.wide else 0)
-        tables = min(weights, run.space.num_tokens * width)
+        tables = min(weights, run.space.num_tokens * model.channels)
     others = weights - tables
     return tables // number + (others // number if train.strategy == "fsdp" else others)
 

@@ -31,7 +31,7 @@ from match_graph.config import (
 )
 from match_graph.datasets import CorpusDataset, locate_dataset, resolve_paths
 from match_graph.errors import ConfigError, list_faults, suggest
-from match_graph.graph import DropFields, metadata_fields
+from match_graph.graph import DropFields, NodeFeatures, metadata_fields
 from match_graph.graph.view import Graph, view_graph
 from match_graph.io.source import is_folder, resolve_path
 from match_graph.io.yaml import put
@@ -42,8 +42,6 @@ from match_graph.training.setting_faults import find_setting_faults
 from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
 
 NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"
-#: Weights of a wide term at most: 256 MiB, and as much again for their average.
-MAX_WIDE = 2**26
 
 
 def load_preset_config(
@@ -194,16 +192,16 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     """Fills in the settings that depend on the corpus, so that the run's file is complete.
 
     Args:
-        config: Configuration; ``pretrain.samples``, ``model.head``, ``model.wide``,
-            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents`` may be None,
-            ``train.precision`` "auto".
+        config: Configuration; ``pretrain.samples``, ``model.head``, ``model.blend``,
+            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents``
+            may be None, ``train.precision`` "auto".
         dataset: Built data set.
 
-    With a label tree there is no wide term by default, and no hypernymy in the output space.
+    With a label tree there is no blend by default, and no hypernymy in the output space.
 
     Raises:
         ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
-            space is asked for with a label tree.
+            space or a blend is asked for with a label tree.
     """
     graph = dataset.graph
     num_train, num_valid = (len(dataset.documents(MASKS[split])) for split in ("train", "valid"))
@@ -220,19 +218,27 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
                 f"model.head_config above {dataset.num_labels}."
             )
         train["lambda_output"] = 0.0
+        if config.model.blend:
+            raise ConfigError(
+                "A linear classifier scores all labels and a label tree those of a beam, found "
+                "both; set model.blend to false, or raise flat_labels of model.head_config above "
+                f"{dataset.num_labels}."
+            )
     if config.pretrain.samples is None:
         config = config.change("pretrain", samples=derive_samples(num_words))
-    if config.model.wide is None:
-        space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-        fits = space.num_tokens * dataset.num_labels <= MAX_WIDE
-        config = config.change("model", wide=not is_tree and fits)
     derived = {
         "batch_size": derive_batch_size(num_train),
-        "epochs": derive_epochs(num_train, bool(config.model.wide)),
+        "epochs": derive_epochs(num_train),
         "valid_documents": derive_valid_documents(num_valid),
     }
     train |= {name: value for name, value in derived.items() if getattr(config.train, name) is None}
-    return config.change("train", **train)
+    config = config.change("train", **train)
+    if config.model.blend is None:
+        num_words = graph.num_edges(CONTAINS) // graph.num_nodes(DOCUMENT)
+        width = NodeFeatures.from_data(graph).width + min(num_words, config.data.max_words)
+        pays = derive_blend(dataset.num_labels, width, config.train.epochs)
+        config = config.change("model", blend=find_model(config).is_neural and not is_tree and pays)
+    return config
 
 
 def derive_samples(num_words: int) -> int:
@@ -248,19 +254,27 @@ def derive_batch_size(num_train: int) -> int:
     return size
 
 
-def derive_epochs(num_train: int, wide: bool) -> int:
-    """Epochs: with a wide term 3 from 15,000 documents on, without it 6; more for fewer documents.
+def derive_epochs(num_train: int) -> int:
+    """Epochs: 6 for 15,000 documents, 18 for 1,000, at least 5 for more.
 
     The learning rate falls to 0 over them, so that too many cost quality as well as time: a
-    corpus of thousands of documents is overfitted after a few, with a wide term sooner. For 1,000
-    documents they are 9 and 18; without a wide term at least 5.
+    corpus of thousands of documents is overfitted after a few.
+    """
+    return round(min(40.0, max(5.0, 6.0 * (15_000 / num_train) ** 0.4)))
+
+
+def derive_blend(num_labels: int, width: int, epochs: int | None) -> bool:
+    """Whether a linear classifier is fitted beside the network: where it is the cheaper of both.
+
+    On one core it takes 35 ns per label and word of a document, the network about 5 ms per document
+    and epoch; what is allowed is 4 ms.
 
     Args:
-        num_train: Number of training documents.
-        wide: Whether the model has a wide term.
+        num_labels: Number of labels.
+        width: Mean number of words and features of a document, as far as they are read.
+        epochs: Epochs of the network.
     """
-    least, usual, most = (3.0, 3.0, 20.0) if wide else (5.0, 6.0, 40.0)
-    return round(min(most, max(least, usual * (15_000 / num_train) ** 0.4)))
+    return num_labels * width * 35e-9 <= 4e-3 * (epochs or 1)
 
 
 def derive_valid_documents(num_valid: int) -> int:

@@ -102,14 +102,17 @@ class RunInputs:
         shared: bool = True,
         sample: int | None = None,
         targets: Targets | None = None,
+        needs: frozenset[str] | None = None,
     ) -> EgoLoader:
         """Batches of a split: shuffled and sampled anew every epoch for training, else in full.
 
         Several processes have a part of each, unless they are not ``shared``. A ``sample`` is of
         so many documents, always the same ones. The gold labels are the data set's, unless other
-        ``targets`` are given.
+        ``targets`` are given. Batches hold what the model needs, or what ``needs`` says.
         """
         graph, config = self.dataset.graph, self.config
+        needs = self.needs if needs is None else needs
+        graphs = self.graphs if "graph" in needs else None
         documents = self.dataset.documents(MASKS[split])
         if sample is not None and sample < len(documents):
             generator = torch.Generator().manual_seed(config.seed)
@@ -131,9 +134,9 @@ class RunInputs:
             self.space,
             documents,
             targets or self.dataset.targets,
-            with_graph="graph" in self.needs,
-            graphs=None if self.graphs is None else self.graphs.with_random(training),
-            texts=self.texts if "text" in self.needs else None,
+            with_graph="graph" in needs,
+            graphs=None if graphs is None else graphs.with_random(training),
+            texts=self.texts if "text" in needs else None,
             batch_sampler=order,
         )
 

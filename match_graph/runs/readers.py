@@ -20,9 +20,10 @@ from match_graph.io.run_folder import (
     PER_DOCUMENT,
     RECORD,
     RELIABILITY,
+    SHARES,
     THRESHOLDS,
 )
-from match_graph.metrics import PlattScaling
+from match_graph.metrics import Blend, PlattScaling
 from match_graph.typing import Split
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -38,6 +39,15 @@ class Metrics(RootModel[dict[Split, dict[str, Finite]]]):
     """``metrics.json``: measures by split, valid among them."""
 
     model_config = ConfigDict(strict=True)
+
+
+class BlendFile(BaseModel):
+    """``blend/shares.json``: shares of a network; see `Blend`."""
+
+    model_config = ConfigDict(strict=True)
+
+    share: Annotated[float, Field(ge=0, le=1)]
+    fold_share: list[Annotated[float, Field(ge=0, le=1)]] = Field(min_length=1)
 
 
 class TwinsEntry(BaseModel):
@@ -64,6 +74,7 @@ class RecordFile(BaseModel):
     parameters: int | None = Field(None, ge=0)
     vectors_from: str | None = None
     twins: dict[Split, TwinsEntry] = Field(default_factory=dict)
+    network_share: float | None = Field(None, ge=0, le=1)
     peak_memory_mib: dict[str, Seconds]
     device: dict[str, str | int]
     versions: dict[str, str]
@@ -195,6 +206,23 @@ def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
             f"'{path}' must hold documents of the split '{split}', but it has none; {_EVALUATE}."
         )
     return torch.from_numpy(table[measure].to_numpy(dtype="float32", copy=True))
+
+
+def read_blend(folder: Path) -> Blend | None:
+    """Reads the shares of a network and a linear classifier; None if there are none.
+
+    Raises:
+        CheckpointError: The file is broken, or holds something else.
+    """
+    path = folder / SHARES
+    if not has_file(path):
+        return None
+    content = read_json(path)
+    with reading(
+        path, f"'{path}' must hold the share of the network", f"delete it and {_EVALUATE}"
+    ):
+        shares = BlendFile.model_validate(content)
+    return Blend(shares.share, torch.tensor(shares.fold_share, dtype=torch.float32))
 
 
 def read_calibration(folder: Path, num_labels: int) -> PlattScaling | None:

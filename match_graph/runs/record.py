@@ -19,7 +19,7 @@ from match_graph.training.device import choose_device
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
 #: What only some runs have to say.
-_NOTES = ("parameters", "vectors_from", "twins")
+_NOTES = ("parameters", "vectors_from", "twins", "network_share")
 
 
 class RunRecord:
@@ -52,8 +52,12 @@ class RunRecord:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
             self.write()
 
-    def note(self, name: Literal["parameters", "vectors_from", "twins"], value: Any) -> None:
-        """Adds entries: number of parameters, the run whose vectors were taken, twins by split."""
+    def note(
+        self, name: Literal["parameters", "vectors_from", "twins", "network_share"], value: Any
+    ) -> None:
+        """Adds entries: number of parameters, the run whose vectors were taken, twins by split,
+        the network's share in a blend.
+        """
         self._notes[name] = value
         self.write()
 

@@ -11,21 +11,32 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from match_graph.baselines import TfidfLinear
 from match_graph.graph import Hierarchy, count_twins
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import has_state, remove_files, write_json
 from match_graph.io.run_folder import (
+    BLEND,
     CALIBRATION,
     METRICS,
     PER_DOCUMENT,
     PROFILE,
     RELIABILITY,
     REPORT,
+    SHARES,
     STATE,
     THRESHOLDS,
 )
-from match_graph.metrics import PlattScaling, Thresholds
+from match_graph.metrics import Blend, BlendSearch, PlattScaling, Thresholds
 from match_graph.nn import Encoder, MatchModel
+from match_graph.nn.coherent import CoherentOutput
+from match_graph.runs.blend import (
+    BlendedModel,
+    find_linear_model,
+    fit_blend,
+    load_linear,
+    write_blend,
+)
 from match_graph.runs.calibration import (
     CalibratedModel,
     Validation,
@@ -38,7 +49,12 @@ from match_graph.runs.inputs import RunInputs
 from match_graph.runs.levels import Level, plan_levels
 from match_graph.runs.measures import SplitMeasures, write_bins, write_scores, write_thresholds
 from match_graph.runs.pretraining import Pretraining
-from match_graph.runs.readers import read_calibration, read_history, read_metrics
+from match_graph.runs.readers import (
+    read_blend,
+    read_calibration,
+    read_history,
+    read_metrics,
+)
 from match_graph.runs.record import RunRecord
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
@@ -119,8 +135,10 @@ class Run(RunInputs):
     def train(self, watch: Watch = watch_nothing) -> None:
         """Trains the model; the best weights on validation become ``model.safetensors``.
 
-        A baseline is fitted instead; nothing is pre-trained for it. At the end label scores are
-        scaled on validation, if `is_calibrated`: ``calibration.safetensors``.
+        A baseline is fitted instead; nothing is pre-trained for it. At the end, on validation, a
+        network is blended with a linear classifier, where ``model.blend`` says so: ``blend/``;
+        and label scores are scaled, if `is_calibrated`:
+        ``calibration.safetensors``.
 
         Args:
             watch: Called after each epoch of a network with its row of the history; what it raises
@@ -128,9 +146,8 @@ class Run(RunInputs):
         """
         with self._alone():
             self._train_levels(watch)
-            if self.is_calibrated:
-                with self.record.timed("calibrate"):
-                    self._calibrate(self._set_up_model())
+            if self.config.model.blend or self.is_calibrated:
+                self.finish_model(self._set_up_model())
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -192,15 +209,12 @@ class Run(RunInputs):
             level.set_prior(model, train_documents)
         if is_last:
             self.record.note("parameters", count_parameters(model))
-        if model.wide is not None:
-            count = self.space.document_count(self.dataset.graph, train_documents)
-            model.wide.set_frequencies(count, len(train_documents))
         if is_last:
             lead(self.fabric, lambda: self._prepare_folder(model.encoder))
 
     def _prepare_folder(self, encoder: Encoder) -> None:
         if not has_state(self.folder / STATE):  # a new training: older results are not its own
-            names = (METRICS, CALIBRATION, THRESHOLDS, RELIABILITY, PER_DOCUMENT, REPORT)
+            names = (METRICS, SHARES, CALIBRATION, THRESHOLDS, RELIABILITY, PER_DOCUMENT, REPORT)
             remove_files(*(self.folder / name for name in names))
         NeuralModel.write_files(encoder, self.folder)
 
@@ -214,18 +228,53 @@ class Run(RunInputs):
         """Trained model on its device."""
         return self.model.set_up(self.load_model(), self.fabric)
 
-    def _calibrate(self, model: nn.Module) -> PlattScaling:
-        """Fits the calibration on the validation documents of training."""
-        valid = Validation(
+    @property
+    def _validation(self) -> Validation:
+        """Validation documents of training."""
+        return Validation(
             self.loader("valid", sample=self.config.train.valid_documents),
             self._valid_folds(),
             self._coherent,
             self.fabric.device,
             partial(sum_up, self.fabric),
         )
+
+    def _fit_linear(self) -> None:
+        """Fits the linear classifier beside the network, once."""
+        model = find_linear_model(self.config)
+        module = model.build(self.space, (self.dataset.num_labels,), None, self.features)
+        train = self.loader("train", shared=False, needs=model.needs)
+        no_edge, folder = Hierarchy.without_edges(self.dataset.num_labels), self.folder / BLEND
+        inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
+        model.fit(module, inputs)
+
+    def _load_linear(self) -> TfidfLinear:
+        """The fitted linear classifier beside the network."""
+        return load_linear(
+            self.folder, self.config, self.space, self.dataset.num_labels, self.features
+        )
+
+    def _blend(self, model: nn.Module) -> Blend:
+        """Fits a linear classifier, and the shares of both on the validation of training."""
+        self._fit_linear()
+        coherent = self._coherent
+        search = BlendSearch(
+            _FOLDS,
+            None if coherent is None else CoherentOutput(coherent),
+            None if coherent is None else coherent.rank,
+        )
+        with self.fabric.autocast():
+            blend = fit_blend(model, self._load_linear(), search, self._validation)
+        lead(self.fabric, lambda: write_blend(self.folder, blend))
+        self.record.note("network_share", blend.share)
+        self.reporter.line(f"blend: {blend.share:.0%} network, the rest linear")
+        return blend
+
+    def _calibrate(self, model: nn.Module) -> PlattScaling:
+        """Fits the calibration on the validation documents of training."""
         with self.fabric.autocast():
             calibration, before, after = fit_calibration(
-                model, self.dataset.num_labels, _FOLDS, valid
+                model, self.dataset.num_labels, _FOLDS, self._validation
             )
         lead(self.fabric, lambda: write_calibration(self.folder, calibration))
         self.reporter.line(
@@ -266,8 +315,8 @@ class Run(RunInputs):
         check_logger(self.config.train.logger)
         model = self._set_up_model()
         models: dict[Split, nn.Module] = {
-            "valid": self.scale(model, held_out=True),
-            "test": self.scale(model),
+            "valid": self.finish_model(model, held_out=True),
+            "test": self.finish_model(model),
         }
         lead(fabric, lambda: close_training(self.folder, self.config.train))
         total = partial(sum_up, fabric)
@@ -322,23 +371,31 @@ class Run(RunInputs):
         """Resolved settings by dotted key."""
         return dict(flatten(self.config.model_dump(mode="json")))
 
-    def scale(self, model: nn.Module, held_out: bool = False) -> nn.Module:
-        """Model with calibrated logits, as predictions have them.
+    def finish_model(self, model: nn.Module, held_out: bool = False) -> nn.Module:
+        """Model with blended and calibrated logits, as predictions have them.
 
         Args:
             model: Model from `load_model`, on the run's device.
-            held_out: Whether to calibrate each validation document by the other folds
+            held_out: Whether to blend and calibrate each validation document by the other folds
                 (cross-fitting).
         """
-        if not self.is_calibrated:
-            return model
-        calibration = None
-        if self._all_see(CALIBRATION):
-            calibration = read_calibration(self.folder, self.dataset.num_labels)
-        calibration = calibration or self._calibrate(model)
-        if not calibration.width:
-            return model
         folds = self._valid_folds() if held_out else None
+        if self.config.model.blend:
+            with self.record.timed("blend"):
+                blend = read_blend(self.folder) if self._all_see(SHARES) else self._blend(model)
+            assert blend is not None
+            model = BlendedModel(model, self._load_linear(), blend, self._coherent)
+        calibration = None
+        if self.is_calibrated:
+            with self.record.timed("calibrate"):
+                if self._all_see(CALIBRATION):
+                    calibration = read_calibration(self.folder, self.dataset.num_labels)
+                else:
+                    calibration = self._calibrate(model)
+        if isinstance(model, BlendedModel):
+            model.fold = folds  # after the calibration, which is of the blend by all documents
+        if calibration is None or not calibration.width:
+            return model
         return CalibratedModel(model, calibration, self._coherent, folds)
 
     @property

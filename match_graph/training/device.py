@@ -21,7 +21,6 @@ from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
 from match_graph.nn.tables import TokenTable
-from match_graph.nn.wide import WideTerm
 from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.heartbeat import read_timeout
@@ -185,12 +184,9 @@ def keep_apart(model: MatchModel, device: torch.device) -> None:
 
 
 def find_apart(model: nn.Module) -> list[str]:
-    """Parameters that neither DDP nor FSDP takes: sharded tables, and sparse gradients.
-
-    The first have a `reduce_gradient`, of the others `average_sparse_gradient` takes the mean.
-    """
+    """Parameters that neither DDP nor FSDP takes: sharded tables, which have `reduce_gradient`."""
     return [
         f"{name}.weight"
         for name, part in model.named_modules()
-        if isinstance(part, WideTerm) or (isinstance(part, TokenTable) and part.shard is not None)
+        if isinstance(part, TokenTable) and part.shard is not None
     ]

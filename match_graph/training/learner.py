@@ -1,4 +1,4 @@
-"""Model, optimizers, average and progress of a training: kept, saved, loaded."""
+"""Model, optimizer, average and progress of a training: kept, saved, loaded."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -29,15 +29,14 @@ Places: TypeAlias = dict[tuple[Any, ...], tuple[Any, Tensor, RowShard | None]]
 
 @dataclass
 class Learner:
-    """Model, optimizers, average and progress of a training.
+    """Model, optimizer, average and progress of a training.
 
     Args:
         fabric: Devices and processes.
         model: Model on its device; its parameters may be shards.
         wrapped: Model as training calls it, wrapped by Fabric.
-        optimizers: Optimizers of the model's parameters; the first one has those with dense
-            gradients.
-        steppers: Optimizers as training calls them, wrapped by Fabric.
+        optimizer: Optimizer of the model's parameters.
+        stepper: Optimizer as training calls it, wrapped by Fabric.
         average: Average of the model's weights, if any.
         origin: Name of the data and settings of the training.
         state: Progress of the training.
@@ -50,8 +49,8 @@ class Learner:
     fabric: Fabric
     model: MatchModel
     wrapped: nn.Module
-    optimizers: list[torch.optim.Optimizer]
-    steppers: list[Any]
+    optimizer: torch.optim.Optimizer
+    stepper: Any
     average: WeightAverage | None
     origin: str
     state: TrainState = field(default_factory=TrainState)
@@ -118,7 +117,7 @@ class Learner:
         sharded = {
             "model": self._weights(),
             "average": None if self.average is None else self._list_averages(),
-            "optimizers": [self._list_moments(each) for each in self.optimizers],
+            "optimizer": self._list_moments(self.optimizer),
         }
         content, parts = write_parts(self.fabric, path.parent, sharded)
         content |= {
@@ -191,8 +190,7 @@ class Learner:
         places = {**self._place_weights(content["model"])}
         if self.average is not None:
             places |= self._place_averages(content["average"])
-        for number, saved in enumerate(content["optimizers"]):
-            places |= self._place_moments(number, saved["state"])
+        places |= self._place_moments(content["optimizer"]["state"])
         for place in places.values():
             reader.ask(*place)
         reader.read()
@@ -204,12 +202,11 @@ class Learner:
         self.model.load_state_dict(weights)
         if self.average is not None:
             self.average.load([found["average", name] for name in self._trained])
-        for number, optimizer in enumerate(self.optimizers):
-            state: dict[int, dict[str, Tensor]] = {}
-            for key, value in found.items():
-                if key[:2] == ("optimizers", number):
-                    state.setdefault(key[2], {})[key[3]] = value
-            load_moments(optimizer, content["optimizers"][number]["param_groups"], state)
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in found.items():
+            if key[0] == "optimizer":
+                state.setdefault(key[1], {})[key[2]] = value
+        load_moments(self.optimizer, content["optimizer"]["param_groups"], state)
 
     def _place_weights(self, saved: Mapping[str, Any]) -> Places:
         here = self.model.state_dict()
@@ -228,16 +225,15 @@ class Learner:
             for name, value, like in triples
         }
 
-    def _place_moments(self, which: int, saved: Mapping[int, Mapping[str, Any]]) -> Places:
-        optimizer = self.optimizers[which]
+    def _place_moments(self, saved: Mapping[int, Mapping[str, Any]]) -> Places:
         places: Places = {}
-        parameters = list_parameters(optimizer)
+        parameters = list_parameters(self.optimizer)
         for number, moments in saved.items():
             if not 0 <= number < len(parameters):
                 raise ValueError(f"there is no parameter {number}")
-            shard = self._shard_of(optimizer, number)
+            shard = self._shard_of(self.optimizer, number)
             for name, value in moments.items():
-                key = "optimizers", which, number, name
+                key = "optimizer", number, name
                 if isinstance(value, Tensor) and not value.dim():  # a count
                     places[key] = value, value, None
                 else:

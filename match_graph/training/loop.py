@@ -33,8 +33,8 @@ from match_graph.training.device import count_threads, keep_apart
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.learner import Learner
 from match_graph.training.loggers import Tracker, open_tracker
-from match_graph.training.optimizers import make_optimizers, set_progress
-from match_graph.training.processes import average_sparse_gradient, lead, sum_squares, sum_up
+from match_graph.training.optimizers import make_optimizer, set_progress
+from match_graph.training.processes import lead, sum_squares, sum_up
 from match_graph.training.profiling import profile_steps
 from match_graph.training.shards import find_shard
 
@@ -176,12 +176,12 @@ def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin:
     """The model on its device with optimizer and average, nothing learned yet."""
     keep_apart(model, fabric.device)
     wrapped = fabric.setup_module(model)
-    optimizers = make_optimizers(model, config)  # only now: of the shards, if there are any
+    optimizer = make_optimizer(model, config)  # only now: of the shards, if there are any
     average = None
     if config.average:
         average = WeightAverage(model, config.average, config.average_after)
-    steppers = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
-    return Learner(fabric, model, wrapped, optimizers, steppers, average, origin)
+    stepper = fabric.setup_optimizers(optimizer)
+    return Learner(fabric, model, wrapped, optimizer, stepper, average, origin)
 
 
 def _resume(
@@ -214,7 +214,7 @@ def _train_epoch(
     without pre-training shows.
 
     Args:
-        learner: Model, optimizers and progress within the epoch.
+        learner: Model, optimizer and progress within the epoch.
         loader: Batches of the training documents.
         hierarchy: Label hierarchy on the device.
         config: Resolved settings.
@@ -255,10 +255,10 @@ def train_step(
     step: int,
     num_steps: int,
 ) -> Tensor:
-    """One step of the optimizers; the batch's mean loss.
+    """One step of the optimizer; the batch's mean loss.
 
     Args:
-        learner: Model and optimizers, changed in place.
+        learner: Model and optimizer, changed in place.
         cpu_batch: Batch with gold labels, on the CPU.
         hierarchy: Label hierarchy on the device.
         config: Resolved settings.
@@ -267,10 +267,8 @@ def train_step(
     """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)
-    together = batch.num_documents if batch.num_together is None else batch.num_together
-    for optimizer in learner.optimizers:
-        set_progress(optimizer, step / num_steps, config, together)
-        optimizer.zero_grad()
+    set_progress(learner.optimizer, step / num_steps, config)
+    learner.optimizer.zero_grad()
     with limit_threads(count_threads(batch, model)):
         losses = match_loss(
             learner.wrapped(batch),
@@ -285,11 +283,8 @@ def train_step(
         fabric.backward(losses.total)
     for table in learner.tables.values():
         table.reduce_gradient()
-    if model.wide is not None and model.wide.shard is None:
-        average_sparse_gradient(fabric, model.wide.weight)
     clip_gradients(learner, config.clip_norm)
-    for stepper in learner.steppers:
-        stepper.step()
+    learner.stepper.step()
     if learner.average is not None:
         assert config.epochs is not None
         learner.average.update(step - num_steps * config.average_after // config.epochs)
@@ -297,16 +292,16 @@ def train_step(
 
 
 def clip_gradients(learner: Learner, max_norm: float) -> None:
-    """Clips the gradients of the first optimizer by their norm over all processes' shards."""
+    """Clips the gradients by their norm over all processes' shards."""
     if not learner.tables:
         learner.fabric.clip_gradients(
-            learner.wrapped, learner.steppers[0], max_norm=max_norm, error_if_nonfinite=False
+            learner.wrapped, learner.stepper, max_norm=max_norm, error_if_nonfinite=False
         )
         return
     weights = {table.weight for table in learner.tables.values()}
     own: list[Tensor] = []
     common: list[Tensor] = []
-    for group in learner.optimizers[0].param_groups:
+    for group in learner.optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
                 (own if parameter in weights else common).append(parameter.grad)

@@ -73,7 +73,7 @@ class Model(ABC):
 
     @property
     def reads_metadata(self) -> bool:
-        """Whether it reads metadata: some encoders, and the wide term with them, on request."""
+        """Whether it reads metadata: some encoders on request."""
         return bool(self.needs & {"tokens", "graph"}) and getattr(self.settings, "metadata", True)
 
     def reads_features(self, node_type: str) -> bool:

@@ -78,36 +78,6 @@ def gather_objects(fabric: Fabric, content: T) -> list[T]:
     return found
 
 
-def average_sparse_gradient(fabric: Fabric, parameter: Tensor) -> None:
-    """Replaces a gradient that is sparse in rows by its mean over processes.
-
-    What wraps a model for many processes takes dense gradients only, so such parameters are kept
-    out of it (see `training.device`).
-    """
-    if fabric.world_size == 1:
-        return
-    gradient = parameter.grad
-    if gradient is None:  # no token in this process's documents: the others wait all the same
-        gradient = torch.sparse_coo_tensor(
-            torch.empty(1, 0, dtype=torch.int64, device=parameter.device),
-            parameter.new_empty(0, parameter.size(1)),
-            parameter.shape,
-            is_coalesced=True,
-        )
-    gradient = gradient.coalesce()
-    row, value = gradient.indices()[0], gradient.values()  # [M], [M, L]
-    number = int(_gather_here(fabric, row.new_tensor(row.numel())).max())
-    if not number:
-        return
-    missing = number - row.numel()  # filled up with zeros for row 0
-    row = torch.cat([row, row.new_zeros(missing)])
-    value = torch.cat([value, value.new_zeros(missing, value.size(1))])
-    rows, values = _gather_here(fabric, row), _gather_here(fabric, value)
-    parameter.grad = torch.sparse_coo_tensor(
-        rows.reshape(1, -1), values.reshape(-1, value.size(1)) / fabric.world_size, parameter.shape
-    )
-
-
 def _gather_here(fabric: Fabric, values: Tensor) -> Tensor:
     """`gather` without leaving the device."""
     parts = [torch.empty_like(values) for _ in range(fabric.world_size)]

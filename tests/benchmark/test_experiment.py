@@ -73,7 +73,7 @@ def test_load_experiment_settings_win_in_their_order(write) -> None:
     assert row.point == {"train.patience": 7, "train.average": 0.5}
     config = experiment.configure(row, seed=4)
     assert (config.model.encoder, config.seed) == ("xml_cnn", 4)
-    assert config.model.wide is False  # the encoder's own
+    assert config.model.blend is False  # the encoder's own
     assert config.train.batch_size is None  # 256 there, given back by the experiment
     assert config.train.learning_rate == 0.01
     assert (config.train.warmup, config.train.patience, config.train.average) == (0.5, 7, 0.25)

@@ -27,7 +27,7 @@ def epochs(found) -> dict[str, int]:
 
 ROWS = [
     {"name": "MATCH"},
-    {"name": "plain", "settings": {"model.wide": False}},
+    {"name": "plain", "settings": {"model.blend": False}},
     {"name": "own", "encoder": "xml_cnn", "preset": "own"},
     {"name": "probes", "encoder": "mesh_probe_net", "preset": "own"},
     {"name": "short", "settings": {"train.epochs": 2}},
@@ -36,11 +36,10 @@ ROWS = [
 
 
 def test_make_plan_every_network_gets_most_size_gives_to_one(plan) -> None:
-    """Without a wide term more than with one; an encoder's own number gives way, a row's stays."""
+    """An encoder's own number gives way, a row's stays."""
     settings = {"train.accelerator": "cpu"}
     found = plan(rows=ROWS, settings=settings)
-    most = derive_epochs(8, wide=False)
-    assert most > derive_epochs(8, wide=True)
+    most = derive_epochs(8)
     networks = {name: number for name, number in epochs(found).items() if name != "prior"}
     assert networks == {"MATCH": most, "plain": most, "own": most, "probes": most, "short": 2}
     assert found.datasets[0].epochs == most
@@ -56,11 +55,11 @@ def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
 
 
 def test_make_plan_budgets_of_their_own(plan) -> None:
-    """Epochs by size and wide term, or those of an encoder's own settings."""
+    """Epochs by size, or those of an encoder's own settings."""
     found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")
     assert found.datasets[0].epochs is None
     assert epochs(found)["probes"] == 5
-    assert epochs(found)["MATCH"] == derive_epochs(8, wide=True)
+    assert epochs(found)["MATCH"] == derive_epochs(8)
 
 
 def test_make_plan_all_rows_come_with_the_first_seed_first(plan) -> None:

@@ -132,7 +132,12 @@ def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -
     space = {"train.learning_rate": [1e-3, 1e-9]}
     rows = [{"name": "MATCH", "settings": SMALL}]
     overrides = {
-        **{"train.epochs": 6, "train.patience": 6, "model.label_prior": False, "model.wide": False},
+        **{
+            "train.epochs": 6,
+            "train.patience": 6,
+            "model.label_prior": False,
+            "model.blend": False,
+        },
         "data.options": {"num_documents": 300, "num_labels": 24},
     }
     search = {"trials": 6, "space": space}

@@ -126,10 +126,10 @@ def test_CoherentOutput_nothing_larger_than_chunk_or_scores_made() -> None:
 
 @pytest.mark.parametrize("head", sorted(HEADS))
 def test_ModelConfig_every_head_can_be_coherent(synthetic: Synthetic, head: str) -> None:
-    """Behind the head and the wide term; every parameter still has a gradient."""
+    """Behind the head; every parameter still has a gradient."""
     encoder = {"document": "match", "tokens": "attention_xml"}[HEADS[head].takes]
     data = synthetic[0]
-    config = ModelConfig(encoder=encoder, head=head, channels=8, coherent=True, wide=True)
+    config = ModelConfig(encoder=encoder, head=head, channels=8, coherent=True)
     torch.manual_seed(0)
     dag = synthetic.hierarchy
     model = MatchModel(synthetic.token_space(), synthetic.num_labels, config, dag)

@@ -197,13 +197,3 @@ def test_TreeModel_head_that_needs_the_label_graph_is_refused(synthetic: Synthet
     config = ModelConfig(encoder="attention_xml", channels=8, head=own)
     model = make_model(synthetic.token_space(), 25, config, synthetic.hierarchy)
     assert type(model.head) is NeedyHead
-
-
-def test_TreeModel_wide_term_is_refused(synthetic: Synthetic) -> None:
-    """One sentence."""
-    with pytest.raises(ConfigError) as caught:
-        make_tree(synthetic, wide=True)
-    assert str(caught.value) == (
-        "A wide term scores all labels at once and a label tree those of a beam, found both; set "
-        "model.wide to false, or raise flat_labels of model.head_config above the number of labels."
-    )

@@ -1,7 +1,6 @@
 """`MatchModel`: what fits together, what does not, and a forward pass on a real batch."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -320,29 +319,11 @@ def test_MatchEncoder_public_names_are_what_they_say() -> None:
     assert EncoderOutput(None, None, torch.zeros(1)).document is None
 
 
-def test_MatchModel_wide_term_reads_what_the_encoder_reads(
-    batch: EgoBatch, synthetic: Synthetic
-) -> None:
-    """Beside an encoder of texts alone, other metadata change no score; with metadata they do."""
-    space = synthetic.token_space()
-    is_word = batch.field == space.field_index("word")
-    other = replace(batch, token_id=batch.token_id.where(is_word, 1 + batch.field))
-    assert not torch.equal(other.token_id, batch.token_id)
-    for metadata in (False, True):
-        config = ModelConfig(
-            channels=8, encoder="xml_cnn", encoder_config={"metadata": metadata}, wide=True
-        )
-        model = MatchModel(space, synthetic.num_labels, config).eval()
-        assert model.wide is not None
-        torch.nn.init.normal_(model.wide.weight, std=0.1)
-        assert torch.equal(model(batch), model(other)) == (not metadata)
-
-
 def test_MatchModel_features_stand_beside_the_encoders_state() -> None:
     """The head takes both; features given at rows of the batch, not of the graph."""
     torch.manual_seed(0)
     features = NodeFeatures(3)
-    config = ModelConfig(channels=8, encoder_config=SMALL, wide=True)
+    config = ModelConfig(channels=8, encoder_config=SMALL)
     model = MatchModel(SPACE, 5, config, features=features).eval()
     assert model.head.in_channels == model.encoder.out_channels + 256
     token_id, field = torch.tensor([4, 5, 4]), torch.tensor([0, 1, 0])

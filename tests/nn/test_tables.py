@@ -33,15 +33,13 @@ def make_batch(rank: int) -> EgoBatch:
 
 
 def make_model(sharded: bool) -> MatchModel:
-    """A model whose wide term has weights too."""
+    """A model with vectors for most of a type."""
     config = ModelConfig(
-        channels=8, embedding_dropout=0, token_dropout=0, wide=True,
+        channels=8, embedding_dropout=0, token_dropout=0,
         encoder_config={"num_cls": 1, "num_layers": 1, "position_channels": 4, "dropout": 0},
     )  # fmt: skip
     torch.manual_seed(3)
     model = MatchModel(SPACE, NUM_LABELS, config, sharded=sharded)
-    assert model.wide is not None
-    model.wide.set_rows(0, torch.randn(SPACE.num_tokens, NUM_LABELS))
     vectors = torch.nn.functional.normalize(torch.randn(80, 8))
     assert model.embedding.load_vectors({"venue": vectors}) == {"venue": 60}
     return model
@@ -67,7 +65,7 @@ def compare_with_whole() -> None:
     rank = make_fabric(TrainConfig(accelerator="cpu")).global_rank
     whole, model = make_model(sharded=False), make_model(sharded=True)
     tables = model.sharded_tables
-    assert list(tables) == ["embedding", "wide"]
+    assert list(tables) == ["embedding"]
     assert len(tables["embedding"].weight) in (131, 132)
     for name, table in tables.items():
         weight = whole.get_parameter(f"{name}.weight")
@@ -81,9 +79,6 @@ def compare_with_whole() -> None:
         gradient, summed = table.weight.grad, whole.get_parameter(f"{name}.weight").grad
         assert gradient is not None
         assert summed is not None
-        if name == "wide":
-            assert gradient.is_sparse
-            gradient, summed = gradient.to_dense(), summed.to_dense()
         torch.testing.assert_close(gradient, own_rows(table, summed) / 2)
     with torch.no_grad():
         for table in tables.values():

@@ -21,7 +21,9 @@ def test_Pull_terms_of_an_edge_add_up() -> None:
 
 def test_Evidence_token_is_named_by_field_and_instance() -> None:
     """As verdicts name it."""
-    token = Evidence(field="venue", name="A", is_known=True, attention=None, effect=0.5, wide=None)
+    token = Evidence(
+        field="venue", name="A", is_known=True, attention=None, effect=0.5, linear=None
+    )
     assert str(token) == "venue A"
 
 
@@ -56,7 +58,7 @@ def test_CaseStudy_shows_names_beside_ids() -> None:
     assert study.show_metadata("venue") == "-"
     token = Evidence(
         field="author", name="a1", title="Jane Doe", is_known=True, attention=None, effect=0.5,
-        wide=None,
+        linear=None,
     )  # fmt: skip
     assert str(token) == "author Jane Doe (a1)"
     assert make_pull(0.5, 0.5).shown == "a"

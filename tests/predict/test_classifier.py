@@ -58,7 +58,7 @@ def make_records(dataset: CorpusDataset, split: str) -> list[dict[str, Any]]:
 @torch.no_grad()
 def evaluated_logits(run: Run, split: str) -> torch.Tensor:
     """What evaluation computes from the graph, [documents of the split, L]."""
-    model = run.scale(run.load_model()).eval()
+    model = run.finish_model(run.load_model()).eval()
     rows, logits = [], []
     for batch in run.loader(split):
         rows.append(batch.document)

@@ -35,7 +35,7 @@ def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
 
 
 def score(run: Run, batch: EgoBatch) -> Tensor:
-    model = run.scale(run.load_model()).eval()
+    model = run.finish_model(run.load_model()).eval()
     with torch.no_grad():
         return model(batch)[0]
 
@@ -90,33 +90,31 @@ def test_DocumentEvidence_attention_is_that_of_document_alone(trained_run: Run) 
     assert 0 < float(attention.sum()) < 1
 
 
-@pytest.mark.parametrize("name", ["trained_run", "text_run"])
-def test_DocumentEvidence_additions_of_wide_term_sum_to_scores(
+@pytest.mark.parametrize("name", ["trained_run", "text_run", "baseline_run"])
+def test_DocumentEvidence_additions_sum_to_linear_scores(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    """Metadata (where they are read) and words together, also where several are one [UNK]."""
+    """Metadata (where they are read) and words together, in the classifier's share of a blend."""
     run: Run = request.getfixturevalue(name)
     classifier, labels = load(run.folder, "cpu"), torch.tensor([3, 0, 7])
-    network = classifier.network
-    assert network is not None
-    assert network.wide is not None
-    shared = 0
+    linear = classifier.linear
+    assert linear is not None
+    share = 1.0 if classifier.blend is None else 1 - classifier.blend.share
+    assert (share < 1) == (name != "baseline_run")
+    bias = 6.0 * torch.from_numpy(linear.bias)[labels] + 1.0
     for number in run.dataset.documents(MASKS["test"])[:12].tolist():
         document = read_document(classifier, run, number)
-        wide = document.add_wide(labels)
-        assert wide is not None
-        assert (wide.items is None) == (name == "text_run")
-        total = wide.of_words.sum(dim=0)
-        total = total if wide.items is None else total + wide.items.sum(dim=0)
-        expected = network.wide(network.wide_tokens(document.batch))[0, labels]
-        torch.testing.assert_close(total, expected.detach(), atol=1e-5, rtol=1e-4)
-        unknown = [item.field for item in document.items if not document.is_known(item)]
-        shared += len(unknown) - len(set(unknown))
-        best = wide.largest_words(1, 3)
+        found = document.weigh_linear(labels)
+        assert found is not None
+        assert (found.items is None) == (name == "text_run")
+        total = found.of_words.sum(dim=0)
+        total = total if found.items is None else total + found.items.sum(dim=0)
+        expected = share * (linear.predict(document.batch)[0, labels] - bias)
+        torch.testing.assert_close(total, expected, atol=1e-4, rtol=1e-4)
+        best = found.largest_words(1, 3)
         assert len(best) <= 3
-        assert all(one.wide > 0 for one in best)
+        assert all(one.linear > 0 for one in best)
         assert {one.word for one in best} <= set(document.words())
-    assert shared  # else no [UNK] was shared
 
 
 def test_DocumentEvidence_encoder_words_owes_nothing_metadata(text_run: Run) -> None:
@@ -153,7 +151,7 @@ def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run)
 
 def make_evidence(name: str, effect: float, attention: float | None) -> Evidence:
     return Evidence(
-        field="venue", name=name, is_known=True, attention=attention, effect=effect, wide=None
+        field="venue", name=name, is_known=True, attention=attention, effect=effect, linear=None
     )
 
 

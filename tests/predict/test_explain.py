@@ -68,15 +68,15 @@ def test_Explainer_terms_of_all_parents_sum_to_the_penalties(trained_run: Run) -
 
 
 def test_Explainer_baseline_gives_leave_one_out_alone(baseline_run: Run) -> None:
-    """No attention, wide term or loss; effects and the parents' probabilities are there."""
+    """No attention or loss; effects, its weights and the parents' probabilities are there."""
     record = baseline_run.dataset.as_json([391])[0]
     found = Explainer(baseline_run, "cpu").explain(record).predictions
     assert len(found) == 5
     tokens = [token for one in found for token in one.metadata]
     assert tokens
-    assert all(token.attention is None and token.wide is None for token in tokens)
+    assert all(token.attention is None and token.linear is not None for token in tokens)
     assert any(token.effect for token in tokens)
-    assert all(one.words == [] and one.attended is one.pulled_by is None for one in found)
+    assert all(one.words and one.attended is one.pulled_by is None for one in found)
     pulls = [pull for one in found for pull in one.parents]
     assert pulls
     assert all(pull.weight is pull.output_term is pull.parameter_term is None for pull in pulls)

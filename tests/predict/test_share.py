@@ -17,7 +17,7 @@ from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import remove_files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
-from match_graph.io.run_folder import CONFIG, METRICS, MODEL, RECORD
+from match_graph.io.run_folder import CONFIG, METRICS, MODEL, RECORD, SHARES
 from match_graph.predict import share
 from match_graph.predict.model_card import find_changes
 from match_graph.predict.share import is_shared, remove_paths, take_own_files
@@ -79,7 +79,7 @@ RUNS = ["trained_run", "baseline_run", "graph_run", "text_run", "latent_run"]
 def test_share_run_predicts_the_same(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Encoders, a baseline, a wide term, neighbours in the known graph; also with thresholds."""
+    """Encoders, a baseline, blends, neighbours in the known graph; also with thresholds."""
     run: Run = request.getfixturevalue(name)
     out, documents = share_run(run.folder, tmp_path / "shared"), make_documents(run)
     assert predict(out, documents) == predict(run.folder, documents)
@@ -96,7 +96,8 @@ def test_share_run_holds_what_prediction_reads(shared: Path, trained_run: Run) -
     assert there == {*listed, "README.md", MANIFEST}
     own = read_manifest(trained_run.folder)
     tokens = {name for name in own if name.startswith("tokens/")} - {"tokens/document.parquet"}
-    assert listed == {CONFIG, MODEL, "thresholds.parquet", *tokens}
+    blend = {"blend/baseline/tensors.safetensors", SHARES}
+    assert listed == {CONFIG, MODEL, "thresholds.parquet", *tokens, *blend}
     assert find_text(shared, str(trained_run.folder.parent.parent)) == []
     verify_run_folder(shared)
 
@@ -112,6 +113,8 @@ def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> No
     metrics = json.loads((trained_run.folder / METRICS).read_text())
     for split in ("valid", "test"):
         assert found[split, "NDCG@5"] == pytest.approx(metrics[split]["NDCG@5"], abs=1e-4)
+    share = 1 - json.loads((trained_run.folder / SHARES).read_text())["share"]
+    assert f"blended with a linear classifier (its share is {share:.0%}), trained on" in text
     assert "| training documents | 320 |" in text
     assert "| test documents | 40 |" in text
     assert "| licence | match-graph's own |" in text

@@ -81,12 +81,12 @@ def hostile() -> str:
 def case_study() -> CaseStudy:
     """One document and variant; a diamond of labels; every text that users give is hostile."""
     token = Evidence(
-        field="venue", name=HOSTILE, is_known=False, attention=0.25, effect=0.5, wide=-0.125
+        field="venue", name=HOSTILE, is_known=False, attention=0.25, effect=0.5, linear=-0.125
     )
     pull = Pull(parent="a", probability=0.5, weight=1.0, output_term=0.25, parameter_term=0.125)
     prediction = Prediction(
         label=HOSTILE, probability=0.75, score=1.0986, is_right=True, metadata=[token],
-        words=[WordEvidence(word="<b>", wide=0.5)], carried_by=str(token), attended=str(token),
+        words=[WordEvidence(word="<b>", linear=0.5)], carried_by=str(token), attended=str(token),
         verdict=f"Leave-one-out and attention agree on '{token}'.", parents=[pull], pulled_by="a",
     )  # fmt: skip
 

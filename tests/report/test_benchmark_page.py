@@ -42,7 +42,7 @@ def test_make_benchmark_page_table_by_hand(page: Page) -> None:
     table, expected, notes = section.blocks
     assert isinstance(table, Table)
     assert table.columns[:8] == [
-        "", "P@1", "NDCG@5", "violation_rate", "wide", "features", "start", "runs",
+        "", "P@1", "NDCG@5", "violation_rate", "blend", "features", "start", "runs",
     ]  # fmt: skip
     assert [[*row[:4], row[7]] for row in table.rows] == [
         ["TF-IDF", "0.5100 ± 0.0141", "0.4050 ± 0.0071", "0.2500 ± 0.0707", "2"],

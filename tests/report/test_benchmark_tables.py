@@ -258,19 +258,19 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
 
 
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
-    """Wide term, features and start of a network; of a baseline its features alone."""
+    """Blend, features and start of a network; of a baseline its features alone."""
     results = make_results()
     network = {
-        "model": {"head": "linear", "wide": False, "init": "random"},
+        "model": {"head": "linear", "blend": False, "init": "random"},
         "data": {"features": {"document": {"path": "x.npy"}, "label": {"path": "y.npy"}}},
     }
-    baseline = {"model": {"head": None, "wide": True, "init": "spherical"}, "data": {}}
+    baseline = {"model": {"head": None, "blend": None, "init": "spherical"}, "data": {}}
     configs = {"MATCH": network, "A & B_1": baseline}
     cells = [
         cell.model_copy(update={"config": configs.get(cell.row, {})}) for cell in results.cells
     ]
     rows = summarize(results.model_copy(update={"cells": cells}), "toy")
-    assert [(row.wide, row.features, row.start) for row in rows] == [
+    assert [(row.blend, row.features, row.start) for row in rows] == [
         (None, (), None), (False, ("document", "label"), "random"), (None, (), None),
         (None, (), None),
     ]  # fmt: skip
@@ -295,7 +295,7 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     lines = markdown.read_text().splitlines()
     assert lines[:3] == ["## trial on toy", "", r"Is A\|B better than \<script\>?"]
     assert lines[6:8] == [
-        r"|  | NDCG@5 | violation\_rate | wide | features | start | runs | parameters | train s | "
+        r"|  | NDCG@5 | violation\_rate | blend | features | start | runs | parameters | train s | "
         "s / epoch | peak MiB |",
         f"| --- |{' --: |' * 10}",
     ]

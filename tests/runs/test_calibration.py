@@ -56,7 +56,7 @@ def from_few():
 @pytest.fixture(scope="module")
 def scaled_run(from_few, make_variant) -> Run:
     """A run whose scores are scaled."""
-    return make_variant("scaled", "model.init=random", "model.wide=true")
+    return make_variant("scaled", "model.init=random", "model.blend=false")
 
 
 class Inflated(nn.Module):
@@ -138,7 +138,7 @@ def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> N
 
 def test_CalibratedModel_what_model_is_too_sure_of_is_put_right(trained_run: Run) -> None:
     """A label inflated by 4: fitted, kept, and better on test documents too."""
-    model = Inflated(trained_run.load_model())
+    model = Inflated(trained_run.finish_model(trained_run.load_model()))
     number = trained_run.dataset.num_labels
     calibration, before, after = fit_calibration(model, number, 5, valid_of(trained_run))
     assert calibration.width > 0
@@ -233,13 +233,15 @@ def test_open_run_without_it_is_scaled_when_it_is_evaluated(
 
 def test_load_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
     """No file, the model as it is: if the settings say so, or there are too few documents."""
-    plain = make_variant("plain", "train.calibrate=false", "model.init=random", "train.epochs=1")
+    plain = make_variant(
+        "plain", "train.calibrate=false", "model.blend=false", "model.init=random", "train.epochs=1"
+    )
     assert not plain.is_calibrated
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "_MIN_DOCUMENTS", 41)
         assert not trained_run.is_calibrated
-        model = trained_run.load_model()
-        assert trained_run.scale(model) is model
+        model = plain.load_model()
+        assert plain.finish_model(model) is model
     for run in (plain, trained_run):
         assert not (run.folder / CALIBRATION).exists()
         assert load(run.folder, "cpu").calibration is None
@@ -265,21 +267,21 @@ def test_read_calibration_baseline_is_scaled_too(from_few, make_variant) -> None
     assert load(run.folder, "cpu").calibration is not None
 
 
-def test_write_calibration_additions_wide_term_to_scaled_scores(
-    scaled_run: Run, tmp_path: Path
+def test_write_calibration_scales_linear_additions(
+    from_few, trained_run: Run, tmp_path: Path
 ) -> None:
     """Each label's times its scale."""
     record = {"paper": "new", "text": "w1 w2 w3", "venue": [], "author": [], "reference": []}
-    number, labels = scaled_run.dataset.num_labels, torch.tensor([2, 0])
+    number, labels = trained_run.dataset.num_labels, torch.tensor([2, 0])
     calibration, added = make_scaling(number), []
     for name in ("before", "after"):
         folder = tmp_path / name
-        shutil.copytree(scaled_run.folder, folder)
+        shutil.copytree(trained_run.folder, folder)
         write_calibration(folder, calibration if name == "after" else calibration.undo())
         classifier = load(folder, "cpu")
-        wide = DocumentEvidence(classifier, read_record(record, [], "here")).add_wide(labels)
-        assert wide is not None
-        added.append(wide.of_words)
+        linear = DocumentEvidence(classifier, read_record(record, [], "here")).weigh_linear(labels)
+        assert linear is not None
+        added.append(linear.of_words)
     assert added[0].abs().sum() > 0
     torch.testing.assert_close(added[1], added[0] * calibration.scale[labels])
 

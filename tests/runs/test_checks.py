@@ -17,7 +17,7 @@ from match_graph.training.models import find_model
 
 def with_settings(run: Run, *settings: str) -> Any:
     """What the check reads of a run with other settings of its model."""
-    config = load_config(None, ["model.wide=true", *settings])
+    config = load_config(None, list(settings))
     config = config.model_copy(update={"model": find_model(config).complete()})
     return SimpleNamespace(
         config=config, space=run.space, sizes=run.sizes, hierarchy=run.dataset.hierarchy,
@@ -28,7 +28,7 @@ def with_settings(run: Run, *settings: str) -> Any:
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS.keys() - {"language_model"}))
 def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> None:
-    """Of every encoder, with the embedding, the wide term and the head."""
+    """Of every encoder, with the embedding and the head."""
     run = with_settings(trained_run, f"model.encoder={encoder}")
     model = checks.make_levels(run.space, run.sizes, run.config.model, run.dataset.hierarchy)
     assert count_weights(run) == sum(one.numel() for one in model.parameters()) > 0
@@ -56,11 +56,11 @@ def test_check_memory_refuses_before_anything_is_made(
     assert text.startswith("A model must fit into memory, but ")
     assert text.endswith(
         "of 64.0 GiB with their gradients and moments; set fewer layers or channels, or "
-        "model.wide=false, or share them by train.shard_embeddings and more processes."
+        "share them by train.shard_embeddings and more processes."
     )
     alone = with_settings(trained_run, *huge[:2], "train.shard_embeddings=true")
     monkeypatch.setattr(checks, "count_weights", lambda run: 10**9)
-    table = alone.space.num_tokens * (65536 + alone.dataset.num_labels)  # with a wide term
+    table = alone.space.num_tokens * 65536
     assert checks._count_here(alone, 10**9) == 10**9
     alone.fabric = SimpleNamespace(world_size=4)
     assert checks._count_here(alone, 10**9) == 10**9 - table + table // 4

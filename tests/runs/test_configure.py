@@ -9,9 +9,9 @@ from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.nn import ENCODERS, MatchModel, TextEncoder, XmlCnnEncoder
-from match_graph.runs import configure
 from match_graph.runs.configure import (
     derive_batch_size,
+    derive_blend,
     derive_epochs,
     derive_samples,
     derive_valid_documents,
@@ -54,7 +54,7 @@ def test_load_preset_config_encoders_text_offer_both(encoder: str) -> None:
     for name in ("paper", "own"):
         config = load_preset_config(None, [f"model.encoder={encoder}"], name)
         assert config.model.init == "spherical_text"
-        assert config.model.wide is False
+        assert config.model.blend is False
         assert (config.train.lambda_parameter, config.train.lambda_output) == (0, 0)
         assert not config.model.encoder_config.get("metadata", False)
     paper = load_preset_config(None, [f"model.encoder={encoder}"], "paper")
@@ -136,8 +136,7 @@ def test_resolve_config_what_given_stays_and_what_not_filled_in(synthetic: Synth
     "derive",
     [
         derive_batch_size,
-        lambda n: -derive_epochs(n, True),
-        lambda n: -derive_epochs(n, False),
+        lambda n: -derive_epochs(n),
         derive_samples,
     ],
 )
@@ -177,17 +176,30 @@ def test_resolve_config_unknown_encoder_is_an_error(synthetic: Synthetic) -> Non
         resolve_config(load_config(None, ["model.encoder=attention"]), synthetic)
 
 
-def test_resolve_config_wide_term_is_there_where_its_weights_fit(
-    synthetic: Synthetic, monkeypatch
-) -> None:
-    """By the number of kept tokens and labels, unless it is said; it shortens the training."""
-    size = synthetic.token_space().num_tokens * synthetic.num_labels
-    for limit, expected in ((size, True), (size - 1, False)):
-        monkeypatch.setattr(configure, "MAX_WIDE", limit)
-        config = resolve_config(load_config(), synthetic)
-        assert config.model.wide is expected
-        assert config.train.epochs == derive_epochs(320, expected)
-    assert resolve_config(load_config(None, ["model.wide=true"]), synthetic).model.wide is True
+def test_derive_blend_is_there_where_it_costs_less() -> None:
+    """Than the network by labels, words and epochs; what is said stays."""
+    assert derive_blend(800, 90, 6)
+    assert not derive_blend(16_000, 90, 6)
+    assert derive_blend(16_000, 90, 20)
+    assert not derive_blend(800, 90 + 1000, 5)
+
+
+def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
+    """By default, with few labels; not beside a baseline or a label tree."""
+    tree = ["model.encoder=attention_xml", "model.head_config={flat_labels: 10, cluster_size: 4}"]
+    for settings, expected in (
+        ([], True),
+        (["model.blend=false"], False),
+        (["model.encoder=tfidf_linear"], False),
+        (tree, False),
+    ):
+        assert resolve_config(load_config(None, settings), synthetic).model.blend is expected
+    with pytest.raises(ConfigError) as caught:
+        resolve_config(load_config(None, [*tree, "model.blend=true"]), synthetic)
+    assert str(caught.value) == (
+        "A linear classifier scores all labels and a label tree those of a beam, found both; set "
+        "model.blend to false, or raise flat_labels of model.head_config above 25."
+    )
 
 
 def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic) -> None:

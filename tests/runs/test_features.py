@@ -161,7 +161,7 @@ def test_KnownFeatures_serve_every_encoder(
     features = settings_of(**{name: vectors[name] for name in (DOCUMENT, "venue")})
     run = make_run(f"model.encoder={encoder}", *features)
     classifier = mg.load(run.folder, device="cpu")
-    model = run.scale(run.load_model().eval())
+    model = run.finish_model(run.load_model().eval())
     documents = run.dataset.documents("test_mask")[:7]
     records = [classifier.read(one, "here") for one in run.dataset.as_json(documents.tolist())]
     expected: dict[int, Tensor] = {}

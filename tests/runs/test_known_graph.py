@@ -69,7 +69,7 @@ def raw_records(run: Run, split: str) -> list[dict[str, Any]]:
 @torch.no_grad()
 def check_equal(run: Run, split: str) -> None:
     """Prediction from the folder alone equals evaluation of the same documents."""
-    model = run.scale(run.load_model()).eval()
+    model = run.finish_model(run.load_model()).eval()
     rows, logits = [], []
     for batch in run.loader(split):
         rows.append(batch.document)

@@ -80,7 +80,7 @@ def test_plan_levels_prior_is_given_the_parent(make_run) -> None:
 def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
     """Two levels are trained, the first stays as it was, and the folder alone predicts the same."""
     run = make_run("a", "model.coherent=true")
-    assert (run.config.model.wide, run.config.train.lambda_output) == (False, 0.0)
+    assert (run.config.model.blend, run.config.train.lambda_output) == (False, 0.0)
     run.train()
     metrics = run.evaluate()
     assert metrics["test"]["violation_rate"] == 0
@@ -126,8 +126,8 @@ def test_Run_killed_tree_equals_an_uninterrupted_one(
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_Run_wide_term_is_refused_before_anything_starts(make_run, tmp_path: Path) -> None:
+def test_Run_blend_is_refused_before_anything_starts(make_run, tmp_path: Path) -> None:
     """No folder is made."""
-    with pytest.raises(ConfigError, match="A wide term scores all labels at once"):
-        make_run("a", "model.wide=true")
+    with pytest.raises(ConfigError, match="A linear classifier scores all labels"):
+        make_run("a", "model.blend=true")
     assert not (tmp_path / "a").exists()

@@ -117,7 +117,7 @@ def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
     documents = trained_run.dataset.documents(MASKS["test"])
     ptr, index = trained_run.dataset.targets.select(documents)
     found = read_scores(trained_run.folder, "test", "P@5")
-    classifier = trained_run.scale(trained_run.load_model()).eval()
+    classifier = trained_run.finish_model(trained_run.load_model()).eval()
     for batch in trained_run.loader("test"):
         with torch.no_grad():
             best = classifier(batch).topk(5).indices

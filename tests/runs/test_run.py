@@ -82,7 +82,7 @@ def test_start_run_embedding_layer_starts_from_pre_trained(start, monkeypatch) -
 
     At the first step, every kept token's row is its pre-trained vector.
     """
-    run = start("a")
+    run = start("a", "model.blend=false")
     seen = {}
 
     def look(model, *_args, **_kwargs):
@@ -111,7 +111,7 @@ def test_start_run_regularizers_lower_the_violation_rate(start) -> None:
     for name, parameter, output in (("with", 1e-4, 2.0), ("without", 0.0, 0.0)):
         run = start(
             name, f"train.lambda_parameter={parameter}", f"train.lambda_output={output}",
-            "train.epochs=4",
+            "train.epochs=4", "model.blend=false",
         )  # fmt: skip
         run.train()
         rates.append(run.evaluate()["valid"]["violation_rate"])
@@ -172,7 +172,7 @@ def test_evaluate_model_validation_while_training_fixed_sample(start) -> None:
     history = pd.read_csv(run.folder / "history.csv")
     model, measure = run.load_model(), evaluate_model
     assert history["P@1"][0] == pytest.approx(measure(model, loaders[0], None)["P@1"], abs=1e-9)
-    expected = measure(run.scale(model, held_out=True), run.loader("valid"), None)
+    expected = measure(run.finish_model(model, held_out=True), run.loader("valid"), None)
     assert run.evaluate()["valid"]["NDCG@5"] == pytest.approx(expected["NDCG@5"], abs=1e-6)
 
 

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from match_graph.config import ModelConfig
 from match_graph.errors import CheckpointError
-from match_graph.graph import TokenSpace
-from match_graph.nn import MatchModel
 from match_graph.training.average import WeightAverage
 
 
@@ -84,24 +81,6 @@ def test_WeightAverage_what_is_averaged_is_share_of_steps_old(share: float, last
         average.update(step)
     age = last - float(average.values[0])
     assert age == pytest.approx(share * last, rel=0.05, abs=9)
-
-
-def test_WeightAverage_wide_term_is_averaged_too() -> None:
-    """All that is learned is; the inverse document frequencies stay."""
-    config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
-    space = TokenSpace(("venue", "word"), (3, 4))
-    model = MatchModel(space, 5, ModelConfig(channels=8, encoder_config=config, wide=True))
-    assert model.wide is not None
-    average = WeightAverage(model, 0.5)
-    assert len(average.values) == len(list(model.parameters()))
-    average.update(1)
-    start, idf = model.wide.weight.detach().clone(), model.wide.idf.clone()
-    move(model, 0)
-    average.update(2)
-    wide = model.wide.weight.detach().clone()
-    with average.shown():
-        torch.testing.assert_close(model.wide.weight, start.lerp(wide, 0.5))
-        assert torch.equal(model.wide.idf, idf)
 
 
 def test_WeightAverage_averages_of_another_model_are_refused() -> None:

@@ -54,7 +54,7 @@ def test_Run_it_holds_everything_and_is_read_without_unpickling(broken_off: Run)
     content = read_state(broken_off.folder / STATE)
     assert content["train"] == {**content["train"], "epoch": 1, "step": 3}
     assert content["origin"] == broken_off.origin
-    assert len(content["optimizers"][0]["state"]) > 0
+    assert len(content["optimizer"]["state"]) > 0
     assert content["average"]
     assert content["random"]["cpu"].shape == (1, torch.get_rng_state().numel())
     assert content["losses"]["num_documents"].tolist() == [3 * broken_off.config.train.batch_size]
@@ -93,7 +93,7 @@ def test_Run_one_of_other_data_or_settings_is_refused(broken_off: Run, make_run)
     assert path.is_file()
 
 
-@pytest.mark.parametrize("part", ["model", "average", "optimizers", "losses"])
+@pytest.mark.parametrize("part", ["model", "average", "optimizer", "losses"])
 def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: str) -> None:
     """Where a part is missing, has other shapes or is of another kind."""
     path = broken_off.folder / STATE
@@ -101,7 +101,7 @@ def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: st
     changed = {
         "model": {**content["model"], "head.bias": torch.zeros(3)},
         "average": content["average"][:-1],
-        "optimizers": [],
+        "optimizer": {},
         "losses": None,
     }
     write_state(path, {**content, part: changed[part]})
@@ -216,14 +216,23 @@ def test_TrainState_from_checkpoint_refuses_what_no_training_is(change) -> None:
     )
 
 
+def flatten_moments(state):
+    """The moments of an optimizer in one dimension."""
+    moments = {
+        number: {name: value.view(-1) for name, value in values.items()}
+        for number, values in state["state"].items()
+    }
+    return {**state, "state": moments}
+
+
 @pytest.mark.parametrize(
     ("part", "spoil"),
     [
         ("model", lambda model: {name: value * torch.nan for name, value in model.items()}),
         ("model", lambda _: "weights"),
-        ("optimizers", lambda states: [{**state, "state": {99: {}}} for state in states]),
-        ("optimizers", lambda states: [{**state, "param_groups": []} for state in states]),
-        ("optimizers", lambda states: [flatten_moments(state) for state in states]),
+        ("optimizer", lambda state: {**state, "state": {99: {}}}),
+        ("optimizer", lambda state: {**state, "param_groups": []}),
+        ("optimizer", flatten_moments),
         ("losses", lambda losses: {**losses, "sums": torch.zeros(1, 7)}),
         ("losses", lambda losses: {**losses, "recent": torch.full((1, 2), torch.inf)}),
         ("random", lambda _: {"cpu": torch.zeros(1, 3, dtype=torch.uint8)}),
@@ -246,12 +255,3 @@ def test_Run_crafted_checkpoint_is_one_sentence(
     assert str(caught.value).startswith(f"The checkpoint '{path}' must ")
     assert str(caught.value).endswith(f"; delete the folder '{path.parent}' to train again.")
     assert path.read_bytes() == kept
-
-
-def flatten_moments(state):
-    """The moments of an optimizer in one dimension."""
-    moments = {
-        number: {name: value.view(-1) for name, value in values.items()}
-        for number, values in state["state"].items()
-    }
-    return {**state, "state": moments}

@@ -1,7 +1,6 @@
 """The loop: resuming, stopping, choosing the best."""
 
 import math
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -20,15 +19,11 @@ from match_graph.runs import Run, start_run
 from match_graph.training import checkpoint
 from match_graph.training import loop as loop_module
 from match_graph.training.checkpoint import SaveTimer, TrainState
-from match_graph.training.device import make_fabric
 from match_graph.training.loop import (
     FitInputs,
     draw_seed,
-    make_learner,
     train_model,
-    train_step,
 )
-from match_graph.training.optimizers import schedule
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def make_run(tmp_path: Path, small_settings):
 def test_Run_training_learns_and_keeps_the_best_epoch(make_run, monkeypatch) -> None:
     """The loss falls, the history has a row per epoch, and model.safetensors is the best one."""
     monkeypatch.setattr(checkpoint, "RECENT", 2)
-    run = make_run("a")
+    run = make_run("a", "model.blend=false")
     run.train()
     history = pd.read_csv(run.folder / HISTORY)
     assert history["epoch"].tolist() == [1, 2, 3]
@@ -156,7 +151,7 @@ def test_Run_training_stops_when_validation_no_longer_improves(
     make_run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a measure that only falls, patience 2 ends after three of ten epochs."""
-    run = make_run("a", "train.epochs=10", "train.patience=2")
+    run = make_run("a", "train.epochs=10", "train.patience=2", "model.blend=false")
     lines: list[str] = []
     monkeypatch.setattr(Reporter, "line", lambda _reporter, text: lines.append(text))
     values = iter([0.9, 0.8, 0.7, 0.6, 0.5])
@@ -193,40 +188,6 @@ def test_Run_loss_that_is_not_finite_is_one_sentence(make_run) -> None:
         "train.learning_rate (now 1e+30) and run again with --overwrite."
     )
     assert not (run.folder / MODEL).exists()
-
-
-@pytest.mark.parametrize("num_documents", [1, 2, 16])
-def test_train_step_moves_the_wide_term_as_far_per_document(make_run, num_documents: int) -> None:
-    """Whatever the documents of the batch: W -= rate * sum over documents of x (sigmoid(z) - y)."""
-    run = make_run(
-        "a", "model.wide=true", "model.embedding_dropout=0", "model.token_dropout=0",
-        "model.encoder_config={num_layers: 1, num_cls: 2, position_channels: 4, dropout: 0}",
-        "train.lambda_output=0", "train.precision=32-true", "train.accelerator=cpu",
-    )  # fmt: skip
-    model, config = run.make_model(), run.config.train
-    learner = make_learner(make_fabric(config), model, config, "")
-    batch = next(iter(run.loader("train", sample=num_documents)))
-    assert batch.num_documents == num_documents
-    with torch.no_grad():
-        logits = model(batch).double()
-    train_step(learner, batch, run.hierarchy, config, 30, 100)
-    assert model.wide is not None
-    rate = config.wide_learning_rate * schedule(0.3, config.warmup)
-    expected = torch.zeros(model.wide.weight.shape, dtype=torch.float64)
-    for number in range(num_documents):
-        tokens = Counter(batch.token_id[batch.ptr[number] : batch.ptr[number + 1]].tolist())
-        start, stop = batch.label_ptr[number : number + 2].tolist()
-        gold = set(batch.label_index[start:stop].tolist())
-        value = {
-            token: (1 + math.log(times)) * float(model.wide.idf[token])
-            for token, times in tokens.items()
-        }
-        norm = math.sqrt(sum(x * x for x in value.values()))
-        for token, x in value.items():
-            for label in range(run.dataset.num_labels):
-                excess = 1 / (1 + math.exp(-float(logits[number, label]))) - (label in gold)
-                expected[token, label] -= rate * x / norm * excess
-    torch.testing.assert_close(model.wide.weight.double(), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("broken", ["loss", "weight"])
@@ -272,7 +233,7 @@ def test_train_model_places_labels_withheld_from_training(make_run, tmp_path: Pa
     Their edges weigh 1: validation documents that carry them score them above the others, as
     their parents'. At weight 0 their order is chance."""
     run = make_run(
-        "a", "model.init=random", "model.wide=false", "train.lambda_parameter=0.1",
+        "a", "model.init=random", "train.lambda_parameter=0.1",
         "train.epochs=8", "train.precision=32-true", "train.accelerator=cpu",
     )  # fmt: skip
     hierarchy, targets = run.dataset.hierarchy, run.dataset.targets

@@ -1,18 +1,18 @@
-"""Optimizers: groups of parameters, and the schedule."""
+"""Optimizer: groups of parameters, and the schedule."""
 
 import pytest
 
 from match_graph.config import ModelConfig, TrainConfig
 from match_graph.graph import TokenSpace
 from match_graph.nn import MatchModel
-from match_graph.training.optimizers import make_optimizers, schedule, set_progress
+from match_graph.training.optimizers import make_optimizer, schedule, set_progress
 
 SPACE = TokenSpace(("venue", "word"), (3, 4))
 
 
-def make_model(wide: bool = True) -> MatchModel:
+def make_model() -> MatchModel:
     config = {"num_cls": 2, "num_layers": 1, "position_channels": 4}
-    return MatchModel(SPACE, 5, ModelConfig(channels=8, encoder_config=config, wide=wide))
+    return MatchModel(SPACE, 5, ModelConfig(channels=8, encoder_config=config))
 
 
 def test_schedule_warms_up_then_falls_to_zero() -> None:
@@ -29,33 +29,26 @@ def test_schedule_constant_stays_after_the_warm_up() -> None:
     assert found == pytest.approx([0, 0.5, 1, 1, 1])
 
 
-def test_every_optimizer_follows_the_schedule_from_its_own_rate() -> None:
-    """Half of the way down, each group has half of its rate; the wide term's is per document."""
-    config = TrainConfig(learning_rate=0.002, wide_learning_rate=0.05, batch_size=64, warmup=0.2)
-    optimizers = make_optimizers(make_model(), config)
-    for optimizer, rate in zip(optimizers, (0.002, 0.4), strict=True):
-        set_progress(optimizer, 0.6, config, num_documents=8)
-        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
-            [rate / 2] * len(optimizer.param_groups)
-        )
+def test_set_progress_follows_the_schedule() -> None:
+    """Half of the way down, each group has half of its rate."""
+    config = TrainConfig(learning_rate=0.002, batch_size=64, warmup=0.2)
+    optimizer = make_optimizer(make_model(), config)
+    set_progress(optimizer, 0.6, config)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    assert rates == pytest.approx([0.001] * len(rates))
 
 
-@pytest.mark.parametrize("wide", [True, False])
-def test_make_optimizers_weight_decay_leaves_embeddings_biases(wide: bool) -> None:
+def test_make_optimizer_weight_decay_leaves_embeddings_biases() -> None:
     """Weight decay leaves embeddings biases and norms alone.
 
-    Every parameter is in one group; only matrices outside embedding and wide term decay.
+    Every parameter is in one group; only matrices outside the embedding decay.
     """
-    model = make_model(wide)
-    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1, batch_size=8))
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    model = make_model()
+    groups = make_optimizer(model, TrainConfig(weight_decay=0.1, batch_size=8)).param_groups
     decayed = {id(parameter) for parameter in groups[0]["params"]}
     for name, parameter in model.named_parameters():
-        expected = parameter.dim() > 1 and name not in ("embedding.weight", "wide.weight")
+        expected = parameter.dim() > 1 and name != "embedding.weight"
         assert (id(parameter) in decayed) == expected, name
     total = sum(len(group["params"]) for group in groups)
     assert total == len(list(model.parameters()))
-    assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.0] + [0] * wide
-    if wide:
-        assert model.wide is not None
-        assert groups[3]["params"] == [model.wide.weight]
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.0]

@@ -23,7 +23,6 @@ from match_graph.testing import write_match_folder
 from match_graph.training import checkpoint, loop
 from match_graph.training.device import make_fabric
 from match_graph.training.processes import (
-    average_sparse_gradient,
     gather,
     lead,
     sum_up,
@@ -64,11 +63,10 @@ def assert_close_weights(one: Path, two: Path, atol: float = 1e-5) -> None:
 #: How processes share a model: whole, in FSDP's shards, with tables in rows of their own.
 DDP, FSDP = ("train.strategy=ddp",), ("train.strategy=fsdp",)
 ROWS = (*DDP, "train.shard_embeddings=true")
-SHARDED = (*ROWS, "model.wide=true")
 BOTH = (*FSDP, "train.shard_embeddings=true")
 
 
-@pytest.mark.parametrize("sharing", [DDP, FSDP, SHARDED, BOTH], ids=["ddp", "fsdp", "rows", "both"])
+@pytest.mark.parametrize("sharing", [DDP, FSDP, ROWS, BOTH], ids=["ddp", "fsdp", "rows", "both"])
 def test_Run_two_processes_train_what_one_does(
     tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
@@ -102,7 +100,7 @@ def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     whole_line(config, folder)
 
 
-@pytest.mark.parametrize("sharing", [DDP, FSDP, SHARDED], ids=["ddp", "fsdp", "rows"])
+@pytest.mark.parametrize("sharing", [DDP, FSDP, ROWS], ids=["ddp", "fsdp", "rows"])
 def test_Run_killed_processes_go_on_to_the_same_weights(
     tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
@@ -125,7 +123,7 @@ def test_Run_killed_processes_go_on_to_the_same_weights(
     assert not list((tmp_path / "killed" / STATE).parent.glob("parts-*"))
 
 
-@pytest.mark.parametrize("sharing", [FSDP, SHARDED], ids=["fsdp", "rows"])
+@pytest.mark.parametrize("sharing", [FSDP, ROWS], ids=["fsdp", "rows"])
 def test_Run_others_go_on_where_two_were_killed(
     tmp_path: Path, small_settings, sharing: tuple[str, ...]
 ) -> None:
@@ -254,18 +252,11 @@ def test_processes_command_ends_sentence_where_process_killed(tmp_path: Path) ->
 
 
 def use_parts(folder: Path) -> None:
-    """Sums and tensors of three processes, a sparse gradient, and a leader that fails."""
+    """Sums and tensors of three processes, and a leader that fails."""
     fabric = make_fabric(TrainConfig(accelerator="cpu"))
     rank = fabric.global_rank
     assert sum_up(fabric, torch.tensor([rank, 1])).tolist() == [3, 3]
     assert gather(fabric, torch.tensor([rank])).tolist() == [[0], [1], [2]]
-    torch.sparse.check_sparse_tensor_invariants.disable()  # as where an optimizer is made
-    weight = torch.nn.Parameter(torch.zeros(5, 2))
-    rows = torch.tensor([[1, 2], [2, 2], [4, 0]])[rank][: rank + 1]
-    value = torch.full((len(rows), 2), 3.0)
-    weight.grad = torch.sparse_coo_tensor(rows.unsqueeze(0), value, (5, 2))
-    average_sparse_gradient(fabric, weight)
-    assert weight.grad.to_dense()[:, 0].tolist() == [1, 1, 2, 0, 1]
     assert lead(fabric, lambda: rank) == (0 if rank == 0 else None)
 
     def fail() -> None:
@@ -367,7 +358,7 @@ def test_train_model_where_a_process_has_no_tokens(
     config = small_settings(
         *EXACT[:2], *EXACT[3:6], "data.options={}", "data.min_count=1", "data.min_word_count=1",
         f"model.encoder={encoder}", f"model.encoder_config={own[encoder]}", "model.init=random",
-        "model.wide=true", f"train.strategy={strategy}", "train.batch_size=2", "train.epochs=1",
+        f"train.strategy={strategy}", "train.batch_size=2", "train.epochs=1",
     )  # fmt: skip
     train_folder(config, tmp_path / "one")
     assert run_together(train_folder, config, tmp_path / "two") == [0, 0]

@@ -118,7 +118,7 @@ class TextEncoder(Encoder):
     With ``model.init=spherical``, the default, the words' vectors were pre-trained together with
     metadata, so that an encoder of words alone still owes something to them; ``spherical_text``
     pre-trains on words and labels only and is the fair choice, which the encoders' settings make.
-    A wide term (``model.wide``) reads all tokens; their settings leave it out.
+    In a blend (``model.blend``) the linear classifier leaves them out too.
 
     Args:
         embedding: Embedding layer of the token space.

@@ -27,7 +27,6 @@ OF_THE_RUN = {
     "train.accelerator", "train.devices", "train.num_nodes", "train.strategy",
     "train.shard_embeddings", "train.logger",
     "train.deterministic",
-    "train.wide_learning_rate",  # there is no wide term
     "model.feature_dropout", "model.feature_hidden", "model.feature_scale",
 }  # fmt: skip
 BY_CORPUS = {"pretrain.samples", "train.valid_documents"}
@@ -57,7 +56,7 @@ MATCH = {
     "model.coherent": False,
     "model.channels": 100,  # section 4.1
     "model.init": "spherical",  # section 3.2
-    "model.wide": False,
+    "model.blend": False,
     "model.head_from_labels": False,
     "model.label_prior": False,
     "model.scale_embedding": False,
@@ -195,6 +194,6 @@ def test_resolve_config_presets_have_the_values_of_their_sources(
     resolved = resolve(synthetic, encoder, name)
     values = VALUES[encoder, name]
     assert {key: resolved[key] for key in values} == dict(values)
-    added = ["model.wide", "model.label_prior", "model.coherent", "pretrain.shared_negatives"]
+    added = ["model.blend", "model.label_prior", "model.coherent", "pretrain.shared_negatives"]
     assert not any(resolved[key] for key in [*added, "train.calibrate", "model.token_dropout"])
     assert resolved["train.precision"] == "32-true"

@@ -1,0 +1,177 @@
+"""blend/: what is blended with what, who by which share, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from match_graph.errors import CheckpointError
+from match_graph.io.run_folder import BLEND, METRICS, RECORD, SHARES
+from match_graph.metrics import Blend, BlendSearch
+from match_graph.predict import load
+from match_graph.runs import Run, open_run
+from match_graph.runs.blend import BlendedModel, fit_blend, load_linear, write_blend
+from match_graph.runs.calibration import Validation, assign_folds
+from match_graph.runs.readers import read_blend
+from match_graph.training.evaluate import evaluate_model
+from match_graph.typing import MASKS
+
+
+@pytest.fixture(scope="module")
+def blended_run(make_variant) -> Run:
+    """A run whose network is blended with a linear classifier."""
+    return make_variant("blended", "model.init=random", "model.blend=true")
+
+
+def linear_of(run: Run):
+    return load_linear(run.folder, run.config, run.space, run.dataset.num_labels)
+
+
+def folds_of(run: Run) -> torch.Tensor:
+    documents = run.dataset.documents(MASKS["valid"])
+    return assign_folds(documents, run.dataset.graph.num_nodes("document"), 5)
+
+
+def test_BlendedModel_is_the_mean_of_both(blended_run: Run) -> None:
+    """By the share of all documents, or that of each document's fold."""
+    network, linear = blended_run.load_model().eval(), linear_of(blended_run)
+    fold = folds_of(blended_run)
+    blend = Blend(0.25, torch.arange(5) / 5)
+    for batch in blended_run.loader("valid"):
+        with torch.no_grad():
+            expected = blend(network(batch), linear(batch), fold[batch.document])
+            found = BlendedModel(network, linear, blend, None, fold)(batch)
+            torch.testing.assert_close(found, expected)
+            whole = 0.25 * network(batch) + 0.75 * linear(batch)
+            torch.testing.assert_close(BlendedModel(network, linear, blend)(batch), whole)
+
+
+def test_BlendedModel_stays_coherent(make_variant) -> None:
+    """No label scores below a descendant, whatever the linear classifier says."""
+    run = make_variant("coherent", "model.coherent=true", "model.blend=true", "train.epochs=1")
+    child, parent = run.dataset.hierarchy.edge_index
+    network, linear = run.load_model().eval(), linear_of(run)
+    blend = Blend(0.5, torch.full((5,), 0.5))
+    broken = 0
+    for batch in run.loader("test"):
+        with torch.no_grad():
+            logits = BlendedModel(network, linear, blend, run.dataset.hierarchy)(batch)
+            before = BlendedModel(network, linear, blend)(batch)
+        assert (logits[:, child] <= logits[:, parent]).all()
+        broken += int((before[:, child] > before[:, parent]).sum())
+    assert broken > 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_BlendedModel_on_a_gpu(blended_run: Run) -> None:
+    """As on the CPU, where the linear classifier stays."""
+    blend, linear = Blend(0.5, torch.arange(5) / 5), linear_of(blended_run)
+    batch = next(iter(blended_run.loader("valid")))
+    found = []
+    for device in ("cpu", "cuda"):
+        network = blended_run.load_model().eval().to(device)
+        model = BlendedModel(network, linear, blend, None, folds_of(blended_run))
+        with torch.no_grad():
+            found.append(model(batch.to(device)).cpu())
+    torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
+
+
+def test_fit_blend_is_what_training_writes(blended_run: Run) -> None:
+    """The same shares, beside the classifier and in the record."""
+    network, linear = blended_run.load_model(), linear_of(blended_run)
+    valid = Validation(blended_run.loader("valid"), folds_of(blended_run))
+    with blended_run.fabric.autocast():
+        found = fit_blend(network, linear, BlendSearch(5), valid)
+    written = read_blend(blended_run.folder)
+    assert written is not None
+    assert written.share == found.share
+    assert torch.equal(written.fold_share, found.fold_share)
+    record = json.loads((blended_run.folder / RECORD).read_text())
+    assert record["network_share"] == found.share
+    assert record["seconds"]["blend"] > 0
+
+
+def test_BlendedModel_measures_are_of_blended_scores(blended_run: Run) -> None:
+    """On test by all validation documents, on valid each by the others."""
+    metrics = json.loads((blended_run.folder / METRICS).read_text())
+    network, linear = blended_run.load_model(), linear_of(blended_run)
+    blend, hierarchy = read_blend(blended_run.folder), blended_run.dataset.hierarchy
+    assert blend is not None
+    for split, fold in (("valid", folds_of(blended_run)), ("test", None)):
+        model = BlendedModel(network, linear, blend, None, fold)
+        measures = evaluate_model(model, blended_run.loader(split), hierarchy)
+        assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
+
+
+def test_load_blends_as_evaluation_does(blended_run: Run) -> None:
+    """A loaded folder predicts what the run was measured by."""
+    model = blended_run.finish_model(blended_run.load_model()).eval()
+    batch = next(iter(blended_run.loader("test")))
+    with torch.no_grad():
+        expected = torch.sigmoid(model(batch))
+    classifier = load(blended_run.folder, "cpu")
+    records = [
+        classifier.read(record, "here")
+        for record in blended_run.dataset.as_json(batch.document.tolist())
+    ]
+    found = torch.empty_like(expected)
+    for rows, logits in classifier.score(records):
+        found[rows] = torch.sigmoid(logits)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_load_of_text_encoders_reads_no_metadata(make_variant) -> None:
+    """The linear classifier has no weight for what the network may not read."""
+    run = make_variant("text", "model.encoder=bert_xml", "model.blend=true", "train.epochs=1")
+    linear, space = linear_of(run), run.space
+    rows = linear.weight[: space.num_tokens].getnnz(axis=1)
+    is_word = torch.zeros(space.num_tokens, dtype=torch.bool)
+    words = space.span("word")
+    is_word[words.start : words.stop] = True
+    assert rows[is_word.numpy()].sum() > 0
+    assert rows[~is_word.numpy()].sum() == 0
+
+
+def test_open_run_without_it_is_blended_again(blended_run: Run, tmp_path: Path) -> None:
+    """By the classifier that is there: the same file and the same measures."""
+    folder = tmp_path / "run"
+    shutil.copytree(blended_run.folder, folder)
+    (folder / SHARES).unlink()
+    run = open_run(folder, blended_run.dataset.root)
+    run.evaluate()
+    assert (folder / SHARES).read_bytes() == (blended_run.folder / SHARES).read_bytes()
+    metrics = [json.loads((one / METRICS).read_text()) for one in (folder, blended_run.folder)]
+    assert metrics[0] == metrics[1]
+
+
+def test_load_without_blend(make_variant) -> None:
+    """No file, the network as it is."""
+    run = make_variant("plain", "model.blend=false", "model.init=random", "train.epochs=1")
+    assert not (run.folder / BLEND).exists()
+    assert load(run.folder, "cpu").blend is None
+    model = run.load_model()
+    assert run.finish_model(model) is model
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", '{"share": 1.5, "fold_share": [0.5]}', '{"share": 0.5, "fold_share": []}', "["],
+)
+def test_read_blend_refuses_what_is_broken(tmp_path: Path, content: str) -> None:
+    """One sentence that names the file."""
+    (tmp_path / BLEND).mkdir()
+    (tmp_path / SHARES).write_text(content)
+    with pytest.raises(CheckpointError, match=SHARES):
+        read_blend(tmp_path)
+
+
+def test_write_blend_is_read_back(tmp_path: Path) -> None:
+    """To the last digit."""
+    assert read_blend(tmp_path) is None
+    write_blend(tmp_path, Blend(0.3, torch.tensor([0.1, 0.9])))
+    found = read_blend(tmp_path)
+    assert found is not None
+    assert found.share == 0.3
+    assert torch.equal(found.fold_share, torch.tensor([0.1, 0.9]))
