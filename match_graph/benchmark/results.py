@@ -84,6 +84,31 @@ class Cell(StrictModel):
         return [f"a finished cell must have {name}." for name, there in has.items() if not there]
 
 
+class StoredTest(StrictModel):
+    """Test of a row's measure against the reference, kept where run folders are not.
+
+    The entries are those of `Comparison`; ``over`` says what was paired.
+    """
+
+    row: str
+    measure: str
+    over: Literal["runs", "documents"]
+    difference: Number | None = Field(description="mean difference; none without a pair")
+    num_pairs: int
+    p_value: float | None
+    p_holm: float | None
+    reason: str
+
+
+class StoredInterval(StrictModel):
+    """95 % interval over documents of a row's measure, see `RowTests`."""
+
+    row: str
+    measure: str
+    low: Number
+    high: Number
+
+
 class DatasetRecord(StrictModel):
     """Data set as the benchmark found it, and the rows that it has there."""
 
@@ -102,6 +127,8 @@ class DatasetRecord(StrictModel):
         None, description="epochs of the equal budget; none if rows have their own"
     )
     rows: list[PlannedRow] = Field(description="rows in the order of tables")
+    tests: list[StoredTest] = Field([], description="tests of rows, in published results alone")
+    intervals: list[StoredInterval] = Field([], description="their intervals, likewise")
 
 
 class Machine(StrictModel):

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from match_graph.benchmark.experiment import Experiment
-from match_graph.benchmark.results import Cell
+from match_graph.benchmark.results import Cell, DatasetRecord, StoredInterval, StoredTest
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, DocumentBootstrap, compare_runs, correct_comparisons
 from match_graph.runs.measures import SCORE_NAMES
@@ -16,6 +18,7 @@ from match_graph.runs.readers import read_record, read_scores
 from match_graph.typing import Split
 
 Key = tuple[str, str]
+Unit = Literal["runs", "documents"]
 _NO_INTERVALS = "no intervals over documents and no stars"
 
 
@@ -93,6 +96,34 @@ class RowTests:
                 self._resample(group)
         self._note_tests()
 
+    def store(self, record: DatasetRecord) -> DatasetRecord:
+        """Record of the data set with these tests and intervals."""
+        tests = [
+            *(_store(*key, "runs", test) for key, test in self.runs.items()),
+            *(_store(*key, "documents", test) for key, test in self.documents.items()),
+        ]
+        intervals = [
+            StoredInterval(row=row, measure=measure, low=low, high=high)
+            for (row, measure), (low, high) in self.intervals.items()
+        ]
+        return record.model_copy(update={"tests": tests, "intervals": intervals})
+
+    def restore(self, record: DatasetRecord) -> None:
+        """Takes the tests and intervals that `store` put into the record of a data set."""
+        self.documents = {}
+        for one in record.tests:
+            test = Comparison(
+                nan if one.difference is None else one.difference,
+                one.num_pairs,
+                one.p_value,
+                one.reason,
+                p_holm=one.p_holm,
+            )
+            (self.runs if one.over == "runs" else self.documents)[one.row, one.measure] = test
+        self.intervals = {(one.row, one.measure): (one.low, one.high) for one in record.intervals}
+        self.notes = {row: [] for row in self.rows}
+        self._note_tests()
+
     def _keep(
         self, kept: dict[Key, Comparison], measure: str, tests: Mapping[str, Comparison]
     ) -> None:
@@ -165,3 +196,16 @@ class RowTests:
                 for reason, measures in reasons.items():
                     some = f" of {', '.join(measures)}" if len(measures) < len(mine) else ""
                     notes.append(f"no test over {unit}{some} and no stars: {reason}.")
+
+
+def _store(row: str, measure: str, over: Unit, test: Comparison) -> StoredTest:
+    return StoredTest(
+        row=row,
+        measure=measure,
+        over=over,
+        difference=test.difference if isfinite(test.difference) else None,
+        num_pairs=test.num_pairs,
+        p_value=test.p_value,
+        p_holm=test.p_holm,
+        reason=test.reason,
+    )

@@ -100,8 +100,8 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
     Args:
         results: Results, finished or not.
         dataset: Name of the data set.
-        folder: Folder of the benchmark, whose run folders have the scores of documents; None gives
-            no intervals and no stars.
+        folder: Folder of the benchmark, whose run folders have the scores of documents; None takes
+            the intervals and tests of published results, and else gives none.
 
     Raises:
         CheckpointError: A finished cell lacks a measure, or the data set is not in the results.
@@ -115,6 +115,23 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
     record = results.datasets[names.index(dataset)]
     summarizer = _Summarizer(results, record, folder)
     return [summarizer.summarize(row.name) for row in record.rows]
+
+
+def publish(results: Results, folder: Path) -> Results:
+    """Results as they are kept without run folders: with tests, without histories.
+
+    Args:
+        results: Results of a benchmark.
+        folder: Folder of the benchmark.
+
+    Raises:
+        CheckpointError: A finished cell lacks a measure.
+    """
+    records = [
+        _Summarizer(results, record, folder).tests.store(record) for record in results.datasets
+    ]
+    cells = [cell.model_copy(update={"history": []}) for cell in results.cells]
+    return results.model_copy(update={"datasets": records, "cells": cells})
 
 
 class _Summarizer:
@@ -135,6 +152,8 @@ class _Summarizer:
         }
         self.means = {key: fmean(values.values()) for key, values in self.values.items()}
         self.tests = RowTests(self.experiment, self.done, self.values, folder)
+        if folder is None and record.intervals:
+            self.tests.restore(record)
 
     def summarize(self, row: str) -> RowSummary:
         done = self.done[row]

@@ -29,6 +29,7 @@ from match_graph.report.summary import (
     collect_notes,
     describe_dataset_twins,
     describe_policies,
+    publish,
 )
 from match_graph.runs.measures import DocumentScores, write_scores
 
@@ -129,6 +130,24 @@ def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
         row: [*found, *((found[0][0] + a, found[-1][1] + b) for a, b in more if found)]
         for row, found in values.items()
     }
+
+
+def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
+    """Means, intervals, stars and notes are those of the run folders; also read from a file."""
+    results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
+    published = publish(results, folder)
+    text = published.model_dump_json(exclude_defaults=True)
+    read = Results.model_validate_json(text)
+    assert not any(cell.history for cell in read.cells)
+    expected = summarize(results, "toy", folder)
+    found = summarize(read, "toy")
+    measures = results.experiment.measures
+    assert tabulate_rows(found, measures).to_markdown() == (
+        tabulate_rows(expected, measures).to_markdown()
+    )
+    assert collect_notes(found) == collect_notes(expected)
+    assert any(value.interval for row in found for value in row.measured.values())
+    assert summarize(results, "toy") != expected
 
 
 def test_summarize_row_by_hand(tmp_path: Path) -> None:
