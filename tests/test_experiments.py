@@ -25,6 +25,7 @@ PATHS = sorted(FOLDER.glob("*.yaml"))
 TINY = [
     "pretrain.samples=1000", "pretrain.channels=20", "model.channels=20", "train.epochs=1",
     "train.batch_size=16", "train.accelerator=cpu", "train.precision=32-true",
+    "model.blend=false",
 ]  # fmt: skip
 
 

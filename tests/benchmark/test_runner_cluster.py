@@ -40,13 +40,13 @@ def compare(first: Results, second: Results) -> None:
 
 @pytest.fixture
 def experiment(make_experiment) -> Experiment:
-    """Rows that share vectors, over two seeds."""
+    """Rows that share vectors."""
     rows = [
         {"name": "prior", "encoder": "prior"},
         {"name": "MATCH", "settings": MATCH},
         {"name": "flat", "settings": MATCH, "ablation": ["no-hierarchy"]},
     ]
-    return make_experiment(rows=rows)
+    return make_experiment(rows=rows, runs=1)
 
 
 @pytest.fixture
