@@ -3,9 +3,11 @@
     python experiments/write_tables.py                              writes them
     python experiments/write_tables.py --take runs/NAME --as NAME   with a benchmark's results
 
-A table stands between two comments, the first of which names results and measures:
+A table stands between two comments. The first one names a data set and measures, or a measure of
+some rows on all data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
+    <!-- summary: encoders NDCG@5: MATCH | TF-IDF + linear -->
     <!-- end -->
 """
 
@@ -15,11 +17,12 @@ from pathlib import Path
 
 from match_graph.benchmark import read_results
 from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
-from match_graph.report.summary import publish, summarize
+from match_graph.report.summary import Value, publish, summarize
 
 HERE = Path(__file__).resolve().parent
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
-BLOCK = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SUMMARY = re.compile(r"(<!-- summary: (\S+) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
@@ -32,10 +35,51 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     return f"\n{table}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
 
 
+def make_summary(experiment: str, measure: str, names: list[str]) -> str:
+    """A measure of some rows on every data set: mean and 95 % interval over documents."""
+    results = read_results(HERE / experiment / "results.json")
+    reference = results.experiment.reference
+    lines = [
+        f"| | training documents, labels | {' | '.join(names)} |",
+        f"|---|--:|{'--:|' * len(names)}",
+    ]
+    runs = set()
+    for record in results.datasets:
+        rows = {row.name: row for row in summarize(results, record.name)}
+        found = {name: rows[name] for name in names if name in rows and rows[name].runs}
+        runs |= {row.runs for row in found.values()}
+        cells = [
+            _show(found[name].measured[measure], name == reference) if name in found else "-"
+            for name in names
+        ]
+        size = f"{record.documents['train']:,}, {record.num_labels:,}"
+        lines.append(f"| {record.name} | {size} | {' | '.join(cells)} |")
+    seeds = " or ".join(map(str, sorted(runs)))
+    about = (
+        f"{measure} on {results.experiment.split}, mean of {seeds} seeds; in brackets the 95 % "
+        f"interval over documents of the difference to {reference}, for it that of the mean."
+    )
+    return "\n" + "\n".join(lines) + f"\n\n{about}\n\n"
+
+
+def _show(value: Value, is_reference: bool) -> str:
+    mean = f"{value.mean:.3f}".lstrip("0")
+    if value.interval is None:
+        return mean
+    low, high = value.interval
+    if is_reference:
+        return f"{mean} [{low:.3f}, {high:.3f}]".replace("0.", ".")
+    return f"{mean} [{low:+.3f}, {high:+.3f}]".replace("0.", ".")
+
+
 def fill(text: str) -> str:
     """The text with all of its tables as the results give them."""
-    return BLOCK.sub(
+    text = TABLE.sub(
         lambda found: found[1] + make_table(found[2], found[3], found[4].split()) + found[5], text
+    )
+    return SUMMARY.sub(
+        lambda found: found[1] + make_summary(found[2], found[3], found[4].split(" | ")) + found[5],
+        text,
     )
 
 

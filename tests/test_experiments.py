@@ -1,5 +1,6 @@
 """Experiments as data: every file is valid, complete, and runs to its end on a tiny corpus."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -83,6 +84,10 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "old" not in filled
     assert "[" in filled  # intervals over documents
     assert content["fill"](filled) == filled
+    text = "<!-- summary: encoders P@1: MATCH | Omikuji -->\n<!-- end -->\n"
+    filled = content["fill"](text)
+    assert "\n| | training documents, labels | MATCH | Omikuji |\n" in filled
+    assert re.search(r"\n\| toy \| \d+, \d+ \| \.\d+ \[\.\d+, \d?\.\d+\] \| - \|\n", filled)
 
 
 def test_check_spaces_of_encoders() -> None:

@@ -1,8 +1,9 @@
 """Summary of a benchmark: means over seeds, best rows, tests, published figures."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import fmean, stdev
 from typing import Any
 
@@ -118,7 +119,9 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 
 
 def publish(results: Results, folder: Path) -> Results:
-    """Results as they are kept without run folders: with tests, without histories.
+    """Results as they are kept without run folders: with tests, without histories and paths.
+
+    Of an absolute path its last name is kept.
 
     Args:
         results: Results of a benchmark.
@@ -131,7 +134,17 @@ def publish(results: Results, folder: Path) -> Results:
         _Summarizer(results, record, folder).tests.store(record) for record in results.datasets
     ]
     cells = [cell.model_copy(update={"history": []}) for cell in results.cells]
-    return results.model_copy(update={"datasets": records, "cells": cells})
+    found = results.model_copy(update={"datasets": records, "cells": cells})
+    return Results.model_validate_json(json.dumps(_shorten_paths(found.model_dump(mode="json"))))
+
+
+def _shorten_paths(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _shorten_paths(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_shorten_paths(value) for value in content]
+    is_path = isinstance(content, str) and PurePath(content).is_absolute()
+    return PurePath(content).name if is_path else content
 
 
 class _Summarizer:

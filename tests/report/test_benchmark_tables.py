@@ -135,9 +135,13 @@ def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
 def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
     """Means, intervals, stars and notes are those of the run folders; also read from a file."""
     results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
-    published = publish(results, folder)
-    text = published.model_dump_json(exclude_defaults=True)
+    record = results.datasets[0].model_copy(update={"source": "/home/of/somebody/toy"})
+    cells = [one.model_copy(update={"config": {"dataset": "/home/toy"}}) for one in results.cells]
+    results = results.model_copy(update={"datasets": [record], "cells": cells})
+    text = publish(results, folder).model_dump_json()
+    assert "home" not in text
     read = Results.model_validate_json(text)
+    assert (read.datasets[0].source, read.cells[0].config) == ("toy", {"dataset": "toy"})
     assert not any(cell.history for cell in read.cells)
     expected = summarize(results, "toy", folder)
     found = summarize(read, "toy")
