@@ -121,7 +121,7 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 def publish(results: Results, folder: Path) -> Results:
     """Results as they are kept without run folders: with tests, without histories and paths.
 
-    Of an absolute path its last name is kept.
+    Cells that wait are left out. Of an absolute path its last name is kept.
 
     Args:
         results: Results of a benchmark.
@@ -133,7 +133,8 @@ def publish(results: Results, folder: Path) -> Results:
     records = [
         _Summarizer(results, record, folder).tests.store(record) for record in results.datasets
     ]
-    cells = [cell.model_copy(update={"history": []}) for cell in results.cells]
+    done = [cell for cell in results.cells if cell.status != "waiting"]
+    cells = [cell.model_copy(update={"history": []}) for cell in done]
     found = results.model_copy(update={"datasets": records, "cells": cells})
     return Results.model_validate_json(json.dumps(_shorten_paths(found.model_dump(mode="json"))))
 

@@ -292,8 +292,8 @@ class Run(RunInputs):
     def evaluate(self, with_test: bool = True) -> dict[str, dict[str, float]]:
         """Evaluates the trained model on valid and test; writes ``metrics.json``.
 
-        Label scores are scaled, if `is_calibrated`: on valid each document's by the others', so
-        that it is judged as a new one. A run of an older version gets its calibration here.
+        Label scores are blended and scaled as by `finish_model`: on valid each document's by what
+        the others show, so that it is judged as a new one. What is missing of it is fitted here.
 
         On both: ranking, also by propensity, violations of the hierarchy, calibration. A threshold
         per label is chosen on valid and written as ``thresholds.parquet``; on test, F1 at these
