@@ -137,6 +137,7 @@ def small_settings():
             "train.epochs=2",
             "train.batch_size=16",
             "train.learning_rate=0.003",
+            "model.blend=false",
         ]
         return load_config(None, [*small, *settings])
 
@@ -149,6 +150,7 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory, small_settings) -> Run
     folder = tmp_path_factory.mktemp("trained")
     config = small_settings(
         "pretrain.samples=20000", "train.precision=32-true", "train.accelerator=cpu",
+        "model.blend=true",
         "data.max_metadata=6", "data.max_words=30",
     )  # fmt: skip
     run = start_run("synthetic", config, folder / "run", folder / "root")
@@ -182,4 +184,4 @@ def baseline_run(make_variant) -> Run:
 @pytest.fixture(scope="session")
 def text_run(make_variant) -> Run:
     """A run of an encoder that reads no metadata, on the same data."""
-    return make_variant("text", "model.encoder=bert_xml", "train.epochs=1")
+    return make_variant("text", "model.encoder=bert_xml", "model.blend=true", "train.epochs=1")

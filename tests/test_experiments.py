@@ -52,7 +52,7 @@ def test_the_folder_holds_data_only() -> None:
         "pretraining",
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    kinds = {path.suffix for path in files if path.parent.name not in ("scale", "experiments")}
+    kinds = {path.suffix for path in files if path.parent.name not in ("scale", "tables")}
     assert kinds <= {".yaml", ".md", ".csv", ".png", ".json"}
     scripts = {path.name for path in files if path.suffix == ".py"}
     assert scripts == {"measure.py", "plan.py", "write_planted.py", "write_tables.py"}
@@ -60,10 +60,10 @@ def test_the_folder_holds_data_only() -> None:
 
 def test_write_tables_leaves_nothing_to_write() -> None:
     """README and RESULTS.md hold the figures of the committed results."""
-    content = runpy.run_path(str(FOLDER / "write_tables.py"))
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
     for path in content["FILES"]:
         text = path.read_text(encoding="utf-8")
-        assert content["fill"](text) == text, f"run experiments/write_tables.py: {path}"
+        assert content["fill"](text) == text, f"run {FOLDER}/tables/write_tables.py: {path}"
 
 
 def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rows = [row for row in experiment.rows if row.name in ("TF-IDF + linear", "MATCH")]
     small = experiment.model_copy(update={"rows": rows})
     run_benchmark(small, tmp_path / "out", tmp_path / "root")
-    content = runpy.run_path(str(FOLDER / "write_tables.py"))
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
     (tmp_path / "encoders").mkdir()
     monkeypatch.setitem(content["take"].__globals__, "HERE", tmp_path)
     content["take"](tmp_path / "out", "encoders")

@@ -95,6 +95,11 @@ class Experiment(StrictModel):
     datasets: list[str] = Field(
         min_length=1, description="data sets: registered names, folders, or classes of one's own"
     )
+    tuned_on: list[str] = Field(
+        [],
+        description="names of the data sets on whose validation settings or defaults were chosen; "
+        "others are for reporting alone",
+    )
     runs: int = Field(3, ge=1, le=10_000, description="seeds per row")
     seed: int = Field(0, ge=0, lt=2**32, description="first seed")
     threads: int = Field(

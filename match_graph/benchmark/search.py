@@ -271,7 +271,13 @@ class _Searcher:
             row.model_copy(update={"settings": {**row.settings, **found.get(row.name, {})}})
             for row in experiment.rows
         ]
-        tuned = experiment.model_copy(update={"rows": rows, "name": f"{experiment.name}-tuned"})
+        names = [*experiment.tuned_on, *(record.name for record in self.plan.datasets)]
+        update = {
+            "rows": rows,
+            "name": f"{experiment.name}-tuned",
+            "tuned_on": [*dict.fromkeys(names)],
+        }
+        tuned = experiment.model_copy(update=update)
         head = f"# Settings by {self.options.measure} on valid; all trials: {RECORDS}.\n"
         content = tuned.model_dump(mode="json", exclude_defaults=True)
         text = head + dump_yaml(content, sort_keys=False, allow_unicode=True)

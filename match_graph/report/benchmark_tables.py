@@ -161,6 +161,12 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
     lines = [f"Mean ± standard deviation over runs. {describe_policies(names)}"]
     if twins := describe_dataset_twins(record, experiment.split):
         lines.append(twins)
+    if experiment.tuned_on:
+        what = "among them" if record.name in experiment.tuned_on else "for reporting alone"
+        chosen = ", ".join(experiment.tuned_on)
+        lines.append(
+            f"Settings and defaults were chosen on validation of {chosen}; this data set is {what}."
+        )
     values = [value for row in rows for value in row.measured.values()]
     if not values:
         return lines

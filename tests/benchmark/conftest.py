@@ -23,6 +23,7 @@ TINY = {
     "train.batch_size": 16,
     "train.accelerator": "cpu",
     "train.precision": "32-true",
+    "model.blend": False,
 }
 SMALL_MATCH = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
 

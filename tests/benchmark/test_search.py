@@ -63,6 +63,7 @@ def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsy
     assert trials.iloc[3]["model.encoder_config.cost"] == 0.5
     assert trials["train.learning_rate"].nunique() == 3
     tuned = load_experiment(out / TUNED)
+    assert tuned.tuned_on == ["toy"]
     best = {search.row.name: search.best for search in searches}
     for name, trial in best.items():
         assert trial.value == trials[trials["row"] == name]["value"].max()

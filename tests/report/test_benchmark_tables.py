@@ -20,6 +20,7 @@ from match_graph.metrics import Comparison
 from match_graph.report import summarize, write_tables
 from match_graph.report.benchmark_tables import (
     make_csv,
+    make_legend,
     tabulate_best,
     tabulate_grid,
     tabulate_rows,
@@ -130,6 +131,20 @@ def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
         row: [*found, *((found[0][0] + a, found[-1][1] + b) for a, b in more if found)]
         for row, found in values.items()
     }
+
+
+def test_make_legend_says_what_was_tuned_on() -> None:
+    """Whether the data set is one of those, or for reporting alone; nothing if none is named."""
+    results = make_results()
+    [record] = results.datasets
+    texts = []
+    for names in ([], ["toy", "other"], ["other"]):
+        experiment = results.experiment.model_copy(update={"tuned_on": names})
+        found = results.model_copy(update={"experiment": experiment})
+        texts.append(" ".join(make_legend(found, record, summarize(found, "toy"))))
+    assert "were chosen on validation" not in texts[0]
+    assert "on validation of toy, other; this data set is among them." in texts[1]
+    assert "on validation of other; this data set is for reporting alone." in texts[2]
 
 
 def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:

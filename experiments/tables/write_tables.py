@@ -1,7 +1,7 @@
 """Tables of README and RESULTS.md, written from the results that lie beside the experiments.
 
-    python experiments/write_tables.py                              writes them
-    python experiments/write_tables.py --take runs/NAME --as NAME   with a benchmark's results
+    python experiments/tables/write_tables.py                           writes them
+    python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
 
 A table stands between two comments. The first one names a data set and measures, or a measure of
 some rows on all data sets:
@@ -19,7 +19,7 @@ from match_graph.benchmark import read_results
 from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
 from match_graph.report.summary import Value, publish, summarize
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary: (\S+) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
