@@ -33,7 +33,8 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 # that takes their inventories from the network. Names of match-graph are, see `api_pages`.
 nitpicky = True
 OTHERS = (
-    r"torch|torch_geometric|numpy|np|pandas|scipy|pyarrow|networkx|pydantic|lightning\w*|rich|yaml"
+    r"torch|torch_geometric|numpy|np|pandas|scipy|sklearn|pyarrow|networkx|pydantic|lightning\w*|"
+    r"optuna|rich|yaml"
 )
 STANDARD = (
     "abc|argparse|collections|contextlib|dataclasses|datetime|enum|pathlib|threading|types|typing"

@@ -43,7 +43,7 @@ class Comparison:
 def compare_runs(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
     r"""Two-tailed t-test over the runs of two models, paired by seed; from five common seeds on.
 
-    .. math:: t = \bar{d} \Big/ \sqrt{\frac{1}{n (n - 1)} \sum_i (d_i - \bar{d})^2}
+    .. math:: t = \bar{d} \;/\; \sqrt{\frac{1}{n (n - 1)} \sum_i (d_i - \bar{d})^2}
 
     where :math:`d_i` is the difference of seed i; t has n - 1 degrees of freedom.
 

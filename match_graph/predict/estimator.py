@@ -142,13 +142,14 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Sequence[Mapping[str, Any]]) -> Any:  # noqa: N803
-        """Labels at or above their thresholds, an indicator matrix [n, L] in columns of classes_.
+        """Labels at or above their thresholds, as an indicator matrix [n, L].
 
         Args:
             X: Documents; labels in them are not read.
 
         Returns:
-            0 or 1, int64: an array, with ``sparse_output`` a CSR matrix.
+            0 or 1, int64, columns in the order of ``classes_``: an array, or a CSR matrix with
+            ``sparse_output``.
         """
         check_is_fitted(self, "classifier_")
         documents, columns = _list_documents(X), self._find_columns()
@@ -285,7 +286,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
             start += len(records)
 
     def _find_columns(self) -> Tensor:
-        """Column in classes_ of each label of the run, [labels of the run]."""
+        """Column in ``classes_`` of each label of the run, [labels of the run]."""
         column = {str(name): number for number, name in enumerate(self.classes_)}
         return torch.tensor([column[name] for name in self.classifier_.vocabulary.labels["id"]])
 
