@@ -1,20 +1,20 @@
 """Documents per second of prediction from records, against torch's own encoder over padded ones."""
 
 import tempfile
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import read_vocabulary, write_vocabulary
 from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
-from match_graph.training.device import make_fabric
+from match_graph.training.device import choose_precision, make_fabric
 from match_graph.typing import MASKS
 
 #: Documents of a piece of ours, and of the baseline, which is much slower.
@@ -22,7 +22,10 @@ _DOCUMENTS, _FEWER = 2048, 256
 
 
 def measure_predict(bench: Bench) -> Iterator[Speed]:
-    """Measures both on the same records: token lookup, logits, and the best five labels.
+    """Measures all on the same records: token lookup, logits, and the best five labels.
+
+    The first baseline computes in float32 as usually written; the second pads no further than the
+    longest of a batch and has our precision. All read records in the same order.
 
     Raises:
         ConfigError: Encoder or head are not MATCH's, whose network the baseline is.
@@ -42,22 +45,22 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
         vocabulary = read_vocabulary(Path(folder))
     settings, model = bench.config.train, run.make_model()
     full = settings.model_copy(update={"precision": "32-true"})
-    names = ("ours", f"padded to {RELEASE_LENGTH}")
-    padded: Any = PaddedModel(model, RELEASE_LENGTH)  # scores like a MatchModel
-    classifiers = {
-        names[0]: Classifier(vocabulary, model, bench.config, make_fabric(settings)),
-        names[1]: Classifier(vocabulary, padded, bench.config, make_fabric(full)),
+    precision = choose_precision(settings)
+    whole: Any = PaddedModel(model, RELEASE_LENGTH)  # scores like a MatchModel
+    short: Any = PaddedModel(model)
+    competitors = {
+        "ours": (model, settings, _DOCUMENTS),
+        f"padded to {RELEASE_LENGTH}": (whole, full, _FEWER),
+        f"padded to the batch, {precision}": (short, settings, _DOCUMENTS),
     }
 
-    def predict(name: str, number: int) -> int:
-        return sum(1 for _ in classifiers[name].predict(records[:number]))
+    def make_work(network: Any, train: TrainConfig, number: int) -> Callable[[], int]:
+        classifier = Classifier(vocabulary, network, bench.config, make_fabric(train))
+        return lambda: sum(1 for _ in classifier.predict(records[:number]))
 
-    ours, baseline = (
-        partial(predict, name, number)
-        for name, number in zip(names, (_DOCUMENTS, _FEWER), strict=True)
-    )
+    work = {name: make_work(*parts) for name, parts in competitors.items()}
     yield from compare(
         bench, "predict",
-        f"{len(records):,} documents, {bench.dataset.num_labels:,} labels, {settings.precision}",
-        "documents/s", {names[0]: ours, names[1]: baseline}, watch_memory(bench, ours),
+        f"{len(records):,} documents, {bench.dataset.num_labels:,} labels, {precision}",
+        "documents/s", work, watch_memory(bench, work["ours"]), baselines=len(work) - 1,
     )  # fmt: skip

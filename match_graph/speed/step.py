@@ -1,6 +1,7 @@
 """Documents per second of a step: MATCH against padded documents, other encoders against MATCH."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -19,7 +20,7 @@ from match_graph.speed.batches import (
 )
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
-from match_graph.training.device import make_fabric
+from match_graph.training.device import choose_precision, make_fabric
 from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
@@ -51,16 +52,23 @@ class Trainer:
 
 
 class PaddedTrainer:
-    """Baseline: training steps with padding, dense targets, float32 and Adam.
+    """Baseline: training steps with padding, dense targets and Adam.
 
     Args:
         model: Model whose weights are copied.
         bench: Bench to train on.
         length: Number of tokens per document, as for `PaddedModel`.
+        autocast: Makes the context of the scores; the default computes them in float32.
     """
 
-    def __init__(self, model: MatchModel, bench: Bench, length: int | None) -> None:
-        self.model = PaddedModel(model, length).to(bench.device)
+    def __init__(
+        self,
+        model: MatchModel,
+        bench: Bench,
+        length: int | None,
+        autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self.model, self.autocast = PaddedModel(model, length).to(bench.device), autocast
         self.device, self.clip_norm = bench.device, bench.config.train.clip_norm
         rate = bench.config.train.learning_rate
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=rate, fused=True)
@@ -68,7 +76,9 @@ class PaddedTrainer:
     def step(self, cpu_batch: EgoBatch) -> int:
         """Trains one step; returns its number of documents."""
         batch = cpu_batch.to(self.device)
-        loss = dense_bce(self.model(batch), *batch.gold)
+        with self.autocast():
+            logits = self.model(batch)
+        loss = dense_bce(logits.float(), *batch.gold)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
@@ -84,7 +94,11 @@ def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 
 
 def measure_step(bench: Bench) -> Iterator[Speed]:
-    """Measures ours in batches of similar length, the baselines in unsorted batches.
+    """Measures ours in batches of similar length beside padded baselines.
+
+    Two baselines are what is usually written: float32, documents in random order. The next takes
+    our batches, of documents of similar length, and the last our precision too, so that its ratio
+    is that of the code alone; from ratio to ratio stands what each of the two contributes.
 
     ``share_loading`` is the share of an epoch's time that draws its batches. An encoder or a head
     that is not MATCH's is compared with MATCH, over the same documents and words:
@@ -95,16 +109,25 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
         return
     loader, batches, trainer, peak_mib = _open_trainer(bench)
     shuffled = shuffle_batches(bench, batches)
-    padded = {
-        f"padded to {RELEASE_LENGTH}": PaddedTrainer(trainer.model, bench, RELEASE_LENGTH),
-        "padded to the batch": PaddedTrainer(trainer.model, bench, None),
+    whole, short = (
+        PaddedTrainer(trainer.model, bench, length) for length in (RELEASE_LENGTH, None)
+    )
+    work = {
+        "ours": repeat(trainer.step, batches),
+        f"padded to {RELEASE_LENGTH}": repeat(whole.step, shuffled),
+        "padded to the batch": repeat(short.step, shuffled),
+        "padded to the batch, sorted by length": repeat(short.step, batches),
     }
-    work = {"ours": repeat(trainer.step, batches)}
-    work |= {name: repeat(other.step, shuffled) for name, other in padded.items()}
+    precision = choose_precision(bench.config.train)
+    if precision != "32-true":
+        alike = PaddedTrainer(trainer.model, bench, None, trainer.fabric.autocast)
+        name = f"padded to the batch, sorted by length, {precision}"
+        work[name] = repeat(alike.step, batches)
+    baselines = len(work) - 1
     work["load"] = repeat(lambda batch: batch.num_documents, loader)
     yield from compare(
         bench, "step", _describe(bench, batches), "documents/s", work, peak_mib,
-        baselines=len(padded), more=lambda rates: _share_epoch(rates, loader),
+        baselines=baselines, more=lambda rates: _share_epoch(rates, loader),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from match_graph.graph import Hierarchy
 from match_graph.speed import SPEED_SIZES, SPEED_STAGES, Bench, measure, measure_speed, scaling
 from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.speed.pretrain import measure_pretrain
+from match_graph.speed.step import measure_step
 
 CPU = torch.device("cpu")
 KEYS = ["stage", "size", "device", "rate", "unit", "baseline", "ratio", "peak_mib"]
@@ -41,10 +42,14 @@ BASELINES = {
     "build": ["a row for each token"],
     "sample": ["a loop over documents"],
     "pretrain": ["independent negatives"],
-    "step": ["padded to 500", "padded to the batch"],
+    "step": [
+        "padded to 500",
+        "padded to the batch",
+        "padded to the batch, sorted by length",
+    ],
     "targets": ["dense targets"],
     "hypernymy": ["a loop over the edges"],
-    "predict": ["padded to 500"],
+    "predict": ["padded to 500", "padded to the batch, 32-true"],
 }
 
 
@@ -63,6 +68,14 @@ def test_SPEED_STAGES_stage_is_measured_against_its_baselines(bench: Bench, stag
         assert content["ratio"] == pytest.approx(content["rate"] / rate, rel=1e-2)
         assert content["baseline"].endswith(content["unit"])
         assert content["peak_mib"] is None or 0 <= content["peak_mib"] < 500
+
+
+def test_measure_step_has_a_baseline_of_our_precision(bench: Bench) -> None:
+    """Where that is not float32, last: the batches are ours already."""
+    train = bench.config.train.model_copy(update={"precision": "bf16-mixed"})
+    config = bench.config.model_copy(update={"train": train})
+    *_, last = measure_step(replace(bench, config=config, seconds=0.1))
+    assert last.baseline.startswith("padded to the batch, sorted by length, bf16-mixed: ")
 
 
 def test_measure_pretrain_shared_negatives_compare_more(bench: Bench) -> None:
