@@ -182,10 +182,10 @@ class ModelConfig(StrictModel):
     word_vectors: str | None = Field(
         None, description="GloVe or word2vec text file for the initialization"
     )
-    blend: bool | None = Field(
+    blend: bool | Literal["tree"] | None = Field(
         None,
-        description="blend the network with a linear classifier over the same tokens; none: by "
-        "size",
+        description="blend the network with a linear classifier over the same tokens; tree: with "
+        "one of clustered labels; none: by size",
     )
     head_from_labels: bool = Field(
         False, description="initialize the prediction layer from the labels' vectors"

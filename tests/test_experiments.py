@@ -46,16 +46,19 @@ def run(experiment: Experiment, folder: Path) -> Results:
 
 
 def test_the_folder_holds_data_only() -> None:
-    """But for the scripts that measure and plan at scale, and that write tables."""
+    """But for the scripts that measure and plan at scale, draw subsets, and write tables."""
     assert {path.stem for path in PATHS} == {
-        "comparison", "encoders", "features", "hierarchy", "metadata_ablation", "oaxmlc", "pina",
-        "pretraining",
+        "comparison", "defaults", "encoders", "features", "hierarchy", "metadata_ablation",
+        "oaxmlc", "pina", "pretraining", "sizes",
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    kinds = {path.suffix for path in files if path.parent.name not in ("scale", "tables")}
+    kinds = {path.suffix for path in files if path.suffix != ".py"}
     assert kinds <= {".yaml", ".md", ".csv", ".png", ".json"}
     scripts = {path.name for path in files if path.suffix == ".py"}
-    assert scripts == {"measure.py", "plan.py", "write_planted.py", "write_tables.py"}
+    assert scripts == {
+        "measure.py", "plan.py", "plot_sizes.py", "write_planted.py", "write_subsets.py",
+        "write_tables.py",
+    }  # fmt: skip
 
 
 def test_write_tables_leaves_nothing_to_write() -> None:
@@ -88,6 +91,48 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     filled = content["fill"](text)
     assert "\n| | training documents, labels | MATCH | Omikuji |\n" in filled
     assert re.search(r"\n\| toy \| \d+, \d+ \| \.\d+ \[\.\d+, \d?\.\d+\] \| - \|\n", filled)
+
+
+@pytest.mark.parametrize(("few", "train", "valid", "test"), [(0, 16, 2, 10), (400, 14, 2, 12)])
+def test_write_subsets(
+    few: int, train: int, valid: int, test: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation documents are tested, and validate too where they are many enough; none twice."""
+    content = runpy.run_path(str(FOLDER / "sizes" / "write_subsets.py"))
+    monkeypatch.setitem(content["draw"].__globals__, "FEW", few)
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    lines = {"train.json": 40, "dev.json": 12, "test.json": 12}
+    for name, number in lines.items():
+        (folder / name).write_text("".join(f"{name} {n}\n" for n in range(number)))
+    content["main"](folder, [16])
+    subset = tmp_path / "toy_16"
+    found = {name: (subset / name).read_text().splitlines() for name in lines}
+    assert [len(found[name]) for name in lines] == [train, valid, test]
+    drawn = [line for part in found.values() for line in part]
+    assert len(set(drawn)) == len(drawn)
+    assert not any(line.startswith("test.json") for line in drawn)
+    assert all(line.startswith("dev.json") for line in found["test.json"])
+    assert content["draw"](folder, 16, seed=0) == found
+    assert content["draw"](folder, 16, seed=1) != found
+
+
+def test_plot_sizes(tmp_path: Path) -> None:
+    """A row's interval on each subset, by number of training documents."""
+    names = [str(write_match_folder(tmp_path / f"toy_{number}")) for number in (8, 16)]
+    experiment = load_experiment("sizes", names, runs=1, settings=TINY)
+    rows = [row for row in experiment.rows if row.name in ("TF-IDF + linear", "MATCH")]
+    run_benchmark(experiment.model_copy(update={"rows": rows}), tmp_path, tmp_path / "root")
+    content = runpy.run_path(str(FOLDER / "sizes" / "plot_sizes.py"))
+    tables = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
+    (tmp_path / "out").mkdir()
+    published = tables["publish"](tables["read_results"](tmp_path), tmp_path)
+    (tmp_path / "out" / "results.json").write_text(published.model_dump_json())
+    content["main"](tmp_path / "out")
+    assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
+    gaps = content["list_gaps"](published, published.datasets)
+    assert list(gaps) == ["TF-IDF + linear"]
+    assert [low <= high for _, low, high in gaps["TF-IDF + linear"]] == [True, True]
 
 
 def test_check_spaces_of_encoders() -> None:

@@ -22,7 +22,8 @@ def find_linear_model(config: Config) -> Model:
     Args:
         config: Configuration of the network's run.
     """
-    settings = {"metadata": find_model(config).reads_metadata}
+    metadata, is_tree = find_model(config).reads_metadata, config.model.blend == "tree"
+    settings = {"metadata": metadata, "tree": is_tree}
     return find_model(
         config.change("model", encoder="tfidf_linear", encoder_config=settings, coherent=False)
     )

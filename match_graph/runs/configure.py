@@ -21,8 +21,9 @@ low. A field that is named like another ablation ("metadata") is taken out by ``
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+from match_graph.baselines.tfidf_linear import count_passes
 from match_graph.config import (
     Config,
     FeatureSource,
@@ -197,14 +198,15 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
             may be None, ``train.precision`` "auto".
         dataset: Built data set.
 
-    With a label tree there is no blend by default, and no hypernymy in the output space.
+    With a label tree there is no hypernymy in the output space.
 
     Raises:
         ConfigError: An encoder, a head or one of their settings is unknown; hypernymy in the output
-            space or a blend is asked for with a label tree.
+            space is asked for with a label tree.
     """
     graph = dataset.graph
-    num_train, num_valid = (len(dataset.documents(MASKS[split])) for split in ("train", "valid"))
+    train_documents = dataset.documents(MASKS["train"])
+    num_train, num_valid = len(train_documents), len(dataset.documents(MASKS["valid"]))
     num_words = graph.num_edges(CONTAINS) * num_train // graph.num_nodes(DOCUMENT)
     config = config.model_copy(update={"model": find_model(config).complete()})
     train: dict[str, Any] = {"precision": choose_precision(config.train)}
@@ -218,12 +220,6 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
                 f"model.head_config above {dataset.num_labels}."
             )
         train["lambda_output"] = 0.0
-        if config.model.blend:
-            raise ConfigError(
-                "A linear classifier scores all labels and a label tree those of a beam, found "
-                "both; set model.blend to false, or raise flat_labels of model.head_config above "
-                f"{dataset.num_labels}."
-            )
     if config.pretrain.samples is None:
         config = config.change("pretrain", samples=derive_samples(num_words))
     derived = {
@@ -236,8 +232,9 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     if config.model.blend is None:
         num_words = graph.num_edges(CONTAINS) // graph.num_nodes(DOCUMENT)
         width = NodeFeatures.from_data(graph).width + min(num_words, config.data.max_words)
-        pays = derive_blend(dataset.num_labels, width, config.train.epochs)
-        config = config.change("model", blend=find_model(config).is_neural and not is_tree and pays)
+        per_document = int(dataset.targets.count(train_documents).sum()) / max(1, num_train)
+        blend = derive_blend(dataset.num_labels, per_document, width, config.train.epochs)
+        config = config.change("model", blend=find_model(config).is_neural and blend)
     return config
 
 
@@ -263,18 +260,24 @@ def derive_epochs(num_train: int) -> int:
     return round(min(40.0, max(5.0, 6.0 * (15_000 / num_train) ** 0.4)))
 
 
-def derive_blend(num_labels: int, width: int, epochs: int | None) -> bool:
-    """Whether a linear classifier is fitted beside the network: where it is the cheaper of both.
+def derive_blend(
+    num_labels: int, per_document: float, width: int, epochs: int | None
+) -> bool | Literal["tree"]:
+    """Linear classifier beside the network, flat or a tree, where it is the cheaper of the two.
 
     On one core it takes 35 ns per label and word of a document, the network about 5 ms per document
     and epoch; what is allowed is 4 ms.
 
     Args:
         num_labels: Number of labels.
+        per_document: Mean number of labels of a document.
         width: Mean number of words and features of a document, as far as they are read.
         epochs: Epochs of the network.
     """
-    return num_labels * width * 35e-9 <= 4e-3 * (epochs or 1)
+    passes = 4e-3 * (epochs or 1) / (35e-9 * max(1, width))
+    if num_labels <= passes:
+        return True
+    return "tree" if count_passes(num_labels, per_document) <= passes else False
 
 
 def derive_valid_documents(num_valid: int) -> int:

@@ -14,9 +14,11 @@ from sklearn.svm import LinearSVC
 from match_graph.baselines import TfidfLinear, tfidf_linear
 from match_graph.baselines.tensors import TENSORS
 from match_graph.baselines.tfidf import stack_labels
+from match_graph.baselines.tfidf_linear import count_clusters, count_passes
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
+from match_graph.nn.label_tree import join_log_odds
 
 
 def make(synthetic: Synthetic, **settings) -> TfidfLinear:
@@ -87,6 +89,107 @@ def test_TfidfLinear_contributions_sum_to_its_scores(synthetic: Synthetic, batch
         assert torch.equal(token, token.unique())
         expected = baseline.predict(batch)[0, labels]
         torch.testing.assert_close(added.sum(dim=0) + bias, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture
+def small_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters of at most four labels."""
+    monkeypatch.setattr(tfidf_linear, "_CLUSTER_SIZE", 4)
+
+
+def test_TfidfLinear_tree_is_the_product_of_two_classifiers(
+    synthetic: Synthetic, batches, small_clusters: None
+) -> None:
+    """Of the cluster among all documents, of the label among those of the cluster."""
+    baseline = make(synthetic, tree=True, prune=0.0)
+    train, test = batches("train"), batches("test")
+    baseline.fit(train)
+    rows = baseline.features.transform(train).astype(np.float64)
+    new_rows = baseline.features.transform(test)
+    gold = stack_labels(train, synthetic.num_labels).toarray() > 0
+    cluster = baseline.cluster.numpy()
+    assert np.bincount(cluster).max() <= 4
+    assert len(np.bincount(cluster)) == 8
+
+    def find_probability(rows, is_gold: np.ndarray) -> np.ndarray:
+        model = LinearSVC(C=0.5, dual=False).fit(rows, is_gold)
+        return 1 / (1 + np.exp(-6 * model.decision_function(new_rows) - 1))
+
+    found = torch.sigmoid(torch.cat([baseline.predict(batch) for batch in test])).numpy()
+    for label in range(synthetic.num_labels):
+        is_member = gold[:, cluster == cluster[label]].any(axis=1)
+        is_gold = gold[is_member, label]
+        if 0 < is_gold.sum() < len(is_gold):
+            expected = find_probability(rows, is_member)
+            expected *= find_probability(rows[is_member], is_gold)
+            np.testing.assert_allclose(found[:, label], expected, atol=0.01)
+
+
+def test_TfidfLinear_tree_ranks_nearly_as_well(
+    synthetic: Synthetic, batches, small_clusters: None
+) -> None:
+    """Of the best labels as many are gold, but for a tenth."""
+    hits = {}
+    for tree in (False, True):
+        baseline = make(synthetic, tree=tree)
+        baseline.fit(batches("train"))
+        gold = stack_labels(batches("test"), synthetic.num_labels).toarray()
+        logits = torch.cat([baseline.predict(batch) for batch in batches("test")])
+        hits[tree] = gold[np.arange(len(gold)), logits.argmax(dim=1).numpy()].mean()
+    assert hits[True] > 0.9 * hits[False]
+
+
+def test_TfidfLinear_tree_contributions_are_of_first_order(
+    synthetic: Synthetic, batches, small_clusters: None
+) -> None:
+    """A little less of a token changes a label's logit by that part of its contribution."""
+    baseline = make(synthetic, tree=True)
+    baseline.fit(batches("train"))
+    labels, step = torch.tensor([3, 0, 5]), 1e-3
+    batch = batches("test", batch_size=1)[0]
+    token, added = baseline.contributions(batch, labels)
+    row = baseline.features.transform([batch]).astype(np.float64)
+    baseline.weight = baseline.weight.astype(np.float64)
+
+    def score(row) -> torch.Tensor:
+        values = (row @ baseline.weight).toarray() + baseline.bias
+        return join_log_odds(*baseline._split(torch.from_numpy(6 * values + 1)))[0, labels]
+
+    for place in range(min(5, len(token))):
+        less = row.copy()
+        less[0, int(token[place])] *= 1 - step
+        change = (score(row) - score(less)) / step
+        torch.testing.assert_close(change.float(), added[place], atol=2e-3, rtol=2e-2)
+
+
+def test_TfidfLinear_tree_is_read_back(
+    synthetic: Synthetic, batches, tmp_path: Path, small_clusters: None
+) -> None:
+    """The same scores; one of other labels, or with a cluster that is none, is refused."""
+    baseline = make(synthetic, tree=True)
+    baseline.fit(batches("train"))
+    baseline.save(tmp_path)
+    again = make(synthetic, tree=True)
+    again.load(tmp_path)
+    for batch in batches("test"):
+        assert torch.equal(again.predict(batch), baseline.predict(batch))
+    with pytest.raises(CheckpointError, match="of this run's tokens and labels, found"):
+        make(synthetic).load(tmp_path)
+    tensors = load_file(tmp_path / TENSORS)
+    tensors["cluster"][0] = 8
+    save_file(tensors, tmp_path / TENSORS)
+    with pytest.raises(CheckpointError, match="its clusters are not of its labels"):
+        again.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "clusters", "passes"),
+    [(1, 1, 2), (128, 1, 129), (129, 2, 131), (16_632, 256, 580.84375)],
+)
+def test_count_passes(labels: int, clusters: int, passes: float) -> None:
+    """A power of two clusters, and five labels a document in as many of them."""
+    assert count_clusters(labels) == clusters
+    assert count_passes(labels, 5.0) == passes
 
 
 def test_TfidfLinear_labels_on_no_or_every_document_get_prior(

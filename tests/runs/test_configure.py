@@ -177,29 +177,26 @@ def test_resolve_config_unknown_encoder_is_an_error(synthetic: Synthetic) -> Non
 
 
 def test_derive_blend_is_there_where_it_costs_less() -> None:
-    """Than the network by labels, words and epochs; what is said stays."""
-    assert derive_blend(800, 90, 6)
-    assert not derive_blend(16_000, 90, 6)
-    assert derive_blend(16_000, 90, 20)
-    assert not derive_blend(800, 90 + 1000, 5)
+    """Than the network by labels, words and epochs; with clustered labels where they are many."""
+    assert derive_blend(800, 5.0, 90, 6) is True
+    assert derive_blend(16_000, 5.0, 90, 20) is True
+    assert derive_blend(16_000, 5.0, 90, 6) == "tree"
+    assert derive_blend(2_000_000, 5.0, 90, 6) is False
+    assert derive_blend(800, 5.0, 90 + 1000, 5) == "tree"
+    assert derive_blend(800, 5.0, 90 + 3000, 5) is False
 
 
 def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
-    """By default, with few labels; not beside a baseline or a label tree."""
+    """By default, with few labels; not beside a baseline."""
     tree = ["model.encoder=attention_xml", "model.head_config={flat_labels: 10, cluster_size: 4}"]
     for settings, expected in (
         ([], True),
         (["model.blend=false"], False),
+        (["model.blend=tree"], "tree"),
         (["model.encoder=tfidf_linear"], False),
-        (tree, False),
+        (tree, True),
     ):
-        assert resolve_config(load_config(None, settings), synthetic).model.blend is expected
-    with pytest.raises(ConfigError) as caught:
-        resolve_config(load_config(None, [*tree, "model.blend=true"]), synthetic)
-    assert str(caught.value) == (
-        "A linear classifier scores all labels and a label tree those of a beam, found both; set "
-        "model.blend to false, or raise flat_labels of model.head_config above 25."
-    )
+        assert resolve_config(load_config(None, settings), synthetic).model.blend == expected
 
 
 def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from match_graph.datasets import Synthetic
-from match_graph.errors import ConfigError
 from match_graph.io.files import read_tensors
 from match_graph.io.run_folder import HISTORY, LEVELS, MODEL, STATE
 from match_graph.nn.label_tree import TreeModel
@@ -79,8 +78,8 @@ def test_plan_levels_prior_is_given_the_parent(make_run) -> None:
 
 def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
     """Two levels are trained, the first stays as it was, and the folder alone predicts the same."""
-    run = make_run("a", "model.coherent=true")
-    assert (run.config.model.blend, run.config.train.lambda_output) == (False, 0.0)
+    run = make_run("a", "model.coherent=true", "model.blend=true")
+    assert (run.config.model.blend, run.config.train.lambda_output) == (True, 0.0)
     run.train()
     metrics = run.evaluate()
     assert metrics["test"]["violation_rate"] == 0
@@ -97,7 +96,9 @@ def test_plan_levels_tree_goes_the_whole_line(make_run) -> None:
     (found,) = classifier.predict([{"text": "w1 w2 w3"}])
     assert len(found["labels"]) == 5
     before = (run.folder / MODEL).read_bytes()
-    make_run("a", "model.coherent=true").train()  # finished: nothing is trained again
+    make_run(
+        "a", "model.coherent=true", "model.blend=true"
+    ).train()  # finished: nothing is trained again
     assert (run.folder / MODEL).read_bytes() == before
 
 
@@ -124,10 +125,3 @@ def test_Run_killed_tree_equals_an_uninterrupted_one(
     left, right = (read_tensors(run.folder / MODEL) for run in (whole, killed))
     assert set(left) == set(right)
     assert all(torch.equal(left[name], right[name]) for name in left)
-
-
-def test_Run_blend_is_refused_before_anything_starts(make_run, tmp_path: Path) -> None:
-    """No folder is made."""
-    with pytest.raises(ConfigError, match="A linear classifier scores all labels"):
-        make_run("a", "model.blend=true")
-    assert not (tmp_path / "a").exists()

@@ -1,0 +1,63 @@
+"""Draws learning curves of ``experiments/sizes/results.json``: 95 % intervals of gaps to MATCH.
+
+python experiments/sizes/plot_sizes.py
+"""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from match_graph.benchmark import read_results
+from match_graph.benchmark.results import DatasetRecord, Results
+from match_graph.report.figures import COLOURS, make_panels, save_figure
+from match_graph.report.summary import summarize
+
+HERE = Path(__file__).resolve().parent
+MEASURE = "NDCG@5"
+
+
+def find_corpus(record: DatasetRecord) -> str:
+    """Name of the data set that a subset is of."""
+    return record.name.rpartition("_")[0] or record.name
+
+
+def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[list[float]]]:
+    """Training documents and both ends of the interval of each row, subset by subset."""
+    gaps: dict[str, list[list[float]]] = {}
+    for record in records:
+        for row in summarize(results, record.name):
+            interval = row.measured[MEASURE].interval if row.runs else None
+            if interval and row.name != results.experiment.reference:
+                gaps.setdefault(row.name, []).append([record.documents["train"], *interval])
+    return gaps
+
+
+def draw(panel: Any, gaps: dict[str, list[list[float]]]) -> None:
+    """Draws a corpus; rows stand beside each other, so that none hides another."""
+    panel.axhline(0, color="0.5", linewidth=1)
+    for place, (name, points) in enumerate(gaps.items()):
+        numbers, low, high = zip(*points, strict=True)
+        x = [number * 1.06 ** (place - len(gaps) / 2) for number in numbers]
+        middle = [(one + other) / 2 for one, other in zip(low, high, strict=True)]
+        half = [(other - one) / 2 for one, other in zip(low, high, strict=True)]
+        panel.errorbar(x, middle, half, color=COLOURS[place + 1], fmt="o", capsize=2, label=name)
+    panel.set_xscale("log")
+    panel.set_xlabel("training documents")
+    panel.set_ylabel(f"{MEASURE} minus that of MATCH")
+
+
+def main(folder: Path = HERE) -> None:
+    """Writes ``sizes.png``: a panel for each corpus."""
+    results = read_results(folder / "results.json")
+    records = sorted(results.datasets, key=lambda one: (find_corpus(one), one.documents["train"]))
+    corpora = [(name, list(parts)) for name, parts in groupby(records, find_corpus)]
+    figure, panels = make_panels(len(corpora))
+    for panel, (name, parts) in zip(panels, corpora, strict=True):
+        draw(panel, list_gaps(results, parts))
+        panel.set_title(name)
+    panels[0].legend()
+    save_figure(figure, folder / "sizes.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Draws subsets of a data set's training documents, for choices and for learning curves.
+
+    match-graph export biotools --to match --include-labels all --out biotools
+    python experiments/sizes/write_subsets.py biotools --documents 1000 --documents 3000
+
+A subset of N training documents is a folder in the same layout beside the data set, such as
+``biotools_1000``. An eighth as many validation documents choose epochs, thresholds and shares, and
+up to 1,500 others stand where test documents would; those of the data set are not read. A data set
+with few validation documents takes the eighth from the training documents, and all that it has for
+validation are tested.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+#: Validation documents that are too few to be cut in two, and the most that are tested.
+FEW, MOST = 400, 1500
+
+
+def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
+    """Lines of the files of a subset, by name.
+
+    Args:
+        folder: Data set in the layout of the authors' release.
+        number: Number of documents that are trained on, those of validation among them if few.
+        seed: Random seed.
+    """
+    generator = np.random.default_rng(seed)
+    train, valid = (
+        (folder / name).read_text(encoding="utf-8").splitlines()
+        for name in ("train.json", "dev.json")
+    )
+    generator.shuffle(train)
+    generator.shuffle(valid)
+    eighth = number // 8
+    if len(valid) < FEW:
+        drawn = train[:number]
+        return {"train.json": drawn[eighth:], "dev.json": drawn[:eighth], "test.json": valid}
+    return {
+        "train.json": train[:number],
+        "dev.json": valid[:eighth],
+        "test.json": valid[eighth : eighth + MOST],
+    }
+
+
+def main(folder: Path, documents: Annotated[list[int], typer.Option(min=8)], seed: int = 0) -> None:
+    """Writes the subsets beside the data set."""
+    for number in documents:
+        subset = folder.with_name(f"{folder.name}_{number}")
+        subset.mkdir()
+        for name, lines in draw(folder, number, seed).items():
+            (subset / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        for path in (folder / "taxonomy.txt", folder / "meta_dict.json"):
+            if path.is_file():
+                shutil.copy(path, subset)
+
+
+if __name__ == "__main__":
+    typer.run(main)
