@@ -18,7 +18,8 @@ class Evidence(StrictModel):
             None where the encoder has no such attention.
         effect: Leave-one-out effect: the label's score less its score when the document comes
             without the instance, in log-odds: positive where the instance speaks for the label.
-        linear: What the linear classifier adds to the score, exact; None without one.
+        linear: What the linear classifier adds to the score, exact, or to first order where it
+            clusters the labels; None without one.
     """
 
     field: str
@@ -34,7 +35,7 @@ class Evidence(StrictModel):
 
 
 class WordEvidence(StrictModel):
-    """What the linear classifier adds to a label's logit for a word, exact."""
+    """What the linear classifier adds to a label's logit for a word, as in `Evidence`."""
 
     word: str
     linear: float

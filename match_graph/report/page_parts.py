@@ -85,7 +85,8 @@ def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] 
     about = (
         "What carried each prediction: the change of the label's log-odds when a metadata token is "
         "left out, the attention of the document's own states, and what the linear classifier "
-        "adds, which is exact. Hypernymy terms are those of the loss, for this document."
+        "adds, exact unless it clusters labels. Hypernymy terms are those of the loss, for this "
+        "document."
     )
     return Section("Case studies", about, cases)
 
