@@ -42,6 +42,9 @@ def draw(panel: Any, gaps: dict[str, list[list[float]]]) -> None:
         half = [(other - one) / 2 for one, other in zip(low, high, strict=True)]
         panel.errorbar(x, middle, half, color=COLOURS[place + 1], fmt="o", capsize=2, label=name)
     panel.set_xscale("log")
+    numbers = sorted({int(number) for points in gaps.values() for number, *_ in points})
+    panel.set_xticks(numbers, [f"{number:,}" for number in numbers])
+    panel.set_xticks([], minor=True)
     panel.set_xlabel("training documents")
     panel.set_ylabel(f"{MEASURE} minus that of MATCH")
 

@@ -55,8 +55,9 @@ def make_summary(experiment: str, measure: str, names: list[str]) -> str:
         size = f"{record.documents['train']:,}, {record.num_labels:,}"
         lines.append(f"| {record.name} | {size} | {' | '.join(cells)} |")
     seeds = " or ".join(map(str, sorted(runs)))
+    kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
     about = (
-        f"{measure} on {results.experiment.split}, mean of {seeds} seeds; in brackets the 95 % "
+        f"{measure} on {results.experiment.split}, {kind}; in brackets the 95 % "
         f"interval over documents of the difference to {reference}, for it that of the mean."
     )
     return "\n" + "\n".join(lines) + f"\n\n{about}\n\n"
