@@ -207,7 +207,7 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
         [
             row.name,
             *(format_value(row.measured.get(measure)) for measure in measures),
-            {None: "-", True: "yes", False: "no"}[row.blend],
+            {None: "-", True: "yes", False: "no", "tree": "tree"}[row.blend],
             ", ".join(row.features) or "-",
             row.start or "-",
             str(row.runs),

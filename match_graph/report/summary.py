@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results
 from match_graph.errors import CheckpointError
@@ -69,8 +69,8 @@ class RowSummary:
         name: Name of the row.
         measured: Values by measure; empty if no run is finished.
         runs: Number of finished runs.
-        blend: Whether a network is blended with a linear classifier; None of a baseline, or where
-            nothing is known.
+        blend: Whether a network is blended with a linear classifier, "tree" with one of clustered
+            labels; None of a baseline, or where nothing is known.
         features: Node types with features.
         start: Initialization of token embeddings (``model.init``); None as for ``blend``.
         parameters: Number of parameters of a network; None where none is known.
@@ -85,7 +85,7 @@ class RowSummary:
     name: str
     measured: Mapping[str, Value]
     runs: int
-    blend: bool | None
+    blend: bool | Literal["tree"] | None
     features: tuple[str, ...]
     start: str | None
     parameters: int | None

@@ -314,6 +314,9 @@ def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
     ]  # fmt: skip
     shown = [list(row[3:6]) for row in tabulate_rows(rows, results.experiment.measures).rows]
     assert shown[:2] == [["-", "-", "-"], ["no", "document, label", "random"]]
+    network["model"]["blend"] = "tree"
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    assert tabulate_rows(rows, results.experiment.measures).rows[1][3] == "tree"
 
 
 def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
