@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer import BadParameter
 
 from match_graph.baselines import BASELINES
 from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
@@ -115,6 +116,9 @@ def test_write_subsets(
     assert all(line.startswith("dev.json") for line in found["test.json"])
     assert content["draw"](folder, 16, seed=0) == found
     assert content["draw"](folder, 16, seed=1) != found
+    for number, message in ((16, "toy_16 is there already"), (41, "must be at most 40")):
+        with pytest.raises(BadParameter, match=message):
+            content["main"](folder, [number])
 
 
 def test_plot_sizes(tmp_path: Path) -> None:

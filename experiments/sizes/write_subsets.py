@@ -28,12 +28,17 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
         folder: Data set in the layout of the authors' release.
         number: Number of documents that are trained on, those of validation among them if few.
         seed: Random seed.
+
+    Raises:
+        BadParameter: There are not as many training documents.
     """
     generator = np.random.default_rng(seed)
     train, valid = (
         (folder / name).read_text(encoding="utf-8").splitlines()
         for name in ("train.json", "dev.json")
     )
+    if number > len(train):
+        raise typer.BadParameter(f"must be at most {len(train):,} for {folder}, found {number:,}.")
     generator.shuffle(train)
     generator.shuffle(valid)
     eighth = number // 8
@@ -47,12 +52,19 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
     }
 
 
-def main(folder: Path, documents: Annotated[list[int], typer.Option(min=8)], seed: int = 0) -> None:
+def main(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
+    documents: Annotated[list[int], typer.Option(min=8)],
+    seed: int = 0,
+) -> None:
     """Writes the subsets beside the data set."""
     for number in documents:
+        drawn = draw(folder, number, seed)
         subset = folder.with_name(f"{folder.name}_{number}")
+        if subset.exists():
+            raise typer.BadParameter(f"{subset} is there already; remove it.")
         subset.mkdir()
-        for name, lines in draw(folder, number, seed).items():
+        for name, lines in drawn.items():
             (subset / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         for path in (folder / "taxonomy.txt", folder / "meta_dict.json"):
             if path.is_file():
