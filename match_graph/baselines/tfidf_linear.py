@@ -1,6 +1,5 @@
 """Linear classifiers of labels over TF-IDF and documents' features, one-vs-rest or in a tree."""
 
-import math
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -17,7 +16,7 @@ from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import check_table, read_table, write_table
 from match_graph.baselines.tfidf import Rows, TfidfConfig, TfidfFeatures, stack_labels
 from match_graph.graph import EgoBatch, TokenSpace
-from match_graph.graph.label_clusters import cluster_labels
+from match_graph.graph.label_clusters import cluster_labels, count_clusters
 from match_graph.nn.label_tree import join_log_odds
 
 #: Passes over the documents before another solver takes over.
@@ -113,7 +112,7 @@ class TfidfLinear(Baseline):
             return sparse.csc_matrix((rows.shape[0], 0))
         from sklearn.preprocessing import normalize
 
-        number = count_clusters(self.num_labels)
+        number = count_clusters(self.num_labels, _CLUSTER_SIZE)
         means: Any = sparse.csr_array(normalize((gold.T @ rows).tocsr()))  # [L, num_features]
         self.cluster = cluster_labels(means, number, self.seed)
         ones, labels = np.ones(self.num_labels), np.arange(self.num_labels)
@@ -188,9 +187,8 @@ class TfidfLinear(Baseline):
         return torch.from_numpy((slope * value + offset).astype(np.float32))
 
     def _split(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """What is [..., C + L] of each label's cluster, and of the label itself, [..., L]."""
-        number = scores.shape[-1] - self.num_labels
-        return scores[..., :number][..., self.cluster], scores[..., number:]
+        """Columns of each label's cluster and of each label, both [B, L], out of [B, C + L]."""
+        return scores[:, self.cluster], scores[:, -self.num_labels :]
 
     def contributions(self, batch: EgoBatch, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Contribution of each distinct token of a document to some labels' logits.
@@ -207,15 +205,19 @@ class TfidfLinear(Baseline):
         """
         row = self.features.transform([batch])
         token = np.sort(row.indices[row.indices < self.space.num_tokens])
-        weight = torch.from_numpy(self.weight[token].toarray())
-        added = self._scale[0] * weight * torch.from_numpy(row[0, token].toarray()).view(-1, 1)
+        weight, value = self.weight[token], row[0, token].toarray().reshape(-1, 1)
+
+        def add(columns: Tensor) -> Tensor:
+            found = self._scale[0] * weight[:, columns.numpy()].toarray() * value
+            return torch.from_numpy(found.astype(np.float32))
+
+        added = add(len(self.bias) - self.num_labels + labels)
         if self.config.tree:
-            scores = self._split(self._score(row))
+            scores = [one[:, labels] for one in self._split(self._score(row))]
             joint = torch.sigmoid(join_log_odds(*scores))
             of_cluster, of_label = ((1 - torch.sigmoid(one)) / (1 - joint) for one in scores)
-            by_cluster, by_label = self._split(added)
-            added = of_cluster * by_cluster + of_label * by_label
-        return torch.from_numpy(token).long(), added[:, labels].float()
+            added = of_cluster * add(self.cluster[labels]) + of_label * added
+        return torch.from_numpy(token).long(), added
 
     def save(self, folder: Path) -> None:
         tensors = {
@@ -252,7 +254,7 @@ class TfidfLinear(Baseline):
         is_right = bool(is_cluster.all()) if self.config.tree else num_clusters == 0
         check_table(folder, is_right, "its clusters are not of its labels")
         is_column = (index >= 0) & (index < columns)
-        check_table(folder, bool(is_column.all()), f"a label is not in 0..{self.num_labels - 1}")
+        check_table(folder, bool(is_column.all()), f"a label is not in 0..{columns - 1}")
         check_table(folder, bool((tensors["idf"] >= 0).all()), "an idf is negative")
         self.features.idf, self.bias = tensors["idf"], tensors["bias"].numpy()
         self.cluster = cluster
@@ -273,11 +275,6 @@ def _mark(size: int, places: np.ndarray) -> np.ndarray:
     return mask
 
 
-def count_clusters(num_labels: int) -> int:
-    """Number of clusters of the labels in a tree, a power of 2."""
-    return 1 << (math.ceil(num_labels / _CLUSTER_SIZE) - 1).bit_length()
-
-
 def count_passes(num_labels: int, per_document: float) -> float:
     """Passes of a tree's classifiers over all documents; flat ones make ``num_labels``.
 
@@ -285,5 +282,5 @@ def count_passes(num_labels: int, per_document: float) -> float:
         num_labels: Number of labels.
         per_document: Mean number of labels of a document, each in a cluster of its own at worst.
     """
-    number = count_clusters(num_labels)
+    number = count_clusters(num_labels, _CLUSTER_SIZE)
     return number + min(per_document, number) * num_labels / number

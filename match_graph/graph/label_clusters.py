@@ -33,9 +33,13 @@ def tree_sizes(num_labels: int, flat_labels: int, cluster_size: int) -> tuple[in
     """
     sizes = [num_labels]
     while sizes[0] > max(flat_labels, 1):
-        clusters = math.ceil(sizes[0] / cluster_size)
-        sizes.insert(0, 1 << (clusters - 1).bit_length())  # a power of 2: clusters are halved
+        sizes.insert(0, count_clusters(sizes[0], cluster_size))
     return tuple(sizes)
+
+
+def count_clusters(num_labels: int, cluster_size: int) -> int:
+    """Number of clusters of at most so many labels, a power of 2: clusters are halved."""
+    return 1 << (math.ceil(num_labels / cluster_size) - 1).bit_length()
 
 
 def find_parents(leaf: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:

@@ -248,7 +248,8 @@ class Run(RunInputs):
         inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
         model.fit(module, inputs)
 
-    def _load_linear(self) -> TfidfLinear:
+    @cached_property
+    def _linear(self) -> TfidfLinear:
         """The fitted linear classifier beside the network."""
         return load_linear(
             self.folder, self.config, self.space, self.dataset.num_labels, self.features
@@ -264,7 +265,7 @@ class Run(RunInputs):
             None if coherent is None else coherent.rank,
         )
         with self.fabric.autocast():
-            blend = fit_blend(model, self._load_linear(), search, self._validation)
+            blend = fit_blend(model, self._linear, search, self._validation)
         lead(self.fabric, lambda: write_blend(self.folder, blend))
         self.record.note("network_share", blend.share)
         self.reporter.line(f"blend: {blend.share:.0%} network, the rest linear")
@@ -384,7 +385,7 @@ class Run(RunInputs):
             with self.record.timed("blend"):
                 blend = read_blend(self.folder) if self._all_see(SHARES) else self._blend(model)
             assert blend is not None
-            model = BlendedModel(model, self._load_linear(), blend, self._coherent)
+            model = BlendedModel(model, self._linear, blend, self._coherent)
         calibration = None
         if self.is_calibrated:
             with self.record.timed("calibrate"):

@@ -14,10 +14,11 @@ from sklearn.svm import LinearSVC
 from match_graph.baselines import TfidfLinear, tfidf_linear
 from match_graph.baselines.tensors import TENSORS
 from match_graph.baselines.tfidf import stack_labels
-from match_graph.baselines.tfidf_linear import count_clusters, count_passes
+from match_graph.baselines.tfidf_linear import count_passes
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
 from match_graph.graph import EgoBatch
+from match_graph.graph.label_clusters import count_clusters
 from match_graph.nn.label_tree import join_log_odds
 
 
@@ -100,7 +101,7 @@ def small_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_TfidfLinear_tree_is_the_product_of_two_classifiers(
     synthetic: Synthetic, batches, small_clusters: None
 ) -> None:
-    """Of the cluster among all documents, of the label among those of the cluster."""
+    """One of clusters on all documents, one of labels on the documents of their cluster."""
     baseline = make(synthetic, tree=True, prune=0.0)
     train, test = batches("train"), batches("test")
     baseline.fit(train)
@@ -128,7 +129,7 @@ def test_TfidfLinear_tree_is_the_product_of_two_classifiers(
 def test_TfidfLinear_tree_ranks_nearly_as_well(
     synthetic: Synthetic, batches, small_clusters: None
 ) -> None:
-    """Of the best labels as many are gold, but for a tenth."""
+    """At least .9 of the precision of the best label without clusters."""
     hits = {}
     for tree in (False, True):
         baseline = make(synthetic, tree=tree)
@@ -188,7 +189,7 @@ def test_TfidfLinear_tree_is_read_back(
 )
 def test_count_passes(labels: int, clusters: int, passes: float) -> None:
     """A power of two clusters, and five labels a document in as many of them."""
-    assert count_clusters(labels) == clusters
+    assert count_clusters(labels, 128) == clusters
     assert count_passes(labels, 5.0) == passes
 
 
