@@ -14,10 +14,13 @@ The command line prints it without a traceback and exits with code 1.
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeGuard, get_args, get_origin
+from itertools import groupby
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 #: Characters of each end of a fault that is too long to be read.
 _SHOWN = 400
@@ -118,17 +121,45 @@ def describe_faults(cls: type[BaseModel], error: ValidationError) -> list[str]:
 def _list_faults(
     cls: type[BaseModel], error: ValidationError, prefix: str = "", owner: str = ""
 ) -> Iterator[Fault]:
-    for fault in error.errors():
-        path = prefix + ".".join(map(str, fault["loc"]))
-        if fault["type"] == "extra_forbidden":
+    def find_place(fault: ErrorDetails) -> tuple[int | str, ...]:
+        return _find_place(cls, fault["loc"])
+
+    for place, faults in groupby(error.errors(), find_place):
+        fault, *others = faults
+        path = prefix + ".".join(map(str, place))
+        if fault["type"] == "extra_forbidden" and place == fault["loc"]:
             of = f" of {owner}" if owner else ""
             clause = _suggest(cls, fault["loc"], prefix)
             yield Fault(path, f"'{path}' is not a setting{of}; {clause}.")
         elif not fault["loc"] and "error" in fault.get("ctx", {}):
             yield from (Fault("", line) for line in str(fault["ctx"]["error"]).splitlines())
         else:
-            reason = fault["msg"].removeprefix("Value error, ")
-            yield Fault(path, f"'{path}': {reason}, found {shorten(fault['input'])}.")
+            text = "; or ".join(_give_reason(one, len(place)) for one in (fault, *others))
+            yield Fault(path, f"'{path}': {text}, found {shorten(fault['input'])}.")
+
+
+def _give_reason(fault: ErrorDetails, depth: int) -> str:
+    """What a value should be, with the key inside it; its own path has so many places."""
+    inner = ".".join(map(str, fault["loc"][depth + 1 :]))  # after the type that was tried
+    reason = fault["msg"].removeprefix("Value error, ")
+    return f"'{inner}': {reason}" if inner else reason
+
+
+def _find_place(cls: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Path of a value, without the types that pydantic names where a field may have several."""
+    found: Any = cls
+    for number, place in enumerate(path):
+        if _is_model(found):
+            field = found.model_fields.get(str(place))
+            found = None if field is None else field.annotation
+        elif get_origin(found) in (list, dict, tuple):
+            found = get_args(found)[-1]
+        else:
+            return path if found is None else path[:number]
+        if get_origin(found) in (Union, UnionType):
+            kinds = [kind for kind in get_args(found) if kind is not NoneType]
+            found = kinds[0] if len(kinds) == 1 else found
+    return path
 
 
 def _suggest(cls: type[BaseModel], path: tuple[int | str, ...], prefix: str) -> str:

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import BaseModel
 
+from match_graph.benchmark.space import Search
 from match_graph.config import Config
 from match_graph.errors import find_faults, find_nearest, list_faults, list_fields, suggest
 
@@ -45,6 +46,33 @@ def test_find_faults_names_the_nearest_key(content: dict, text: str) -> None:
     """Also within a mapping by a name of the user's; letters' case does not count."""
     (fault,) = find_faults(Config, content)
     assert fault.text == text
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (
+            {"model": {"blend": "forest"}},
+            "'model.blend': Input should be a valid boolean; or Input should be 'tree', found "
+            "'forest'.",
+        ),
+        ({"data": {"fields": 1}}, "'data.fields': Input should be a valid list, found 1."),
+        ({"data": {"fields": [1]}}, "'data.fields.0': Input should be a valid string, found 1."),
+    ],
+)
+def test_find_faults_of_one_value_are_one(content: dict, text: str) -> None:
+    """Where a setting may have several types, also in a list."""
+    (fault,) = find_faults(Config, content)
+    assert (fault.path, fault.text) == (text.split("'")[1], text)
+
+
+def test_find_faults_of_one_value_name_keys_inside() -> None:
+    """Of the type that has them."""
+    (fault,) = find_faults(Search, {"space": {"train.epochs": {"low": 1, "hihg": 2}}})
+    assert fault.text.startswith(
+        "'space.train.epochs': 'high': Field required; or 'hihg': Extra inputs are not permitted; "
+        "or Input should be a valid list, found "
+    )
 
 
 def test_find_faults_of_a_part_names_the_whole_key() -> None:
