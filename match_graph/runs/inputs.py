@@ -26,6 +26,7 @@ from match_graph.graph import (
 from match_graph.io.progress import Reporter
 from match_graph.nn import MatchModel
 from match_graph.runs.folder import describe_work
+from match_graph.runs.record import RunRecord
 from match_graph.training.models import Model, find_model
 from match_graph.typing import DOCUMENT, MASKS, Split
 
@@ -204,3 +205,16 @@ class RunInputs:
             self.dataset.hierarchy,
             self.features,
         )
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """Provenance of the run; written by the first process."""
+        content = {
+            "dataset": self.dataset.name,
+            "data_checksum": self.dataset.checksum,
+            "num_train_documents": len(self.dataset.documents(MASKS["train"])),
+            "feature_checksums": self.dataset.feature_digests,
+            "seed": self.config.seed,
+            "processes": self.fabric.world_size,
+        }
+        return RunRecord(self.folder, self.config.train, content, self.leads)

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from torch import Tensor, nn
 
-from match_graph.baselines import TfidfLinear
 from match_graph.graph import Hierarchy, count_twins
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import has_state, remove_files, write_json
 from match_graph.io.run_folder import (
-    BLEND,
     CALIBRATION,
     METRICS,
     PER_DOCUMENT,
@@ -27,35 +24,14 @@ from match_graph.io.run_folder import (
     STATE,
     THRESHOLDS,
 )
-from match_graph.metrics import Blend, BlendSearch, PlattScaling, Thresholds
+from match_graph.metrics import Thresholds
 from match_graph.nn import Encoder, MatchModel
-from match_graph.nn.coherent import CoherentOutput
-from match_graph.runs.blend import (
-    BlendedModel,
-    find_linear_model,
-    fit_blend,
-    load_linear,
-    write_blend,
-)
-from match_graph.runs.calibration import (
-    CalibratedModel,
-    Validation,
-    assign_folds,
-    fit_calibration,
-    write_calibration,
-)
+from match_graph.runs.finish import RunFinish
 from match_graph.runs.folder import flatten, in_use
-from match_graph.runs.inputs import RunInputs
 from match_graph.runs.levels import Level, plan_levels
 from match_graph.runs.measures import SplitMeasures, write_bins, write_scores, write_thresholds
 from match_graph.runs.pretraining import Pretraining
-from match_graph.runs.readers import (
-    read_blend,
-    read_calibration,
-    read_history,
-    read_metrics,
-)
-from match_graph.runs.record import RunRecord
+from match_graph.runs.readers import read_history, read_metrics
 from match_graph.training.checkpoint import close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
@@ -65,12 +41,8 @@ from match_graph.training.models import NeuralModel, count_parameters, find_mode
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
-#: Validation documents from which label scores are scaled, and the folds of these. On the 131 of
-#: cacm what held-out documents chose made test documents worse (experiments/defaults).
-_MIN_DOCUMENTS, _FOLDS = 1000, 5
 
-
-class Run(RunInputs):
+class Run(RunFinish):
     """Run folder with its data set; made by `start_run` or `open_run`.
 
     Where several processes share the work, each has a `Run`, and all call the same methods; the
@@ -218,77 +190,6 @@ class Run(RunInputs):
             remove_files(*(self.folder / name for name in names))
         NeuralModel.write_files(encoder, self.folder)
 
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether logits are calibrated: by ``train.calibrate``, given enough documents."""
-        number = len(self.dataset.documents(MASKS["valid"]))
-        return self.config.train.calibrate and number >= _MIN_DOCUMENTS
-
-    def _set_up_model(self) -> nn.Module:
-        """Trained model on its device."""
-        return self.model.set_up(self.load_model(), self.fabric)
-
-    @property
-    def _validation(self) -> Validation:
-        """Validation documents of training."""
-        return Validation(
-            self.loader("valid", sample=self.config.train.valid_documents),
-            self._valid_folds(),
-            self._coherent,
-            self.fabric.device,
-            partial(sum_up, self.fabric),
-        )
-
-    def _fit_linear(self) -> None:
-        """Fits the linear classifier beside the network, once."""
-        model = find_linear_model(self.config)
-        module = model.build(self.space, (self.dataset.num_labels,), None, self.features)
-        train = self.loader("train", shared=False, needs=model.needs)
-        no_edge, folder = Hierarchy.without_edges(self.dataset.num_labels), self.folder / BLEND
-        inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
-        model.fit(module, inputs)
-
-    @cached_property
-    def _linear(self) -> TfidfLinear:
-        """The fitted linear classifier beside the network."""
-        return load_linear(
-            self.folder, self.config, self.space, self.dataset.num_labels, self.features
-        )
-
-    def _blend(self, model: nn.Module) -> Blend:
-        """Fits a linear classifier, and the shares of both on the validation of training."""
-        self._fit_linear()
-        coherent = self._coherent
-        search = BlendSearch(
-            _FOLDS,
-            None if coherent is None else CoherentOutput(coherent),
-            None if coherent is None else coherent.rank,
-        )
-        with self.fabric.autocast():
-            blend = fit_blend(model, self._linear, search, self._validation)
-        lead(self.fabric, lambda: write_blend(self.folder, blend))
-        self.record.note("network_share", blend.share)
-        self.reporter.line(f"blend: {blend.share:.0%} network, the rest linear")
-        return blend
-
-    def _calibrate(self, model: nn.Module) -> PlattScaling:
-        """Fits the calibration on the validation documents of training."""
-        with self.fabric.autocast():
-            calibration, before, after = fit_calibration(
-                model, self.dataset.num_labels, _FOLDS, self._validation
-            )
-        lead(self.fabric, lambda: write_calibration(self.folder, calibration))
-        self.reporter.line(
-            f"calibrate: validation NDCG@5 {before:.4f} -> {after:.4f}, "
-            + (f"prior width {calibration.width:g}" if calibration.width else "label scores stay")
-        )
-        return calibration
-
-    def _valid_folds(self) -> Tensor:
-        """Folds of the validation documents."""
-        num_nodes = self.dataset.graph.num_nodes(DOCUMENT)
-        return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
-
     @shared
     def evaluate(self, with_test: bool = True) -> dict[str, dict[str, float]]:
         """Evaluates the trained model on valid and test; writes ``metrics.json``.
@@ -372,42 +273,10 @@ class Run(RunInputs):
         """Resolved settings by dotted key."""
         return dict(flatten(self.config.model_dump(mode="json")))
 
-    def finish_model(self, model: nn.Module, held_out: bool = False) -> nn.Module:
-        """Model with blended and calibrated logits, as predictions have them.
-
-        Args:
-            model: Model from `load_model`, on the run's device.
-            held_out: Whether to blend and calibrate each validation document by the other folds
-                (cross-fitting).
-        """
-        folds = self._valid_folds() if held_out else None
-        if self.config.model.blend:
-            with self.record.timed("blend"):
-                blend = read_blend(self.folder) if self._all_see(SHARES) else self._blend(model)
-            assert blend is not None
-            model = BlendedModel(model, self._linear, blend, self._coherent)
-        calibration = None
-        if self.is_calibrated:
-            with self.record.timed("calibrate"):
-                if self._all_see(CALIBRATION):
-                    calibration = read_calibration(self.folder, self.dataset.num_labels)
-                else:
-                    calibration = self._calibrate(model)
-        if isinstance(model, BlendedModel):
-            model.fold = folds  # after the calibration, which is of the blend by all documents
-        if calibration is None or not calibration.width:
-            return model
-        return CalibratedModel(model, calibration, self._coherent, folds)
-
     @property
     def is_finished(self) -> bool:
         """Whether the run is trained and evaluated; every process must ask."""
         return self._all_see(METRICS)
-
-    def _all_see(self, name: str) -> bool:
-        """Whether all processes see a file, as each may see a shared disk differently."""
-        missing = torch.tensor(int(not (self.folder / name).is_file()))
-        return not bool(sum_up(self.fabric, missing))
 
     def read_metrics(self) -> dict[str, dict[str, float]]:
         """Reads the measures that `evaluate` wrote."""
@@ -418,21 +287,3 @@ class Run(RunInputs):
         documents = self.dataset.documents(MASKS[split])
         count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
         return label_prior(count, *self.dataset.targets.select(documents))
-
-    @property
-    def _coherent(self) -> Hierarchy | None:
-        """Label hierarchy, where the output is coherent."""
-        return self.dataset.hierarchy if self.config.model.coherent else None
-
-    @cached_property
-    def record(self) -> RunRecord:
-        """Provenance of the run; written by the first process."""
-        content = {
-            "dataset": self.dataset.name,
-            "data_checksum": self.dataset.checksum,
-            "num_train_documents": len(self.dataset.documents(MASKS["train"])),
-            "feature_checksums": self.dataset.feature_digests,
-            "seed": self.config.seed,
-            "processes": self.fabric.world_size,
-        }
-        return RunRecord(self.folder, self.config.train, content, self.leads)

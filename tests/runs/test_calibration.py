@@ -16,7 +16,7 @@ from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.predict import load
 from match_graph.predict.evidence import DocumentEvidence
 from match_graph.runs import Run, open_run
-from match_graph.runs import run as run_module
+from match_graph.runs import finish
 from match_graph.runs.calibration import (
     CalibratedModel,
     Validation,
@@ -49,7 +49,7 @@ def make_scaling(num_labels: int, num_folds: int = 2) -> PlattScaling:
 def from_few():
     """Lets the 40 validation documents of the small corpus do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "_MIN_DOCUMENTS", 40)
+        patch.setattr(finish, "_MIN_DOCUMENTS", 40)
         yield
 
 
@@ -238,7 +238,7 @@ def test_load_without_calibration_scores_stay(from_few, make_variant, trained_ru
     )
     assert not plain.is_calibrated
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "_MIN_DOCUMENTS", 41)
+        patch.setattr(finish, "_MIN_DOCUMENTS", 41)
         assert not trained_run.is_calibrated
         model = plain.load_model()
         assert plain.finish_model(model) is model
