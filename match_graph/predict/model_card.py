@@ -28,6 +28,7 @@ from match_graph.io.run_folder import (
 from match_graph.io.yaml import dump_yaml
 from match_graph.runs.folder import flatten
 from match_graph.runs.readers import read_blend, read_metrics, read_record
+from match_graph.runs.record import describe_twins
 from match_graph.runs.vocabulary import Vocabulary, read_hierarchy, read_vocabulary
 from match_graph.training.models import find_model
 from match_graph.typing import DOCUMENT
@@ -78,7 +79,7 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
         f"{_code(config.dataset)}.",
         _explain_loading(config),
         _describe_data(folder, config, vocabulary),
-        _list_measures(metrics),
+        _list_measures(metrics, read_record(folder).get("twins", {})),
         _list_settings(config),
         _list_content(folder, vocabulary, files),
         _state_limits(config, terms),
@@ -174,14 +175,20 @@ def _count_documents(folder: Path) -> dict[str, int]:
     return {name: int(counts[name]) for name in ("valid", "test") if name in counts}
 
 
-def _list_measures(metrics: Mapping[str, Mapping[str, float]]) -> str:
+def _list_measures(
+    metrics: Mapping[str, Mapping[str, float]], twins: Mapping[str, Mapping[str, int]]
+) -> str:
     splits = [name for name in ("valid", "test") if name in metrics]
     names = dict.fromkeys(name for split in splits for name in metrics[split] if "/" not in name)
     rows = [
         (name, *(f"{metrics[s][name]:.4f}" if name in metrics[s] else "" for s in splits))
         for name in names
     ]
-    return f"## Measures\n\n{_POLICY}\n\n{_table(('measure', *splits), rows)}"
+    told = [
+        describe_twins(split, found["documents"], found["of"]) for split, found in twins.items()
+    ]
+    about = " ".join([_POLICY, *told])
+    return f"## Measures\n\n{about}\n\n{_table(('measure', *splits), rows)}"
 
 
 def find_changes(config: Config) -> dict[str, tuple[Any, Any]]:

@@ -117,6 +117,7 @@ def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> No
     assert f"blended with a linear classifier (its share is {share:.0%}), trained on" in text
     assert "| training documents | 320 |" in text
     assert "| test documents | 40 |" in text
+    assert "0 of 40 test documents have the words of a training document." in text
     assert "| licence | match-graph's own |" in text
     assert "| `model.channels` | `32` | `100` |" in text
     assert "No text of a document is here." in text
