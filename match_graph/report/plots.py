@@ -98,7 +98,8 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
 
     Source: the figure of MATCH with and without pre-training, https://arxiv.org/abs/2102.07349: on
     the left the mean loss of the last 100 batches of each epoch, on the right the measures; the
-    mean over seeds as a line, one standard deviation as a band.
+    mean over seeds as a line, one standard deviation as a band. A variant's lines end where the
+    first of its seeds stopped: those that train longer are not all of them.
 
     Args:
         path: Path of the PNG file.
@@ -112,7 +113,8 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
     figure, (left, right) = make_panels(2, width=11.5)
     variants = table.groupby("row", sort=False)
     for style, (variant, runs) in zip(cycle(LINE_STYLES), variants, strict=False):
-        epochs = runs.groupby("epoch")
+        seeds = runs.groupby("epoch")["epoch"].transform("size")
+        epochs = runs[seeds == seeds.max()].groupby("epoch")
         _draw_band(left, epochs["loss_recent"], style, COLOURS[0], str(variant))
         for colour, measure in zip(cycle(COLOURS), measures, strict=False):
             _draw_band(right, epochs[measure], style, colour, f"{measure}, {variant}")

@@ -29,9 +29,13 @@ def drawn(monkeypatch):
 
 
 def test_draw_training_curves(tmp_path: Path, drawn) -> None:
-    """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own."""
+    """Two seeds with losses 4, 2 and 2, 0: the line is 3, 1; a variant has a style of its own.
+
+    It ends with the seed that stops first.
+    """
     lines = [
         ("with", 1, 4.0, 0.1), ("with", 2, 2.0, 0.3), ("with", 1, 2.0, 0.1), ("with", 2, 0.0, 0.3),
+        ("with", 3, 9.0, 0.9),
         ("without", 1, 4.0, 0.1), ("without", 2, 2.0, 0.3),
     ]  # fmt: skip
     table = pd.DataFrame(lines, columns=["row", "epoch", "loss_recent", "NDCG@5"])
