@@ -15,8 +15,7 @@ from match_graph.io.run_folder import CALIBRATION, METRICS
 from match_graph.metrics import PlattScaling, PlattSearch
 from match_graph.predict import load
 from match_graph.predict.evidence import DocumentEvidence
-from match_graph.runs import Run, open_run
-from match_graph.runs import finish
+from match_graph.runs import Run, finish, open_run
 from match_graph.runs.calibration import (
     CalibratedModel,
     Validation,
