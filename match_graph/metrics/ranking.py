@@ -14,6 +14,9 @@ from match_graph.metrics.meter import Meter
 #: without any (PyG); nothing at cuts k above their number (OAXMLC-Bench).
 EmptyPolicy: TypeAlias = Literal["zero", "skip", "at_least_k"]
 
+#: (label, probability) of each document, most probable first.
+Chosen: TypeAlias = list[list[tuple[int, float]]]
+
 DEFAULT_KS = (1, 3, 5)
 
 
@@ -117,6 +120,42 @@ def rank_labels(scores: Tensor, k: int, label_rank: Tensor | None = None) -> Ten
     bits = (scores.float() + 0.0).view(torch.int32).long()
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return torch.topk((ordered << 32) - label_rank, k, dim=1).indices
+
+
+def choose_labels(
+    logits: Tensor,
+    top_k: int | None,
+    thresholds: Tensor | None,
+    label_rank: Tensor | None = None,
+) -> Chosen:
+    """(label, probability) of each document, most probable first.
+
+    Args:
+        logits: Label scores before the sigmoid, [B, L], float32.
+        top_k: Largest number of labels; None for no limit.
+        thresholds: Least probability of each label, [L]; None for all labels.
+        label_rank: Rank of each label in the hierarchy, as for `rank_labels`.
+
+    Raises:
+        GraphError: A score is NaN.
+    """
+    check_not_nan(logits, "Label scores")
+    probability = torch.sigmoid(logits)
+    count = torch.full((len(logits),), logits.size(1))
+    if thresholds is not None:
+        above = probability >= thresholds
+        logits = logits.masked_fill(~above, -torch.inf)
+        count = above.sum(dim=1)
+    if top_k is not None:
+        count = count.clamp(max=min(top_k, 2**31))
+    ranked = rank_labels(logits, int(count.max()) if len(count) else 0, label_rank)
+    values = probability.gather(1, ranked)
+    return [
+        list(zip(labels[:number], shares[:number], strict=True))
+        for labels, shares, number in zip(
+            ranked.tolist(), values.tolist(), count.tolist(), strict=True
+        )
+    ]
 
 
 class RankingMeter(Meter):

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -23,8 +23,8 @@ from match_graph.graph import (
     Hierarchy,
     LengthBucketSampler,
 )
-from match_graph.graph.csr import check_not_nan
-from match_graph.metrics import Blend, PlattScaling, rank_labels
+from match_graph.metrics import Blend, PlattScaling
+from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
 from match_graph.openmp import limit_threads
 from match_graph.predict.hub import HubMixin
@@ -52,8 +52,6 @@ T = TypeVar("T")
 DEFAULT_TOP_K = 5
 #: Batches that are read together and sorted by length, so that little is padded.
 _BUFFER = 8
-#: What `choose_labels` gives.
-_Chosen: TypeAlias = list[list[tuple[int, float]]]
 
 
 class Classifier(HubMixin):
@@ -166,7 +164,7 @@ class Classifier(HubMixin):
             top_k = DEFAULT_TOP_K
         limits = self.thresholds if threshold else None
 
-        def choose(batch: EgoBatch) -> _Chosen:
+        def choose(batch: EgoBatch) -> Chosen:
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
         read = (self.read(record, place) for place, record in records)
@@ -293,7 +291,7 @@ class Classifier(HubMixin):
                 pool.shutdown(cancel_futures=True)
 
     def _name_labels(
-        self, records: Sequence[Record], chosen: Sequence[tuple[Tensor, _Chosen]]
+        self, records: Sequence[Record], chosen: Sequence[tuple[Tensor, Chosen]]
     ) -> Iterator[dict[str, Any]]:
         labels: list[list[dict[str, Any]]] = [[] for _ in records]
         for documents, found in chosen:
@@ -304,42 +302,6 @@ class Classifier(HubMixin):
                 ]
         for record, named in zip(records, labels, strict=True):
             yield {"paper": record.document, "labels": named}
-
-
-def choose_labels(
-    logits: Tensor,
-    top_k: int | None,
-    thresholds: Tensor | None,
-    label_rank: Tensor | None = None,
-) -> _Chosen:
-    """(label, probability) of each document, most probable first.
-
-    Args:
-        logits: Label scores before the sigmoid, [B, L], float32.
-        top_k: Largest number of labels; None for no limit.
-        thresholds: Least probability of each label, [L]; None for all labels.
-        label_rank: Rank of each label in the hierarchy, as for `rank_labels`.
-
-    Raises:
-        GraphError: A score is NaN.
-    """
-    check_not_nan(logits, "Label scores")
-    probability = torch.sigmoid(logits)
-    count = torch.full((len(logits),), logits.size(1))
-    if thresholds is not None:
-        above = probability >= thresholds
-        logits = logits.masked_fill(~above, -torch.inf)
-        count = above.sum(dim=1)
-    if top_k is not None:
-        count = count.clamp(max=min(top_k, 2**31))
-    ranked = rank_labels(logits, int(count.max()) if len(count) else 0, label_rank)
-    values = probability.gather(1, ranked)
-    return [
-        list(zip(labels[:number], shares[:number], strict=True))
-        for labels, shares, number in zip(
-            ranked.tolist(), values.tolist(), count.tolist(), strict=True
-        )
-    ]
 
 
 def load(

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from match_graph.metrics.ranking import choose_labels
 from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
-from match_graph.predict.classifier import DEFAULT_TOP_K, choose_labels, load
+from match_graph.predict.classifier import DEFAULT_TOP_K, load
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run

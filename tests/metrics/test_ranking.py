@@ -20,6 +20,7 @@ from match_graph.metrics import (
     precision_at_k,
     rank_labels,
 )
+from match_graph.metrics.ranking import choose_labels
 
 KS = (1, 2, 3, 5, 8)
 
@@ -270,6 +271,22 @@ def test_rank_labels_ranked_labels_are_the_best_in_order(num_labels: int, k: int
         sorted(range(num_labels), key=lambda label: -row[label])[:k] for row in scores.tolist()
     ]
     assert rank_labels(scores, k).tolist() == expected
+
+
+@pytest.mark.parametrize("top_k", [None, 0, 3, 10**12])
+@pytest.mark.parametrize("with_thresholds", [False, True])
+def test_choose_labels_equals_a_loop(top_k: int | None, with_thresholds: bool) -> None:
+    """The best labels, those below their threshold left out, with probabilities."""
+    logits = torch.randn(6, 9, generator=torch.Generator().manual_seed(0))
+    thresholds = torch.linspace(0.1, 0.9, 9) if with_thresholds else None
+    found = choose_labels(logits, top_k, thresholds)
+    for scores, pairs in zip(logits.tolist(), found, strict=True):
+        best = sorted(range(9), key=lambda label, scores=scores: -scores[label])
+        share = [1 / (1 + math.exp(-score)) for score in scores]
+        if thresholds is not None:
+            best = [label for label in best if share[label] >= thresholds[label]]
+        assert [label for label, _ in pairs] == best[:top_k]
+        assert [value for _, value in pairs] == pytest.approx([share[one] for one in best[:top_k]])
 
 
 def test_rank_labels_no_documents_give_no_ranks() -> None:
