@@ -149,16 +149,16 @@ def _find_place(cls: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int 
     """Path of a value, without the types that pydantic names where a field may have several."""
     found: Any = cls
     for number, place in enumerate(path):
+        if get_origin(found) in (Union, UnionType):
+            kinds = [kind for kind in get_args(found) if kind is not NoneType]
+            if len(kinds) > 1:
+                return path[:number]
+            found = kinds[0]
         if _is_model(found):
             field = found.model_fields.get(str(place))
             found = None if field is None else field.annotation
-        elif get_origin(found) in (list, dict, tuple):
-            found = get_args(found)[-1]
-        else:
-            return path if found is None else path[:number]
-        if get_origin(found) in (Union, UnionType):
-            kinds = [kind for kind in get_args(found) if kind is not NoneType]
-            found = kinds[0] if len(kinds) == 1 else found
+        else:  # a list or mapping: what it holds
+            found = next(reversed(get_args(found)), None)
     return path
 
 
