@@ -14,6 +14,7 @@ The command line prints it without a traceback and exits with code 1.
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import reduce
 from itertools import groupby
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeGuard, Union, get_args, get_origin
@@ -139,26 +140,24 @@ def _list_faults(
 
 
 def _give_reason(fault: ErrorDetails, depth: int) -> str:
-    """What a value should be, with the key inside it; its own path has so many places."""
+    """Message of an error without pydantic's prefix, named by its key inside a value of a union.
+
+    Args:
+        fault: Error of a value, or of a key inside it.
+        depth: Length of the value's path.
+    """
     inner = ".".join(map(str, fault["loc"][depth + 1 :]))  # after the type that was tried
     reason = fault["msg"].removeprefix("Value error, ")
     return f"'{inner}': {reason}" if inner else reason
 
 
 def _find_place(cls: type[BaseModel], path: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Path of a value, without the types that pydantic names where a field may have several."""
+    """Path of a value, cut before the name of a type that pydantic tried of several."""
     found: Any = cls
-    for number, place in enumerate(path):
+    for number, key in enumerate(path):
         if get_origin(found) in (Union, UnionType):
-            kinds = [kind for kind in get_args(found) if kind is not NoneType]
-            if len(kinds) > 1:
-                return path[:number]
-            found = kinds[0]
-        if _is_model(found):
-            field = found.model_fields.get(str(place))
-            found = None if field is None else field.annotation
-        else:  # a list or mapping: what it holds
-            found = next(reversed(get_args(found)), None)
+            return path[:number]
+        found = _enter(found, key)
     return path
 
 
@@ -208,14 +207,21 @@ def list_fields(cls: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 
 def _find_section(cls: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
     """The model at a path, also within lists and mappings; None if there is none."""
-    found: Any = cls
-    for place in path:
-        if _is_model(found):
-            field = found.model_fields.get(str(place))
-            found = None if field is None else field.annotation
-        else:
-            found = next((one for one in get_args(found) if _is_model(one)), None)
+    found: Any = reduce(_enter, path, cls)
     return found if _is_model(found) else None
+
+
+def _enter(annotation: Any, key: int | str) -> Any:
+    """Type of a model's field, or of what a list or mapping holds; None where it is unknown."""
+    if _is_model(annotation):
+        field = annotation.model_fields.get(str(key))
+        found = None if field is None else field.annotation
+    else:
+        found = next(reversed(get_args(annotation)), None)
+    if get_origin(found) not in (Union, UnionType):
+        return found
+    kinds = [kind for kind in get_args(found) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 else found
 
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:

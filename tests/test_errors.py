@@ -65,13 +65,13 @@ def test_find_faults_names_the_nearest_key(content: dict, text: str) -> None:
     ],
 )
 def test_find_faults_of_one_value_are_one(content: dict, text: str) -> None:
-    """Where a setting may have several types, also in a list."""
+    """One message for all types of a union; elements of a list keep their index."""
     (fault,) = find_faults(Config, content)
     assert (fault.path, fault.text) == (text.split("'")[1], text)
 
 
 def test_find_faults_of_one_value_name_keys_inside() -> None:
-    """Of the type that has them."""
+    """Missing and unknown keys of a model in a union are named in its one message."""
     (fault,) = find_faults(Search, {"space": {"train.epochs": {"low": 1, "hihg": 2}}})
     assert fault.text.startswith(
         "'space.train.epochs': 'high': Field required; or 'hihg': Extra inputs are not permitted; "

@@ -12,7 +12,7 @@ from match_graph.predict.case_study import CaseStudy, Prediction
 from match_graph.predict.summary import list_files, next_commands, show_examples
 from match_graph.runs import Run
 from match_graph.runs.readers import read_record
-from match_graph.runs.record import describe_twins
+from match_graph.runs.record import list_twins
 
 
 def print_quality(quality: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ def print_metrics(run: Run) -> None:
             f"{trust['ECE@5']:.4f}, of all {trust['ECE']:.4f}",
             soft_wrap=True,
         )
-    for line in list_twins(run):
+    for line in list_twins(read_record(run.folder)):
         console.print(line, soft_wrap=True)
 
 
@@ -66,16 +66,10 @@ def print_runs(runs: Sequence[Run]) -> None:
         table.add_row("mean", *(f"{fmean(one):.4f}" for one in values))
         table.add_row("deviation", *(f"{stdev(one):.4f}" for one in values))
         console.print(table)
-    for line in list_twins(runs[0]):
+    for line in list_twins(read_record(runs[0].folder)):
         console.print(line)
     for run in runs:
         console.print(Text(str(run.folder)))
-
-
-def list_twins(run: Run) -> list[str]:
-    """Sentences on the documents of each split that have a training document's words."""
-    twins = read_record(run.folder).get("twins", {})
-    return [describe_twins(split, one["documents"], one["of"]) for split, one in twins.items()]
 
 
 def print_measures(measures: Mapping[str, float]) -> None:

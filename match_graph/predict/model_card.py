@@ -28,7 +28,7 @@ from match_graph.io.run_folder import (
 from match_graph.io.yaml import dump_yaml
 from match_graph.runs.folder import flatten
 from match_graph.runs.readers import read_blend, read_metrics, read_record
-from match_graph.runs.record import describe_twins
+from match_graph.runs.record import list_twins
 from match_graph.runs.vocabulary import Vocabulary, read_hierarchy, read_vocabulary
 from match_graph.training.models import find_model
 from match_graph.typing import DOCUMENT
@@ -68,7 +68,7 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
     Raises:
         CheckpointError: A file is missing or broken.
     """
-    metrics, vocabulary = read_metrics(folder), read_vocabulary(folder)
+    metrics, vocabulary, record = read_metrics(folder), read_vocabulary(folder), read_record(folder)
     front = dump_yaml(_describe(config, terms, metrics), sort_keys=False)
     encoder = config.model.encoder
     parts = [
@@ -78,8 +78,8 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
         f"{_code(encoder)} of match-graph, {_tell_blend(folder)}trained on "
         f"{_code(config.dataset)}.",
         _explain_loading(config),
-        _describe_data(folder, config, vocabulary),
-        _list_measures(metrics, read_record(folder).get("twins", {})),
+        _describe_data(folder, config, vocabulary, record),
+        _list_measures(metrics, list_twins(record)),
         _list_settings(config),
         _list_content(folder, vocabulary, files),
         _state_limits(config, terms),
@@ -148,12 +148,13 @@ def _explain_loading(config: Config) -> str:
     )
 
 
-def _describe_data(folder: Path, config: Config, vocabulary: Vocabulary) -> str:
+def _describe_data(
+    folder: Path, config: Config, vocabulary: Vocabulary, record: Mapping[str, Any]
+) -> str:
     cls = DATASETS.get(config.dataset)
     licence = "not known to match-graph: ask its makers"
     if cls is not None and cls.card is not None:
         licence = cls.card.licence
-    record = read_record(folder)
     rows = {"name": _code(config.dataset), "licence": licence}
     rows["training documents"] = f"{record['num_train_documents']:,}"
     rows |= {f"{name} documents": f"{n:,}" for name, n in _count_documents(folder).items()}
@@ -175,19 +176,14 @@ def _count_documents(folder: Path) -> dict[str, int]:
     return {name: int(counts[name]) for name in ("valid", "test") if name in counts}
 
 
-def _list_measures(
-    metrics: Mapping[str, Mapping[str, float]], twins: Mapping[str, Mapping[str, int]]
-) -> str:
+def _list_measures(metrics: Mapping[str, Mapping[str, float]], twins: list[str]) -> str:
     splits = [name for name in ("valid", "test") if name in metrics]
     names = dict.fromkeys(name for split in splits for name in metrics[split] if "/" not in name)
     rows = [
         (name, *(f"{metrics[s][name]:.4f}" if name in metrics[s] else "" for s in splits))
         for name in names
     ]
-    told = [
-        describe_twins(split, found["documents"], found["of"]) for split, found in twins.items()
-    ]
-    about = " ".join([_POLICY, *told])
+    about = " ".join([_POLICY, *twins])
     return f"## Measures\n\n{about}\n\n{_table(('measure', *splits), rows)}"
 
 

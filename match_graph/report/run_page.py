@@ -25,7 +25,7 @@ from match_graph.report.tables import Table, fraction
 from match_graph.runs import open_run
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_history, read_metrics, read_record
-from match_graph.runs.record import describe_twins
+from match_graph.runs.record import list_twins
 
 #: Columns of the table of measures, as far as a split has them.
 _COLUMNS = ("P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "R@5", "PSP@5", "F1_micro", "F1_macro")
@@ -96,9 +96,7 @@ class RunFolder:
             "Documents without gold labels count 0. F1 is measured on test, at thresholds that "
             "were chosen on valid."
         )
-        for split, twins in self.record.get("twins", {}).items():
-            about += f" {describe_twins(split, twins['documents'], twins['of'])}"
-        return Section("Measures", about, [table])
+        return Section("Measures", " ".join([about, *list_twins(self.record)]), [table])
 
     def curves(self) -> Section:
         """Losses and validation measures over epochs."""

@@ -74,6 +74,12 @@ class RunRecord:
         write_json(self.folder / RECORD, content)
 
 
+def list_twins(record: Mapping[str, Any]) -> list[str]:
+    """Sentence of `describe_twins` for each evaluated split of a run, by its record."""
+    twins = record.get("twins", {})
+    return [describe_twins(split, one["documents"], one["of"]) for split, one in twins.items()]
+
+
 def describe_twins(split: str, number: int, total: int) -> str:
     """Sentence on how many documents of a split have the word sequence of a training document."""
     have = "has" if number == 1 else "have"
