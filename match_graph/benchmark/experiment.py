@@ -45,7 +45,10 @@ class Row(StrictModel):
 
     name: str = Field(min_length=1, description="name of the row, as tables show it")
     encoder: str = Field("match", description="encoder or baseline")
-    preset: str | None = Field(None, description="preset of the encoder: paper, own")
+    preset: str | None = Field(
+        None,
+        description="preset of the encoder: paper, own; only a 'space' of the row is searched then",
+    )
     ablation: list[str] = Field([], description="ablations; see runs.configure")
     settings: dict[str, Any] = Field(
         {}, description="settings by dotted key; they win over the experiment's"

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.io.cluster import is_wanted
+from match_graph.io.run_folder import LOCK
 from match_graph.openmp import limit_spinning
 
 #: Seconds that a process of a killed benchmark has to end, and that a stopped cell has to write
@@ -183,12 +185,15 @@ def start_process(
 
 @contextmanager
 def hold_folder(out: Path, what: str) -> Iterator[None]:
-    """Locks the folder of a benchmark or of a search within the block.
+    """Makes and locks the folder of a benchmark or of a search within the block.
+
+    One that is empty at the end, since the block refused its work, is removed.
 
     Raises:
         CheckpointError: Another process works there.
     """
-    lock = FileLock(out / ".lock")
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -199,6 +204,8 @@ def hold_folder(out: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
+        if [*out.iterdir()] == [out / LOCK]:
+            shutil.rmtree(out)
         lock.release()
 
 

@@ -59,7 +59,6 @@ def run_benchmark(
         KeyboardInterrupt: Passed on, after cells have stopped and results are written.
     """
     out = Path(out).resolve()
-    out.mkdir(parents=True, exist_ok=True)
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())
     with hold_folder(out, "benchmark"):

@@ -81,7 +81,6 @@ def run_search(
             "A search needs Optuna, which is not installed; install match-graph[tune]."
         ) from error
     out = Path(out).resolve()
-    out.mkdir(parents=True, exist_ok=True)
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())
     with hold_folder(out, "search"):

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from match_graph.errors import GraphError
@@ -85,8 +86,8 @@ def label_features(data: Graph, targets: Targets, documents: Tensor) -> sp.csr_a
         ptr, label = targets.select(part)
         pairs, shape = (row_index(ptr).numpy(), label.numpy()), (len(part), targets.num_labels)
         gold = sp.csr_array((np.ones(len(label), np.float32), pairs), shape=shape)
-        total = total + (gold.T @ _normalise(counts)).tocsr()
-    return _normalise(total)
+        total = total + (gold.T @ normalize(counts)).tocsr()
+    return normalize(total)
 
 
 def _count_words(lists: Adjacency, documents: Tensor, num_words: int) -> sp.csr_array:
@@ -175,11 +176,3 @@ def _places(cluster: NDArray[np.int64], score: NDArray[Any]) -> NDArray[np.int64
     place = np.empty(len(cluster), np.int64)
     place[order] = np.arange(len(cluster)) - start[cluster[order]]
     return place
-
-
-def _normalise(matrix: sp.csr_array) -> sp.csr_array:
-    """Matrix with rows scaled to length 1; zero rows stay zero."""
-    norm = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    scale = np.repeat(np.maximum(norm, 1e-12), np.diff(matrix.indptr))
-    matrix.data = (matrix.data / scale).astype(np.float32)
-    return matrix

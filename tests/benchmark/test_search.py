@@ -37,6 +37,7 @@ def make_search(make_experiment):
                 "encoder": "tfidf_linear",
                 "space": {"model.encoder_config.cost": [0.5, 2.0]},
             },
+            {"name": "paper", "preset": "paper"},
             {"name": "prior", "encoder": "prior"},
         ]
         search = {"trials": 3, "space": RATES}
@@ -195,7 +196,7 @@ def test_run_search_faults(make_search, tmp_path: Path, changes, fault: str) -> 
     """One sentence before anything is trained."""
     with pytest.raises(ConfigError, match=fault):
         run_search(make_search(**changes), tmp_path / "out", tmp_path / "root")
-    assert not (tmp_path / "out" / TRIALS).exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> None:
