@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
-from match_graph.io.files import has_file, read_tensors, write_beside
+from match_graph.io.files import has_file, read_tensors
 from match_graph.io.run_folder import MODEL
 
 #: Names of types in safetensors.
@@ -38,34 +38,36 @@ def order_tensors(layouts: Mapping[str, Layout]) -> list[str]:
     return sorted(layouts, key=lambda name: (-layouts[name].dtype.itemsize, name))
 
 
-def stream_tensors(path: Path, layouts: Mapping[str, Layout], blocks: Iterable[Tensor]) -> None:
+def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Tensor]) -> None:
     """Writes safetensors of which no tensor needs to be whole in memory.
 
+    The bytes are those of `safetensors.torch.save_file`.
+
     Args:
-        path: Path of the file, written atomically.
+        place: Output file, written in place.
         layouts: Types and shapes of the tensors.
-        blocks: Consecutive rows on the CPU, of the tensors in the order of `order_tensors`.
+        blocks: Consecutive rows of the tensors in the order of `order_tensors`.
+
+    Raises:
+        ValueError: The blocks are not of the shapes.
     """
-    header, start = {}, 0
+    header, end = {}, 0
     for name in order_tensors(layouts):
-        layout = layouts[name]
-        stop = start + layout.num_bytes
-        header[name] = {
-            "dtype": _TYPES[layout.dtype],
-            "shape": layout.shape,
-            "data_offsets": (start, stop),
-        }
-        start = stop
+        dtype, shape = layouts[name]
+        start, end = end, end + layouts[name].num_bytes
+        header[name] = {"dtype": _TYPES[dtype], "shape": shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-
-    def write(place: Path) -> None:
-        with place.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for block in blocks:
-                file.write(block.contiguous().view(-1).view(torch.uint8).numpy().data)
-
-    write_beside(path, write)
+    with place.open("wb") as file:
+        begin = file.write(len(text).to_bytes(8, "little") + text)
+        for block in blocks:
+            values = block.detach().cpu().contiguous().view(-1)
+            file.write(values.view(torch.uint8).numpy().data)
+        if file.tell() != begin + end:
+            raise ValueError(
+                f"the tensors {sorted(layouts)} must be written whole, {end:,} bytes, found "
+                f"{file.tell() - begin:,}"
+            )
 
 
 def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:

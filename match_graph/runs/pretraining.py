@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.io.beside import beside
-from match_graph.io.blocks import write_table_blocks
 from match_graph.io.files import has_file, link_file, read_tensors, write_beside, write_json
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import DOCUMENT_NAMES, PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
+from match_graph.io.weights import Layout, order_tensors, write_blocks
 from match_graph.nn import MatchModel
 from match_graph.pretrain import (
     CONTEXT,
@@ -289,8 +290,11 @@ class Pretraining:
 
 def _write_tables(trainer: SphericalTrainer, place: Path) -> None:
     """Writes the tables of all processes block by block; the others `_send_tables`."""
-    shapes = {name: (rows, trainer.config.channels) for name, rows in trainer.sizes.items()}
-    write_table_blocks(place, shapes, trainer.gather)
+    layouts = {
+        name: Layout(torch.float32, (rows, trainer.config.channels))
+        for name, rows in trainer.sizes.items()
+    }
+    write_blocks(place, layouts, chain.from_iterable(map(trainer.gather, order_tensors(layouts))))
 
 
 def _send_tables(trainer: SphericalTrainer) -> None:

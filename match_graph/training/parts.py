@@ -20,9 +20,9 @@ from torch import Tensor, distributed
 from match_graph.errors import CheckpointError
 from match_graph.io.beside import find_errno
 from match_graph.io.exchange import RowRoute, RowShard
-from match_graph.io.files import check_whole, list_files, remove_files
+from match_graph.io.files import check_whole, list_files, remove_files, write_beside
 from match_graph.io.manifest import compute_digest
-from match_graph.io.weights import Layout, order_tensors, stream_tensors
+from match_graph.io.weights import Layout, order_tensors, write_blocks
 from match_graph.nn.loss import whole
 from match_graph.training.processes import gather_objects, lead, sum_up
 from match_graph.training.shards import find_shard, is_sharded, spread
@@ -266,7 +266,7 @@ def write_weights(fabric: Fabric, path: Path, values: Mapping[str, Tensor | Shar
     failure: Exception | None = None
     try:
         if fabric.is_global_zero:
-            stream_tensors(path, layouts, blocks)
+            write_beside(path, lambda place: write_blocks(place, layouts, blocks))
     except Exception as error:
         failure = error
     for _ in blocks:  # what others still wait to send
