@@ -46,22 +46,19 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
         files = [_read_entry(entry) for entry in json.loads(answer.getvalue())["files"]]
     paths = []
     for name, address, size, checksum in files:
-        path = folder / name
-        paths.append(path)
-        if path.is_file():
-            continue
-        with _explain(address, dataset, by_hand):
-            found = _fetch(address, path, size, checksum, track)
-        if found:
-            raise CorpusError(
-                f"The file '{name}' of Zenodo record {record} must have the checksum {checksum}, "
-                f"but what came has {found} and was not kept; try again."
-            )
+        paths.append(folder / name)
+        if not paths[-1].is_file():
+            fetch_file(address, paths[-1], dataset, track, checksum, size)
     return paths
 
 
 def fetch_file(
-    address: str, path: Path, dataset: str, track: Track | None = None, checksum: str = ""
+    address: str,
+    path: Path,
+    dataset: str,
+    track: Track | None = None,
+    checksum: str = "",
+    size: int = 0,
 ) -> None:
     """Downloads one file.
 
@@ -71,40 +68,32 @@ def fetch_file(
         dataset: Registered name of the data set, for messages.
         track: Progress tracker, such as ``Reporter().track``.
         checksum: Algorithm, a colon and the checksum; empty where none is published.
+        size: Size in bytes, for progress; 0 if unknown.
 
     Raises:
         CorpusError: The network or the file is gone, or the file has another checksum.
     """
+    import pooch
+
+    kind = checksum.partition(":")[0]
+    shown = track(f"fetch {path.name}", size // _MEGABYTE, "MB") if track else nullcontext()
     by_hand = f"check the network, or fetch it by hand and save it as '{path}'"
-    with _explain(address, dataset, by_hand):
-        found = _fetch(address, path, 0, checksum, track)
-    if found:
-        raise CorpusError(
-            f"The file '{path.name}' of {address} must have the checksum {checksum}, but what came "
-            f"has {found} and was not kept; try again."
-        )
+    with _explain(address, dataset, by_hand), beside(path) as place:
+        with shown as advance, place.open("wb") as file:
+            _download(address, file, advance)
+        found = f"{kind}:{pooch.file_hash(str(place), alg=kind)}" if checksum else ""
+        if found != checksum:
+            raise CorpusError(
+                f"The file '{path.name}' of {address} must have the checksum {checksum}, but what "
+                f"came has {found} and was not kept; try again."
+            )
+        place.replace(path)
 
 
 def _read_entry(entry: Any) -> tuple[str, str, int, str]:
     """Name, URL, size in bytes and checksum of a file; the name cannot lead out of a folder."""
     name = Path(str(entry["key"])).name
     return name, str(entry["links"]["self"]), int(entry["size"]), str(entry["checksum"])
-
-
-def _fetch(address: str, path: Path, size: int, checksum: str, track: Track | None) -> str:
-    """Downloads a file if its checksum is right or not given; else returns the checksum found."""
-    import pooch
-
-    kind = checksum.partition(":")[0]
-    shown = track(f"fetch {path.name}", size // _MEGABYTE, "MB") if track else nullcontext()
-    with beside(path) as place:
-        with shown as advance, place.open("wb") as file:
-            _download(address, file, advance)
-        found = f"{kind}:{pooch.file_hash(str(place), alg=kind)}" if checksum else ""
-        if found != checksum:
-            return found
-        place.replace(path)
-    return ""
 
 
 class _Progress:
