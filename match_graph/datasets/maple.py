@@ -4,38 +4,31 @@ Source: https://github.com/yuzhimanhua/MAPLE (formats), https://arxiv.org/abs/23
 https://zenodo.org/records/7611544 and https://zenodo.org/records/7797563 (files).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from filelock import FileLock
 from pydantic import Field, model_validator
 
 from match_graph.corpus import Corpus, Faults, Tokenizer
 from match_graph.corpus_builder import CorpusBuilder
+from match_graph.datasets.custom import TableConfig, TableReader
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.maple_graph import GRAPH_FILES, LabelKind, read_graph, split_columns
 from match_graph.datasets.match_folder import TAXONOMY, read_taxonomy
 from match_graph.datasets.options import (
-    UNDATED,
     Card,
     DateOption,
     HierarchyConfig,
     SplitConfig,
-    count_days,
     tokenizer_field,
 )
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.archive import SUFFIXES, unpack_archive
 from match_graph.io.download import fetch_record
-from match_graph.io.json_lines import (
-    describe,
-    read_id,
-    read_json_lines,
-    read_metadata,
-    read_values,
-)
+from match_graph.io.json_lines import read_json_lines
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import Sources, Track, is_there
 from match_graph.typing import LABEL
@@ -186,6 +179,13 @@ class MapleReader(PartitionReader):
 
     def __init__(self, folder: Path, config: Maple.Config, faults: Faults = "refuse") -> None:
         self.folder, self.config = folder, config
+        self.rows = TableConfig(
+            fields=config.fields,
+            columns={"id": "paper", "text": ["title", "abstract"], "date": "year"},
+            seed=config.seed,
+            train_until=config.train_until,
+            valid_until=config.valid_until,
+        )
         summary = f"The folder '{folder}' must be one of MAPLE's"
         paths = [folder / name for name in sorted({*JSON_FILES, *GRAPH_FILES})]
         super().__init__("maple", config.fields, summary, faults, config.tokenizer, paths)
@@ -205,11 +205,11 @@ class MapleReader(PartitionReader):
         if partition.kind == _GRAPH:
             read_graph(self.folder, self.config.labels, builder, sources, self.config)
         elif partition.kind == "documents":
-            builder.notes[UNDATED] += 0
+            reader = TableReader(builder, self.rows, "")
             lines, name = partition.lines(sources), partition.path.name
             papers = read_json_lines(lines, name, builder.fail, partition.line)
             for place, record in builder.documents(papers):
-                _add_paper(builder, record, self.config, place)
+                reader.add(record, place)
         else:
             _read_names(partition, builder, sources)
 
@@ -241,29 +241,3 @@ def _name_label(builder: CorpusBuilder, columns: list[str], place: str) -> None:
             f"{place}: the depth of a label must be a whole number below 1,000, "
             f"found '{depth[:60]}'; fetch the file again."
         )
-
-
-def _add_paper(
-    builder: CorpusBuilder, record: Mapping[str, Any], config: SplitConfig, place: str
-) -> None:
-    """Adds one paper, or its faults."""
-    before = builder.num_faults
-    document = read_id(record, place, builder.fail)
-    parts = [record.get(key) for key in ("title", "abstract")]
-    for key, part in zip(("title", "abstract"), parts, strict=True):
-        if not isinstance(part, str | None):
-            builder.fail(f"{place}: '{key}' must be a string, found {describe(part)}.")
-    year, labels = read_values(record.get("year")), read_values(record.get("label"))
-    if year is None or len(year) > 1:
-        builder.fail(f"{place}: 'year' must be a year, found {describe(record['year'])}.")
-    if labels is None:
-        builder.fail(
-            f"{place}: 'label' must be a list of strings, found {describe(record['label'])}."
-        )
-    metadata = read_metadata(record, builder.fields, place, builder.fail)
-    if builder.num_faults > before or document is None:
-        return
-    text = " ".join(part for part in parts if part)
-    day = year[0] if year else None
-    split = config.choose_split(document, text, day, builder.notes)
-    builder.add(document, split, text, metadata, labels or [], place, count_days(day))

@@ -119,10 +119,10 @@ def test_read_maple_papers_without_year_abstract_labels(tmp_path: Path) -> None:
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "paper": ({"paper": None}, "'paper' must be the document's id, found nothing."),
     "title": ({"title": 5}, "'title' must be a string, found the number 5."),
-    "year": ({"year": ["1", "2"]}, '\'year\' must be a year, found the list ["1", "2"].'),
+    "year": ({"year": ["1", "2"]}, '\'year\' must be a string, found the list ["1", "2"].'),
     "label": (
         {"label": {}},
-        "'label' must be a list of strings, found the object {}.",
+        "'label' must be a string or a list of strings, found the object {}.",
     ),
     "author": (
         {"author": [1.5]},
