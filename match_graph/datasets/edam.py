@@ -5,13 +5,13 @@ Source: https://github.com/edamontology/edamontology, folder ``releases``.
 
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from match_graph.errors import CorpusError
 from match_graph.io.source import GZIP_FAULTS, Sources, broken_gzip, max_record_bytes, too_long
+from match_graph.io.xml import reading_xml
 
 PREFIX = "http://edamontology.org/"
 
@@ -52,8 +52,10 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
         look()
     if len(content) > most:
         raise too_long(name, "an ontology")
+    with reading_xml(name):
+        root: Element = fromstring(content)
     classes = {}
-    for element in _parse(content, name).iterfind(f"{_OWL}Class"):
+    for element in root.iterfind(f"{_OWL}Class"):
         if found := _read_id(element.get(f"{_RDF}about")):
             classes[found] = _read_class(element)
     if not classes:
@@ -66,30 +68,6 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
                 f"is none; fetch the file again."
             )
     return classes
-
-
-def _parse(content: bytes, name: str) -> Element:
-    try:
-        root: Element = fromstring(content)
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise CorpusError(
-            f"{name}:{line}: XML must be well-formed, but here it is not ({reason}, column "
-            f"{column + 1}); fetch the file again."
-        ) from error
-    except DefusedXmlException as error:
-        raise CorpusError(
-            f"{name}: EDAM declares no entities of its own, but this file does "
-            f"({type(error).__name__}), as files do that are made to fill the memory or to read "
-            f"other files; fetch it from EDAM's repository."
-        ) from error
-    except (LookupError, ValueError) as error:
-        raise CorpusError(
-            f"{name}: XML must be in an encoding that can be read, but this is not ({error}); "
-            f"convert the file to UTF-8."
-        ) from error
-    return root
 
 
 def _read_class(element: Element) -> EdamClass:

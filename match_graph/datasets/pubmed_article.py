@@ -6,13 +6,12 @@ Source: https://www.nlm.nih.gov/bsd/licensee/elements_descriptions.html.
 import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from match_graph.errors import CorpusError
 from match_graph.io.source import GZIP_FAULTS, BoundedStream, broken_gzip, too_long
+from match_graph.io.xml import reading_xml
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -38,11 +37,15 @@ def read_articles(
     """
     number = 0
     try:
-        records = BoundedStream(stream, lambda: too_long(f"{name}:record {number + 1}", "a record"))
-        events = iterparse(records, events=("start", "end"), forbid_dtd=False)
-        _, root = next(events)
-        for event, element in events:
-            if event == "end" and element.tag in ("PubmedArticle", "PubmedBookArticle"):
+        with reading_xml(name):
+            records = BoundedStream(
+                stream, lambda: too_long(f"{name}:record {number + 1}", "a record")
+            )
+            events = iterparse(records, events=("start", "end"), forbid_dtd=False)
+            _, root = next(events)
+            for event, element in events:
+                if event == "start" or element.tag not in ("PubmedArticle", "PubmedBookArticle"):
+                    continue
                 number += 1
                 if not number % _RECORDS:
                     look()
@@ -50,24 +53,6 @@ def read_articles(
                     yield f"{name}:record {number}", element
                 root.clear()  # all that was read lies below it
                 records.end_record()
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise CorpusError(
-            f"{name}:{line}: XML must be well-formed, but here it is not ({reason}, column "
-            f"{column + 1}; {number} records were whole); fetch the file again."
-        ) from error
-    except DefusedXmlException as error:
-        raise CorpusError(
-            f"{name}: PubMed records declare no entities of their own, but this file does after "
-            f"{number} records ({type(error).__name__}), as files do that are made to fill the "
-            f"memory or to read other files; fetch it from the NLM."
-        ) from error
-    except (LookupError, ValueError) as error:
-        raise CorpusError(
-            f"{name}: XML must be in an encoding that can be read, but this is not ({error}); "
-            f"convert the file to UTF-8."
-        ) from error
     except GZIP_FAULTS as error:
         raise broken_gzip(f"{name}:record {number + 1}", error) from error
 

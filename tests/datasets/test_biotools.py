@@ -383,9 +383,9 @@ BOMB = (
         ),
         (
             BOMB,
-            "EDAM_1.25.owl: EDAM declares no entities of its own, but this file does "
+            "EDAM_1.25.owl: XML must declare no entities of its own, but this file does "
             "(EntitiesForbidden), as files do that are made to fill the memory or to read other "
-            "files; fetch it from EDAM's repository.",
+            "files; fetch it from where it is published.",
         ),
         (
             '<?xml version="1.0" encoding="latin-99"?><x/>',

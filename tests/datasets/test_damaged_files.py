@@ -90,7 +90,7 @@ def test_a_wrong_encoding_is_named_by_line(sample: Sample, tmp_path: Path, name:
     if name == "pubmed-xml":
         assert message == (
             "records.xml:3: XML must be well-formed, but here it is not (not well-formed (invalid "
-            "token), column 6; 0 records were whole); fetch the file again."
+            "token), column 6); fetch the file again."
         )
     elif name == "maple graph":  # edges of the paper in that line start nowhere
         assert message.splitlines()[:2] == [f"{summary}, but 13 faults were found:", f"  {fault}"]

@@ -137,13 +137,13 @@ def test_PubMedXml_repeated_pmid_is_named_with_both_places(folder: Path) -> None
 
 
 def test_PubMedXml_malformed_xml_in_the_middle_is_named_by_line(folder: Path) -> None:
-    """With the number of whole records before it."""
+    """With its column."""
     text = (folder / "a.xml").read_text().splitlines(keepends=True)
     text[20] = text[20].replace("</Article>", "</Artikel>")
     (folder / "a.xml").write_text("".join(text))
     assert refusal(folder) == (
-        "a.xml:21: XML must be well-formed, but here it is not (mismatched tag, column 275; "
-        "17 records were whole); fetch the file again."
+        "a.xml:21: XML must be well-formed, but here it is not (mismatched tag, column 275); "
+        "fetch the file again."
     )
 
 
@@ -152,8 +152,8 @@ def test_PubMedXml_file_that_breaks_off_is_named(folder: Path) -> None:
     text = (folder / "a.xml").read_text()
     (folder / "a.xml").write_text(text[: len(text) // 2])
     assert refusal(folder) == (
-        "a.xml:23: XML must be well-formed, but here it is not (unclosed token, column 313; "
-        "19 records were whole); fetch the file again."
+        "a.xml:23: XML must be well-formed, but here it is not (unclosed token, column 313); "
+        "fetch the file again."
     )
 
 
@@ -162,7 +162,7 @@ def test_PubMedXml_wrong_encoding_is_named(folder: Path) -> None:
     (folder / "a.xml").write_bytes(wrap(make_record("caf")).encode().replace(b"caf", b"caf\xe9"))
     assert refusal(folder) == (
         "a.xml:4: XML must be well-formed, but here it is not (not well-formed (invalid token), "
-        "column 54; 0 records were whole); fetch the file again."
+        "column 54); fetch the file again."
     )
     (folder / "a.xml").write_text('<?xml version="1.0" encoding="latin-99"?><PubmedArticleSet/>')
     assert refusal(folder) == (
@@ -186,9 +186,9 @@ def test_PubMedXml_entities_are_refused(folder: Path, content: str) -> None:
     """Neither a bomb nor another file is read."""
     (folder / "a.xml").write_text(content)
     assert refusal(folder) == (
-        "a.xml: PubMed records declare no entities of their own, but this file does after 0 "
-        "records (EntitiesForbidden), as files do that are made to fill the memory or to read "
-        "other files; fetch it from the NLM."
+        "a.xml: XML must declare no entities of its own, but this file does (EntitiesForbidden), "
+        "as files do that are made to fill the memory or to read other files; fetch it from where "
+        "it is published."
     )
 
 
