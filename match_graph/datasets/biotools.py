@@ -28,14 +28,7 @@ from match_graph.io.beside import beside
 from match_graph.io.download import fetch_file
 from match_graph.io.json_lines import read_json_object
 from match_graph.io.partition import Partition
-from match_graph.io.source import (
-    Sources,
-    Track,
-    is_folder,
-    is_there,
-    max_record_bytes,
-    too_long,
-)
+from match_graph.io.source import Sources, Track, is_folder, is_there
 from match_graph.typing import LABEL
 
 SUFFIX = ".biotools.json"
@@ -259,12 +252,8 @@ class BioToolsReader(PartitionReader):
 
     def _add(self, path: Path, builder: CorpusBuilder, sources: Sources) -> None:
         """Adds the record of a file, or its faults."""
-        with sources.stream(path) as (stream, _):
-            content = stream.read(max_record_bytes() + 1)
-        if len(content) > max_record_bytes():
-            raise too_long(path.name, "a record")
         before, place = builder.num_faults, path.name
-        given = read_json_object(content, place, builder.fail)
+        given = read_json_object(sources.read_whole(path, "a record"), place, builder.fail)
         if given is None:
             return
         record = BioToolsRecord(given, place, builder.fail)

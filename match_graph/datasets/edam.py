@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from defusedxml.ElementTree import fromstring
 
 from match_graph.errors import CorpusError
-from match_graph.io.source import GZIP_FAULTS, Sources, broken_gzip, max_record_bytes, too_long
+from match_graph.io.source import Sources
 from match_graph.io.xml import reading_xml
 
 PREFIX = "http://edamontology.org/"
@@ -43,15 +43,7 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
         CorpusError: It cannot be read or unpacked, is larger than `max_record_bytes`, is no XML,
             declares entities, holds no class of EDAM, or a class below one that is not there.
     """
-    name, most = path.name, max_record_bytes()
-    with sources.stream(path) as (stream, look):
-        try:
-            content = stream.read(most + 1)
-        except GZIP_FAULTS as error:
-            raise broken_gzip(f"{name}:1", error) from error
-        look()
-    if len(content) > most:
-        raise too_long(name, "an ontology")
+    name, content = path.name, sources.read_whole(path, "an ontology")
     with reading_xml(name):
         root: Element = fromstring(content)
     classes = {}

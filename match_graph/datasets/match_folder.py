@@ -31,14 +31,7 @@ from match_graph.io.json_lines import (
 )
 from match_graph.io.manifest import parse_json
 from match_graph.io.partition import Partition, split_lines
-from match_graph.io.source import (
-    Sources,
-    Track,
-    is_folder,
-    is_there,
-    read_whole,
-    resolve_path,
-)
+from match_graph.io.source import Sources, Track, is_folder, is_there, open_sources, resolve_path
 from match_graph.typing import LABEL, Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
@@ -229,8 +222,10 @@ def _add_document(
 
 
 def _read_fields(path: Path) -> list[str]:
+    with open_sources([path], path.name, None) as sources:
+        content = sources.read_whole(path, "such a file")
     try:
-        fields = parse_json(read_whole(path).removeprefix(b"\xef\xbb\xbf"))["metadata"]
+        fields = parse_json(content.removeprefix(b"\xef\xbb\xbf"))["metadata"]
     except (ValueError, KeyError, TypeError):
         fields = None
     if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):

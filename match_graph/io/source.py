@@ -105,6 +105,27 @@ class Sources:
             except GZIP_FAULTS as error:
                 raise broken_gzip(f"{path.name}:{number + 1}", error) from error
 
+    def read_whole(self, path: Path, what: str) -> bytes:
+        """Reads a small file whole.
+
+        Args:
+            path: Path of the file.
+            what: Noun of its content, for the message.
+
+        Raises:
+            CorpusError: It cannot be read, is a damaged gzip file, or is larger than
+                `max_record_bytes`.
+        """
+        with self.stream(path) as (stream, look):
+            try:
+                content = stream.read(max_record_bytes() + 1)
+            except GZIP_FAULTS as error:
+                raise broken_gzip(f"{path.name}:1", error) from error
+            look()
+        if len(content) > max_record_bytes():
+            raise too_long(path.name, what)
+        return content
+
     def skip(self, num_bytes: int) -> None:
         """Counts bytes as read, of a part that need not be."""
         self._done += num_bytes
@@ -220,19 +241,6 @@ def unreadable(path: Path, error: Exception) -> CorpusError:
         f"Data are read from regular files, but {str(path)!a} is none that can be read "
         f"({reason}); check the path."
     )
-
-
-def read_whole(path: Path) -> bytes:
-    """Reads a small file whole.
-
-    Raises:
-        CorpusError: It cannot be read, or is larger than `max_record_bytes`.
-    """
-    with open_regular(path) as file:
-        content = file.read(max_record_bytes() + 1)
-    if len(content) > max_record_bytes():
-        raise too_long(path.name, "such a file")
-    return content
 
 
 def is_there(path: Path) -> bool:

@@ -200,3 +200,21 @@ def test_resolve_path_refuses_circles_and_nul(tmp_path: Path) -> None:
         assert str(caught.value) == (
             f"A path must lead to a place, but {str(path)!a} does not ({reason}); check it."
         )
+
+
+def test_Sources_read_whole_plain_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that breaks off, or is too large, is named."""
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
+    plain, packed = tmp_path / "a.json", tmp_path / "a.json.gz"
+    plain.write_bytes(b"{}")
+    packed.write_bytes(gzip.compress(b"{}"))
+    with open_sources([plain, packed], "little", None) as sources:
+        assert sources.read_whole(plain, "a file") == sources.read_whole(packed, "a file") == b"{}"
+        plain.write_bytes(b" " * (2**20 + 1))
+        with pytest.raises(
+            CorpusError, match=r"^a\.json: a file must have at most 1 MiB, but this"
+        ):
+            sources.read_whole(plain, "a file")
+        packed.write_bytes(packed.read_bytes()[:-9])
+        with pytest.raises(CorpusError, match=r"^a\.json\.gz:1: a file named \.gz must be whole"):
+            sources.read_whole(packed, "a file")
