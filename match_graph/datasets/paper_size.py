@@ -78,6 +78,25 @@ class PaperSize:
         }
         return replace(self, **changed)
 
+    def published(self) -> dict[str, float]:
+        """Rows of the paper's Table 1, by the names that counts of a built data set have."""
+        return {
+            "train documents": self.train,
+            "valid documents": self.valid,
+            "test documents": self.test,
+            "labels": self.labels,
+            "labels / document": round(self.label_pairs / self.documents, 2),
+            "vocabulary": self.words,
+            "words / document": round(self.tokens / self.documents, 2),
+            "author nodes": self.authors,
+            "venue nodes": self.venues,
+            "document-author edges": self.author_edges,
+            "document-venue edges": self.documents,
+            "document-reference edges": self.citations,
+            "hierarchy_edges_read": self.hierarchy_edges,
+            "hierarchy layers": self.layers,
+        }
+
     def find_fault(self) -> str | None:
         """Reason why no such corpus can be drawn, or None."""
         if self.labels < 10 * self.layers:

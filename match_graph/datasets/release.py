@@ -20,6 +20,7 @@ from match_graph.datasets.match_folder import (
     write_match_folder,
 )
 from match_graph.datasets.options import Card, tokenizer_field
+from match_graph.datasets.paper_size import PAPER_SIZES
 from match_graph.errors import CorpusError
 from match_graph.typing import Split
 
@@ -71,22 +72,7 @@ class MagCs(Release):
 
     card = Card("mag-cs", _LICENCE, "705,407 documents", "the authors' folder MAG, by hand")
     folder_name = "MAG"
-    published: ClassVar[Mapping[str, float]] = {
-        "train documents": 564_340,
-        "valid documents": 70_534,
-        "test documents": 70_533,
-        "labels": 15_809,
-        "labels / document": 5.60,
-        "vocabulary": 425_316,
-        "words / document": 126.33,
-        "author nodes": 818_927,
-        "venue nodes": 105,
-        "document-author edges": 2_274_546,
-        "document-venue edges": 705_407,
-        "document-reference edges": 1_518_466,
-        "hierarchy_edges_read": 27_288,
-        "hierarchy layers": 6,
-    }
+    published = PAPER_SIZES["mag-cs"].published()
 
 
 class PubMed(Release):
@@ -97,22 +83,7 @@ class PubMed(Release):
 
     card = Card("pubmed", _LICENCE, "898,546 documents", "the authors' folder MeSH, by hand")
     folder_name = "MeSH"
-    published: ClassVar[Mapping[str, float]] = {
-        "train documents": 718_837,
-        "valid documents": 89_855,
-        "test documents": 89_854,
-        "labels": 17_963,
-        "labels / document": 7.78,
-        "vocabulary": 776_975,
-        "words / document": 198.97,
-        "author nodes": 2_201_919,
-        "venue nodes": 150,
-        "document-author edges": 5_989_142,
-        "document-venue edges": 898_546,
-        "document-reference edges": 4_455_702,
-        "hierarchy_edges_read": 22_842,
-        "hierarchy layers": 15,
-    }
+    published = PAPER_SIZES["pubmed"].published()
 
 
 def write_release(
