@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -67,16 +67,10 @@ class PaperSize:
                 and hierarchy.
             labels: Factor of labels and hierarchy edges.
         """
-        splits, growing = ("train", "valid", "test"), ("label_pairs", "words", "tokens")
-        growing_too = ("authors", "author_edges", "citations")
-        changed = {
-            name: round(getattr(self, name) * documents)
-            for name in (*splits, *growing, *growing_too)
-        }
-        changed |= {
-            name: round(getattr(self, name) * labels) for name in ("labels", "hierarchy_edges")
-        }
-        return replace(self, **changed)
+        factor = dict.fromkeys(vars(self), documents)
+        factor |= {"labels": labels, "hierarchy_edges": labels, "venues": 1.0, "layers": 1.0}
+        counts: dict[str, int] = vars(self)
+        return PaperSize(**{name: round(count * factor[name]) for name, count in counts.items()})
 
     def published(self) -> dict[str, float]:
         """Rows of the paper's Table 1, by the names that counts of a built data set have."""
