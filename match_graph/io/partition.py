@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from match_graph.io.source import Sources, open_regular
+from match_graph.io.source import Sources, max_record_bytes, open_regular
 
 #: Bytes of a block of lines, if no line is longer; what is built depends on the files alone, so
 #: that this is not a setting.
 BLOCK_BYTES = 32 * 2**20
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -55,22 +54,10 @@ def split_lines(path: Path, kind: str = "documents", size: int | None = None) ->
     """
     if size is None or path.suffix == ".gz" or not path.is_file() or path.stat().st_size <= size:
         return [Partition(path, kind)]
-    parts, start, line, num_lines = [], 0, 1, 0
+    parts, start, line, most = [], 0, 1, max_record_bytes()
     with open_regular(path) as file:
-        position = 0
-        while chunk := file.read(_CHUNK):
-            # the end of the line in which the block is full
-            found = chunk.find(b"\n", max(0, start + size - 1 - position))
-            if start + size - 1 < position + len(chunk) and found >= 0:
-                num_lines += chunk.count(b"\n", 0, found + 1)
-                end = position + found + 1
-                parts.append(Partition(path, kind, start, end, line))
-                start, line = end, line + num_lines
-                num_lines, position = 0, end
-                file.seek(end)
-            else:
-                num_lines += chunk.count(b"\n")
-                position += len(chunk)
-        if position > start:
-            parts.append(Partition(path, kind, start, position, line))
+        # a line that is too long is cut here, and a fault of the block that it starts in
+        while block := file.read(size - 1) + file.readline(most + 1):
+            parts.append(Partition(path, kind, start, file.tell(), line))
+            start, line = file.tell(), line + block.count(b"\n")
     return parts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from match_graph.io import partition
+from match_graph.errors import CorpusError
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import open_sources
 
@@ -22,14 +22,12 @@ def read_numbered(parts: list[Partition]) -> list[tuple[int, bytes]]:
     st.lists(st.sampled_from([b"a\n", b"\n", b"longer\r\n", b"x" * 40 + b"\n"]), max_size=30),
     st.sampled_from([b"", b"end"]),
     st.integers(1, 50),
-    st.integers(1, 64),
 )
-def test_split_lines_blocks_hold_every_line_once(lines, end, size, chunk) -> None:
-    """In order and by number, however the chunks of reading fall."""
+def test_split_lines_blocks_hold_every_line_once(lines, end, size) -> None:
+    """In order and by number."""
     import tempfile
 
-    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "_CHUNK", chunk)
+    with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "a.jsonl"
         path.write_bytes(b"".join(lines) + end)
         parts = split_lines(path, "works", size)
@@ -46,3 +44,17 @@ def test_split_lines_packed_file_is_one(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert split_lines(path, size=1) == [Partition(path)]
     assert read_numbered(split_lines(path, size=1)) == [(1, b"a\n"), (2, b"b\n")]
+
+
+def test_split_lines_line_past_the_limit_is_refused_where_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the block is full: the line is cut, but too long in its block too."""
+    monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"a\n" + b"x" * (3 * 2**20) + b"\nb\n")
+    for size in (2, 3, 100, 2**20, 2**21):
+        parts = split_lines(path, size=size)
+        assert sum(part.num_bytes for part in parts) == path.stat().st_size
+        with pytest.raises(CorpusError, match=r"^a\.jsonl:2: a line must have at most 1 MiB, but"):
+            read_numbered(parts)
