@@ -27,6 +27,8 @@ _CHUNK = 1 << 20  # bytes
 _MAX_HEADER = 1 << 20  # bytes of a long name or of extended attributes in a tar archive
 #: What the system says when a file cannot grow.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: Types of a tar archive's members whose header is no content to be read.
+_PLAIN_TYPES = {*tarfile.SUPPORTED_TYPES} - {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
 
 
@@ -106,17 +108,6 @@ class _BoundedHeader(tarfile.TarInfo):
             )
         found: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
         return found
-
-
-_PLAIN_TYPES = (
-    *tarfile.REGULAR_TYPES,
-    tarfile.LNKTYPE,
-    tarfile.SYMTYPE,
-    tarfile.CHRTYPE,
-    tarfile.BLKTYPE,
-    tarfile.FIFOTYPE,
-    tarfile.DIRTYPE,
-)
 
 
 @contextmanager
