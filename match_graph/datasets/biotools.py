@@ -81,6 +81,7 @@ class BioTools(CorpusDataset):
     card = Card(
         "biotools", "CC BY 4.0; EDAM CC BY-SA 4.0", "19,528 documents; 80 MB", "fetched from GitHub"
     )
+    raw_pattern = f"**/*{SUFFIX}"
     path_options = ("path", "ontology")
     num_records: ClassVar[int] = 19_649
 
@@ -126,10 +127,6 @@ class BioTools(CorpusDataset):
         digest = hashlib.sha256(lines.encode()).hexdigest()
         others = {name: key for name, key in source["files"].items() if name not in records}
         return {**source, "files": {f"{len(records)} x *{SUFFIX}": digest, **others}}
-
-    @classmethod
-    def has_raw(cls, root: Path) -> bool:
-        return bool(find_records(root / "raw" / "biotools"))
 
     def download(self) -> None:
         """Fetches what is missing; an archive of the repository that is there is unpacked."""

@@ -71,6 +71,7 @@ class Cacm(CorpusDataset):
 
     config: Config
     card = Card("cacm", "the ACM's, for research", "1,424 documents; 2.2 MB", "fetched from GitHub")
+    raw_pattern = FILE
     path_options = ("path",)
 
     @property
@@ -87,10 +88,6 @@ class Cacm(CorpusDataset):
                 f"at '{self.path}'; check the path."
             )
         return [str(self.path.absolute())]
-
-    @classmethod
-    def has_raw(cls, root: Path) -> bool:
-        return is_there(root / "raw" / "cacm" / FILE)
 
     def download(self) -> None:
         """Downloads the file, unless another process has done so meanwhile."""

@@ -115,6 +115,8 @@ class CorpusDataset(InMemoryDataset):
 
     config: StrictModel
     card: ClassVar[Card | None] = None
+    #: Glob of raw files in their own folder below the root, by which `has_raw` sees them.
+    raw_pattern: ClassVar[str] = ""
     #: Published counts by the row of `describe_graph`, for a comparison.
     published: ClassVar[Mapping[str, float]] = {}
     #: Options that are paths of files to read; a run keeps them as absolute ones.
@@ -178,7 +180,9 @@ class CorpusDataset(InMemoryDataset):
     @classmethod
     def has_raw(cls, root: Path) -> bool:
         """Whether raw files lie where the data set looks for them without options."""
-        return False
+        if cls.card is None or not cls.raw_pattern:
+            return False
+        return any((root / "raw" / cls.card.name).glob(cls.raw_pattern))
 
     def reader(self) -> PartitionReader:
         """Reader of the raw files in partitions."""

@@ -74,14 +74,11 @@ class DebTags(CorpusDataset):
     card = Card(
         "debtags", "that of each package", "29,524 documents; 85 MB", "fetched by the machine's apt"
     )
+    raw_pattern = PACKAGES  # written last
 
     @property
     def raw_file_names(self) -> list[str]:
         return [PACKAGES, DESCRIPTIONS]
-
-    @classmethod
-    def has_raw(cls, root: Path) -> bool:
-        return all((root / "raw" / "debtags" / name).is_file() for name in (PACKAGES, DESCRIPTIONS))
 
     def download(self) -> None:
         """Fetches the index, unless another process has done so meanwhile."""

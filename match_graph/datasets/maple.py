@@ -88,6 +88,7 @@ class Maple(CorpusDataset):
     card = Card(
         "maple", "ODC-BY", "20 subjects, 58,373 (Art) to 2,646,105 papers", "fetched from Zenodo"
     )
+    raw_pattern = "*/*/papers.*"
 
     @property
     def name(self) -> str:
@@ -109,10 +110,6 @@ class Maple(CorpusDataset):
             required = ["papers.json"]
         there = [name for name in self._known_files if is_there(Path(self.raw_dir) / name)]
         return list(dict.fromkeys([*required, *there]))
-
-    @classmethod
-    def has_raw(cls, root: Path) -> bool:
-        return any((root / "raw" / "maple").glob("*/*/papers.*"))
 
     def download(self) -> None:
         """Unpacks the subject from the release's archives, downloading them if need be."""

@@ -121,6 +121,7 @@ class OaXmlc(CorpusDataset):
     card: ClassVar[Card | None] = Card(
         "oaxmlc", "OpenAlex's: CC0", "3.7 million works", "fetched from Zenodo"
     )
+    raw_pattern = f"{DOCUMENTS}*"  # packed or not
     path_options = ("path",)
     record: ClassVar[int] = 15695796  # on Zenodo
 
@@ -147,11 +148,6 @@ class OaXmlc(CorpusDataset):
                 f"there is no '{missing[0]}'; unpack {self.config.taxonomy}.zip of "
                 f"https://zenodo.org/records/{self.record} there."
             )
-
-    @classmethod
-    def has_raw(cls, root: Path) -> bool:
-        assert cls.card is not None
-        return is_there(OaXmlcFiles.find(root / "raw" / cls.card.name, "topics").documents)
 
     def download(self) -> None:
         """Unpacks the archives of the record, downloading them if need be."""

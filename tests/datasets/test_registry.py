@@ -219,6 +219,29 @@ def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
     assert states(tmp_path)["mag-cs"] == "raw present"
 
 
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("biotools", "data/abc/abc.biotools.json"),
+        ("biotools", "abc.biotools.json"),
+        ("cacm", "cacm.all"),
+        ("debtags", "Packages"),
+        ("maple", "json/Art/papers.json"),
+        ("maple", "graph/Art/papers.txt"),
+        ("oamed", "documents.json"),
+        ("oaxmlc", "documents.json.gz"),
+    ],
+)
+def test_list_datasets_state_of_raw_files(tmp_path: Path, name: str, path: str) -> None:
+    """Of this data set alone, and not of what stands beside them."""
+    before, file = states(tmp_path), tmp_path / "raw" / name / path
+    file.parent.mkdir(parents=True)
+    (file.parent / "other.txt").touch()
+    assert states(tmp_path) == before
+    file.touch()
+    assert states(tmp_path) == before | {name: "raw present"}
+
+
 def test_list_datasets_default_root_is_looked_at(match_graph_home: Path) -> None:
     """Without a root, where data are built by default."""
     write_release_folder(match_graph_home / "raw" / "MAG")
