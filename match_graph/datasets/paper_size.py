@@ -11,13 +11,15 @@ from match_graph.datasets.planted import PIECE, Planted, pack
 from match_graph.errors import CorpusError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+#: Ragged lists: offsets [D + 1] and values.
+Lists: TypeAlias = tuple[Array, Array]
 #: Draws instances for entries of documents [N]; among all instances if the second argument is true.
 Draw: TypeAlias = Callable[[Array, bool], Array]
 
 _ROOTS = 3
 _TOPICS = 5  # topics that a document can have; their labels are cut at the document's own number
 _TOPIC_WORDS = 40  # words of a label's own
-_TOPIC_SHARE = 0.35
+_SHARE = 0.35  # of the words, from the document's labels
 _TRIES = 4  # draws by topic before an edge that would repeat is drawn from all instances
 
 
@@ -276,7 +278,7 @@ def _draw_authors(rng: np.random.Generator, size: PaperSize, primary: Array) -> 
     begins[rng.choice(size.author_edges, size.authors, replace=False)] = True
     author = np.zeros(size.author_edges, dtype=np.int64)
     author[begins] = np.arange(size.authors)
-    known = _ByTopic(primary[document[begins]], int(primary.max()) + 1)
+    known = ByTopic(primary[document[begins]], int(primary.max()) + 1)
 
     def draw(documents: Array, anywhere: bool) -> Array:
         if anywhere:
@@ -295,7 +297,7 @@ def _draw_citations(
     counts = rng.poisson(mean, size.documents)
     counts = settle_counts(rng, counts, size.citations, 0, max(10, round(8 * mean)))
     document = _spread(counts)
-    known = _ByTopic(primary, int(primary.max()) + 1)
+    known = ByTopic(primary, int(primary.max()) + 1)
 
     def draw(documents: Array, anywhere: bool) -> Array:
         cited = rng.integers(0, size.documents, len(documents))
@@ -310,7 +312,7 @@ def _draw_citations(
     return document, cited
 
 
-class _ByTopic:
+class ByTopic:
     """Items by topic, for draws within a topic.
 
     Args:
@@ -373,22 +375,33 @@ class _PaperWords:
         """Lengths and words of the documents of a piece, as `Planted.words`."""
         rng = np.random.default_rng((self._seed, first))
         lengths, (start, stop) = self.lengths[first:last], self._ptr[[first, last]]
-        word = _draw_piece(rng, self._num_words, _spread(lengths) + first, *self._labels)
+        word = draw_words(rng, self._num_words, _SHARE, _spread(lengths) + first, self._labels)
         low, high = np.searchsorted(self._place, (start, stop))
         word[self._place[low:high] - start] = self._certain[low:high]
         return lengths, word
 
 
-def _draw_piece(
-    rng: np.random.Generator, num_words: int, document: Array, label_ptr: Array, label_index: Array
+def draw_words(
+    rng: np.random.Generator, num_words: int, share: float, document: Array, labels: Lists
 ) -> Array:
-    """A word for each entry: of one of the document's labels, or P(rank) ~ 1 / rank."""
+    """A word for each entry: of one of the document's labels, or P(rank) ~ 1 / rank.
+
+    Args:
+        rng: Random generator.
+        num_words: Number of words.
+        share: Share of the words of labels, in documents that have one.
+        document: Document of each entry, [N].
+        labels: Labels by document.
+    """
+    # background: the inverse of the continuous distribution
     word = np.exp(rng.random(len(document)) * np.log(num_words)).astype(np.int64) - 1
-    topical = np.flatnonzero(rng.random(len(document)) < _TOPIC_SHARE)
-    start, stop = label_ptr[document[topical]], label_ptr[document[topical] + 1]
-    label = label_index[start + (rng.random(len(topical)) * (stop - start)).astype(np.int64)]
+    ptr, label = labels
+    number = ptr[document + 1] - ptr[document]
+    topical = np.flatnonzero((rng.random(len(document)) < share) & (number > 0))
+    pick = (rng.random(len(topical)) * number[topical]).astype(np.int64)
+    topic = label[ptr[document[topical]] + pick]
     rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
-    word[topical] = (label * 7919 + rank * 104729) % num_words
+    word[topical] = (topic * 7919 + rank * 104729) % num_words
     return word
 
 

@@ -11,13 +11,19 @@ from match_graph.config import StrictModel
 from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
-from match_graph.datasets.paper_size import PAPER_SIZES, PaperSize, check_memory, draw_paper
+from match_graph.datasets.paper_size import (
+    PAPER_SIZES,
+    ByTopic,
+    PaperSize,
+    check_memory,
+    draw_paper,
+    draw_words,
+)
 from match_graph.datasets.planted import Planted, PlantedReader, pack
 from match_graph.typing import LABEL, WORD
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-_TOPIC_WORDS = 40  # words of a label's own
 _GENERATOR = 3  # counts the changes of what is drawn, so that older built data are not read
 # About what a word takes at the peak, a document of the paper's sizes, a label in a layer.
 _WORD_BYTES, _PAPER_BYTES, _PAIR_BYTES = 45, 600, 60
@@ -189,16 +195,8 @@ def _draw_words(
     length = rng.poisson(rng.gamma(4.0, config.words_per_document / 4.0, num_documents))
     length[rng.random(num_documents) < 0.01] = 0
     document = np.repeat(np.arange(num_documents, dtype=np.int32), length)
-    # background: P(rank) ~ 1 / rank, by the inverse of the continuous distribution
-    word = np.exp(rng.random(len(document)) * np.log(config.num_words)).astype(np.int64) - 1
-    ptr, labels = pack(*gold, num_documents)
-    count = np.diff(ptr)[document]
-    topical = np.flatnonzero((rng.random(len(document)) < config.topic_share) & (count > 0))
-    pick = (rng.random(len(topical)) * count[topical]).astype(np.int64)
-    label = labels[ptr[document[topical]] + pick]
-    rank = np.exp(rng.random(len(topical)) * np.log(_TOPIC_WORDS)).astype(np.int64)
-    word[topical] = (label * 7919 + rank * 104729) % config.num_words
-    return document, word
+    labels = pack(*gold, num_documents)
+    return document, draw_words(rng, config.num_words, config.topic_share, document, labels)
 
 
 def _draw_splits(rng: np.random.Generator, num_documents: int) -> Array:
@@ -307,10 +305,8 @@ def _draw_references(rng: np.random.Generator, primary: Array) -> tuple[Array, A
     """Half of the references are documents of the same first topic, half are unknown outside."""
     num_documents = len(primary)
     document = np.repeat(np.arange(num_documents), rng.poisson(3.0, num_documents))
-    by_topic = np.argsort(primary, kind="stable")
-    first = np.searchsorted(primary[by_topic], primary, side="left")[document]
-    size = np.searchsorted(primary[by_topic], primary, side="right")[document] - first
-    inside = by_topic[first + (rng.random(len(document)) * size).astype(int)]
+    known = ByTopic(primary, int(primary.max()) + 1)
+    inside = known.draw(primary[document], rng.random(len(document)))
     outside = num_documents + rng.integers(0, 2 * num_documents, len(document))
     return _distinct(document, np.where(rng.random(len(document)) < 0.5, inside, outside))
 
