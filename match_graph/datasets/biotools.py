@@ -16,14 +16,12 @@ from pydantic import Field
 from match_graph.corpus import Corpus, Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.biotools_record import BioToolsRecord
-from match_graph.datasets.cacm import split_by_text
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.edam import EdamClass, read_edam
-from match_graph.datasets.oaxmlc_files import list_archives
-from match_graph.datasets.options import Card, HierarchyConfig
+from match_graph.datasets.options import Card, HierarchyConfig, split_by_text
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
-from match_graph.io.archive import unpack_archive
+from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.beside import beside
 from match_graph.io.download import fetch_file
 from match_graph.io.json_lines import read_json_object

@@ -4,7 +4,6 @@ Source: https://github.com/kavinsan/Information-Retrieval-Project at feda4806b8 
 the SMART format); about the collection: https://ir.dcs.gla.ac.uk/resources/test_collections/cacm.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,14 +15,14 @@ from pydantic import Field
 from match_graph.corpus import Corpus, Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
-from match_graph.datasets.options import Card, HierarchyConfig
+from match_graph.datasets.options import Card, HierarchyConfig, split_by_text
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.download import fetch_file
 from match_graph.io.json_lines import Fail
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources, Track, hash_file, is_there, max_record_bytes, too_long
-from match_graph.typing import LABEL, Split
+from match_graph.typing import LABEL
 
 FILE = "cacm.all"
 ADDRESS = (
@@ -257,9 +256,3 @@ def parent_code(code: str) -> str | None:
     """``5.14`` -> ``5.1`` -> ``5`` -> None."""
     above, dot, rest = code.partition(".")
     return None if not dot else f"{above}.{rest[:-1]}" if len(rest) > 1 else above
-
-
-def split_by_text(text: str) -> Split:
-    """Split of a text: its SHA-256 modulo 10; 0 is test, 1 is valid."""
-    tenth = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10
-    return "test" if tenth == 0 else "valid" if tenth == 1 else "train"

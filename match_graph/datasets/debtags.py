@@ -22,7 +22,7 @@ from match_graph.datasets.deb_index import (
     no_tags,
     read_stanzas,
 )
-from match_graph.datasets.options import Card, TextConfig
+from match_graph.datasets.options import Card, TextConfig, split_by_text
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.io.partition import Partition
 from match_graph.io.source import Sources, Track
@@ -303,6 +303,4 @@ def split_by_source(source: str) -> Split:
     Args:
         source: Source package name; a version in parentheses behind it does not count.
     """
-    name = source.partition("(")[0].strip()
-    digest = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10
-    return "test" if digest == 0 else "valid" if digest == 1 else "train"
+    return split_by_text(source.partition("(")[0].strip())

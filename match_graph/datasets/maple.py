@@ -26,7 +26,7 @@ from match_graph.datasets.options import (
 )
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
-from match_graph.io.archive import SUFFIXES, unpack_archive
+from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.download import fetch_record
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.partition import Partition, split_lines
@@ -118,13 +118,11 @@ class Maple(CorpusDataset):
             missing = [path for path in self.raw_paths if not is_there(Path(path))]
             if not missing:
                 return
-            archives = [path for path in sorted(folder.glob("*")) if path.name.endswith(SUFFIXES)]
-            if not archives:
-                archives = fetch_record(RELEASES[self.config.release], folder, "maple", self.track)
+            if not list_archives(folder):
+                fetch_record(RELEASES[self.config.release], folder, "maple", self.track)
             seen: set[str] = set()
-            for archive in archives:
-                if archive.name.endswith(SUFFIXES):
-                    unpack_archive(archive, folder, lambda path: self._choose(path, seen))
+            for archive in list_archives(folder):
+                unpack_archive(archive, folder, lambda path: self._choose(path, seen))
             missing = [Path(path).name for path in missing if not Path(path).is_file()]
             if missing:
                 raise CorpusError(

@@ -22,7 +22,6 @@ from match_graph.datasets.oaxmlc_files import (
     DOCUMENTS,
     ONTOLOGY,
     OaXmlcFiles,
-    list_archives,
     place_member,
     read_instances,
 )
@@ -31,7 +30,7 @@ from match_graph.datasets.openalex_work import read_id
 from match_graph.datasets.options import UNDATED, Card, HierarchyConfig, SplitConfig, count_days
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
-from match_graph.io.archive import unpack_archive
+from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.download import fetch_record
 from match_graph.io.json_lines import Fail, describe, read_json_lines, read_lines
 from match_graph.io.partition import Partition, split_lines

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from match_graph.datasets.match_folder import TAXONOMY
 from match_graph.datasets.openalex_work import read_id
-from match_graph.io.archive import SUFFIXES
 from match_graph.io.source import is_there
 
 DOCUMENTS, ONTOLOGY = "documents.json", "ontology.json"
@@ -30,11 +29,6 @@ class OaXmlcFiles(NamedTuple):
         beside = folder if is_there(folder / TAXONOMY) else folder / taxonomy
         found = packed if is_there(packed) and not is_there(documents) else documents
         return cls(found, beside / TAXONOMY, beside / ONTOLOGY)
-
-
-def list_archives(folder: Path) -> list[Path]:
-    """Archives in a folder."""
-    return [path for path in sorted(folder.glob("*")) if path.name.endswith(SUFFIXES)]
 
 
 def place_member(archive: Path, path: PurePosixPath) -> PurePosixPath | None:

@@ -107,12 +107,11 @@ class SplitConfig(StrictModel):
             notes: Takes the number of documents that are in train because they have no date.
         """
         if self.train_until is None:
-            tenth = self._tenth(document, text)
-            return "test" if tenth == 0 else "valid" if tenth == 1 else "train"
+            return self._draw(document, text)
         if notes is not None:
             notes[UNDATED] += not day
         if not day or _is_until(day, self.train_until):
-            moved = day and self.valid_until is None and self._tenth(document, text) == 1
+            moved = day and self.valid_until is None and self._draw(document, text) == "valid"
             return "valid" if moved else "train"
         is_valid = self.valid_until is not None and _is_until(day, self.valid_until)
         return "valid" if is_valid else "test"
@@ -122,13 +121,20 @@ class SplitConfig(StrictModel):
     ) -> list[str]:
         """The splits with a tenth of the training documents in valid, chosen by text or id."""
         return [
-            "valid" if split == "train" and self._tenth(document, text) == 1 else split
+            "valid" if split == "train" and self._draw(document, text) == "valid" else split
             for split, document, text in zip(splits, documents, texts, strict=True)
         ]
 
-    def _tenth(self, document: str, text: str) -> int:
-        key = f"{self.seed} text {text}" if text.strip() else f"{self.seed} id {document}"
-        return int.from_bytes(hashlib.sha256(key.encode()).digest()) % 10
+    def _draw(self, document: str, text: str) -> Split:
+        return split_by_text(
+            f"{self.seed} text {text}" if text.strip() else f"{self.seed} id {document}"
+        )
+
+
+def split_by_text(text: str) -> Split:
+    """Split of a text: its SHA-256 modulo 10; 0 is test, 1 is valid."""
+    tenth = int.from_bytes(hashlib.sha256(text.encode()).digest()) % 10
+    return "test" if tenth == 0 else "valid" if tenth == 1 else "train"
 
 
 def count_days(day: str | None) -> int | None:

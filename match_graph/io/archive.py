@@ -40,6 +40,11 @@ class _Member(NamedTuple):
     open: Callable[[], IO[bytes] | None]
 
 
+def list_archives(folder: Path) -> list[Path]:
+    """Archives in a folder."""
+    return [path for path in sorted(folder.glob("*")) if path.name.endswith(SUFFIXES)]
+
+
 def unpack_archive(archive: Path, folder: Path, choose: Choose) -> list[Path]:
     """Unpacks files of a zip or tar archive, each beside and renamed.
 

@@ -13,7 +13,7 @@ import pytest
 from match_graph.corpus import Corpus
 from match_graph.datasets import BioTools, MatchFolder, biotools, open_dataset, read_biotools
 from match_graph.datasets.biotools import BioToolsReader, find_ontology, find_records
-from match_graph.datasets.cacm import split_by_text
+from match_graph.datasets.options import split_by_text
 from match_graph.errors import CorpusError
 from match_graph.io.source import max_record_bytes
 

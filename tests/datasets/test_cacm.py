@@ -1,6 +1,5 @@
 """The CACM collection: what is read, against the MATCH folder made of it, and what is refused."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,8 @@ import pytest
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import Cacm, MatchFolder, cacm, open_dataset, read_cacm
-from match_graph.datasets.cacm import parent_code, split_by_text
+from match_graph.datasets.cacm import parent_code
+from match_graph.datasets.options import split_by_text
 from match_graph.errors import CorpusError
 
 #: Dirty on purpose: a title of two lines with a blank at the end, a document that cites itself and
@@ -98,16 +98,6 @@ def test_read_cacm_parts_of_a_record(tmp_path: Path) -> None:
 def test_parent_code(code: str, parent: str | None) -> None:
     """One digit less."""
     assert parent_code(code) == parent
-
-
-def test_split_by_text_is_the_hash_of_the_text() -> None:
-    """By its definition, with some of every split."""
-    texts = [f"text {number}" for number in range(200)]
-    names = {0: "test", 1: "valid"}
-    for text in texts:
-        tenth = int.from_bytes(hashlib.sha256(text.encode()).digest()) % 10
-        assert split_by_text(text) == names.get(tenth, "train")
-    assert {split_by_text(text) for text in texts} == {"train", "valid", "test"}
 
 
 def test_read_cacm_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:

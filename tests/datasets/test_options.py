@@ -1,5 +1,6 @@
 """Splits by date, or at random with equal texts kept together."""
 
+import hashlib
 from collections import Counter
 from datetime import date
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from match_graph.config import parse_settings
-from match_graph.datasets.options import UNDATED, SplitConfig, count_days
+from match_graph.datasets.options import UNDATED, SplitConfig, count_days, split_by_text
 from match_graph.errors import ConfigError
 
 
@@ -116,3 +117,13 @@ def test_SplitConfig_what_is_no_date_is_refused() -> None:
 def test_count_days_counts_from_1970(day: str | None, days: int | None) -> None:
     """A year or month counts from its first day; what is no date has no days."""
     assert count_days(day) == days
+
+
+def test_split_by_text_is_the_hash_of_the_text() -> None:
+    """By its definition, with some of every split."""
+    texts = [f"text {number}" for number in range(200)]
+    names = {0: "test", 1: "valid"}
+    for text in texts:
+        tenth = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10
+        assert split_by_text(text) == names.get(tenth, "train")
+    assert {split_by_text(text) for text in texts} == {"train", "valid", "test"}
