@@ -25,28 +25,22 @@ def list_json(dataset: "CorpusDataset", documents: Sequence[int]) -> list[dict[s
             f"Documents can be shown where raw texts are kept, but '{dataset.name}' has none; "
             f"build a smaller one."
         )
-    ids = table["id"].iloc[[*documents]].astype(str)
+    shown = table.iloc[[*documents]]
+    columns: dict[str, Sequence[Any]] = {"paper": shown["id"].astype(str).tolist()}
     if "text" in table:
-        texts = table["text"].iloc[[*documents]].astype(str).tolist()
+        columns["text"] = shown["text"].astype(str).tolist()
     else:
-        texts = [" ".join(words) for words in _list_names(dataset, CONTAINS, documents)]
-    objects: list[dict[str, Any]] = [
-        {"paper": name, "text": text} for name, text in zip(ids, texts, strict=True)
-    ]
+        columns["text"] = [" ".join(words) for words in _list_names(dataset, CONTAINS, documents)]
     if "time" in table:
-        for content, time in zip(objects, table["time"].iloc[[*documents]], strict=True):
-            content["time"] = int(time)
+        columns["time"] = shown["time"].astype(int).tolist()
     for edge_type in dataset.graph.edge_types:
-        if edge_type[:2] != (DOCUMENT, "has"):
-            continue
-        values = _list_names(dataset, edge_type, documents)
-        for content, named in zip(objects, values, strict=True):
-            content[edge_type[2]] = named
+        if edge_type[:2] == (DOCUMENT, "has"):
+            columns[edge_type[2]] = _list_names(dataset, edge_type, documents)
     labels = dataset.names(LABEL)
     ptr, index = dataset.targets.select(torch.tensor([*documents], dtype=torch.int64))
-    for content, gold in zip(objects, index.split(ptr.diff().tolist()), strict=True):
-        content["label"] = [str(labels.iloc[label]) for label in gold.tolist()]
-    return objects
+    gold = index.split(ptr.diff().tolist())
+    columns["label"] = [labels.iloc[part.numpy()].astype(str).tolist() for part in gold]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _list_names(
