@@ -160,7 +160,6 @@ class PubMedReader(PartitionReader):
             articles = read_articles(stream, partition.path.name, look)
             for place, article in builder.documents(articles):
                 reader.add(article, place)
-        reader.note_headings()
 
     def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
         ids = builder.seen.get(_DESCRIPTOR, {})
@@ -237,8 +236,6 @@ class _Reader:
     ) -> None:
         self.builder, self.config, self.trees = builder, config, trees
         self.categories = frozenset(config.categories)
-        self.descriptors: dict[str, str] = {}  # id by name
-        self.headings: set[str] = set()
         for note in (*_OF_RECORDS, _LATER):
             builder.notes[note] += 0
 
@@ -295,18 +292,13 @@ class _Reader:
             if descriptor is None or not name:
                 self.builder.fail(f"{place}: a MeshHeading must name its descriptor, found none.")
                 continue
-            self.headings.add(name)
+            self.builder.note_seen(_HEADING, {name: ""})
             if self.trees and not self.categories & self.trees.categories.get(name, frozenset()):
                 self.builder.notes["headings_outside_categories"] += 1
                 continue
             labels.append(descriptor.get("UI") or name)
-            self.descriptors.setdefault(name, labels[-1])
+            self.builder.note_seen(_DESCRIPTOR, {name: labels[-1]})
         return labels
-
-    def note_headings(self) -> None:
-        """Notes the descriptors of the records that were added."""
-        self.builder.note_seen(_DESCRIPTOR, self.descriptors)
-        self.builder.note_seen(_HEADING, dict.fromkeys(sorted(self.headings), ""))
 
 
 def _check_trees(trees: MeshTrees, builder: CorpusBuilder, name: str) -> None:
