@@ -11,11 +11,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from match_graph.errors import CorpusError
+from match_graph.io.json_lines import Fail, decode_line
 from match_graph.io.source import max_record_bytes, too_long
 
 PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
@@ -162,7 +163,7 @@ def _has_tags(path: Path) -> bool:
 
 
 def read_stanzas(
-    lines: Iterable[bytes], name: str, fail: Callable[[str], None]
+    lines: Iterable[bytes], name: str, fail: Fail
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """(file:line of its first line, fields) per stanza; field names in lower case.
 
@@ -177,14 +178,10 @@ def read_stanzas(
     start, size, most = 0, 0, max_record_bytes()
     fields, last = dict[str, list[str]](), ""
     for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            fail(
-                f"{name}:{number}: the file must be UTF-8, but byte {error.start} of the line is "
-                f"0x{raw[error.start]:02x}; fetch it again."
-            )
+        line = decode_line(raw, f"{name}:{number}", fail)
+        if line is None:
             continue
+        line = line.rstrip("\r\n")
         if not line.strip():
             if fields:
                 yield f"{name}:{start}", _join_lines(fields)

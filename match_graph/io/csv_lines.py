@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from match_graph.io.json_lines import Fail
+from match_graph.io.json_lines import Fail, decode_line
 from match_graph.io.source import max_record_bytes, too_long
 
 
@@ -58,12 +58,7 @@ def _decode(
         size = len(line) if number == row_start[0] else size + len(line)
         if size > most:
             raise too_long(f"{name}:{row_start[0]}", "a row")
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            fail(
-                f"{name}:{number}: the file must be UTF-8, but byte {error.start} of the line is "
-                f"0x{line[error.start]:02x}; convert the file."
-            )
+        text = decode_line(line, f"{name}:{number}", fail)
+        if text is None:
             text = line.decode("utf-8", "replace")  # keeps the quotes in pairs
         yield text.removeprefix("\ufeff") if number == 1 else text

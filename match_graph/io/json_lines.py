@@ -9,20 +9,25 @@ from typing import Any, TypeAlias
 Fail: TypeAlias = Callable[[str], None]
 
 
+def decode_line(line: bytes, place: str, fail: Fail) -> str | None:
+    """A line as text; None where it is not UTF-8, which is a fault."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        fail(
+            f"{place}: the file must be UTF-8, but byte {error.start} of the line is "
+            f"0x{line[error.start]:02x}; convert the file."
+        )
+        return None
+
+
 def read_lines(
     lines: Iterable[bytes], name: str, fail: Fail, first: int = 1
 ) -> Iterator[tuple[str, str]]:
     """(name:line, text) per line that is not blank, from line ``first``; not UTF-8 is a fault."""
     for number, line in enumerate(lines, start=first):
         place = f"{name}:{number}"
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            fail(
-                f"{place}: the file must be UTF-8, but byte {error.start} of the line is "
-                f"0x{line[error.start]:02x}; convert the file."
-            )
-            continue
+        text = decode_line(line, place, fail) or ""
         text = text.removeprefix("\ufeff") if number == 1 else text
         if text.strip():
             yield place, text

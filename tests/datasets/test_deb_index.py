@@ -49,7 +49,7 @@ def test_read_stanzas_folds_lines_and_names_lines():
     assert faults == [
         f"Packages:9: {rule}, found 'no field'; fetch the file again.",
         f"Packages:11: {rule}, found ' continued'; fetch the file again.",
-        "Packages:12: the file must be UTF-8, but byte 3 of the line is 0xe9; fetch it again.",
+        "Packages:12: the file must be UTF-8, but byte 3 of the line is 0xe9; convert the file.",
     ]
 
 
