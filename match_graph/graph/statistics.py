@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from match_graph.graph.adjacency import Adjacency
-from match_graph.graph.csr import row_index, select_rows
+from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Hierarchy, Targets
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (
@@ -88,8 +88,6 @@ def compare_counts(
 
 #: Documents whose words are compared at once.
 _DOCUMENTS = 50_000
-#: Words at each end of a text that are compared before whole texts are.
-_SKETCHED = 4
 #: What the two ends of an edge type are called where they are of one type, or not of all nodes.
 _ENDS = {
     CITES: ("citing document", "cited document"),
@@ -223,16 +221,13 @@ def count_duplicates(data: Graph) -> pd.DataFrame:
     Documents without words are left out. A row "test in train" counts the test documents of which
     training has the text; "train in train" those that are not the first of their text.
     """
-    graph = view_graph(data)
-    prints = fingerprint_texts(graph)
-    has_words = graph.adjacency(CONTAINS).ptr.diff().numpy() > 0
-    texts = {split: prints[mask.numpy() & has_words] for split, mask in _masks(graph).items()}
+    texts = _fingerprint_splits(view_graph(data))
     rows = {}
     for first, second in combinations_with_replacement(MASKS, 2):
         if first == second:
             repeated = len(texts[first]) - len(np.unique(texts[first]))
         else:
-            repeated = int(np.isin(texts[second], texts[first]).sum())
+            repeated = int(pd.Series(texts[second]).isin(texts[first]).sum())
         total = len(texts[second])
         rows[f"{second} in {first}"] = {"documents": repeated, "share": _share(repeated, total)}
     return pd.DataFrame.from_dict(rows, orient="index")
@@ -241,82 +236,40 @@ def count_duplicates(data: Graph) -> pd.DataFrame:
 def count_twins(data: Graph) -> dict[str, int]:
     """Documents of valid and test whose word sequence a training document has, by split.
 
-    Whole texts are compared for documents alone whose length, first and last words are those of a
-    training document too: it costs little more than a look at every document.
+    Documents without words have none.
 
     Returns:
         Number by split that has documents; empty where no document has words.
     """
     graph = view_graph(data)
-    lists = graph.adjacency(CONTAINS)
-    has_words = lists.ptr.diff() > 0
-    if not bool(has_words.any()):
+    texts, masks = _fingerprint_splits(graph), _masks(graph)
+    if not any(map(len, texts.values())):
         return {}
-    masks = {split: mask for split, mask in _masks(graph).items() if bool(mask.any())}
-    texts = {split: (mask & has_words).nonzero().view(-1) for split, mask in masks.items()}
-    sketches = {split: _sketch_texts(lists, rows) for split, rows in texts.items()}
-    train = sketches.pop("train", np.zeros(0, np.uint64))
-    held_out = np.concatenate([np.zeros(0, np.uint64), *sketches.values()])
-    alike = {split: _is_among(sketch, train) for split, sketch in sketches.items()}
-    alike["train"] = _is_among(train, held_out)
-    prints = {
-        split: _fingerprint_rows(lists, rows[torch.from_numpy(alike[split])])
-        for split, rows in texts.items()
+    known = texts.pop("train", np.zeros(0, np.uint64))  # pandas hashes, np.isin sorts: slower
+    return {
+        split: int(pd.Series(prints).isin(known).sum())
+        for split, prints in texts.items()
+        if bool(masks[split].any())
     }
-    known = prints.pop("train", train)
-    return {split: int(_is_among(found, known).sum()) for split, found in prints.items()}
 
 
-def _is_among(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Whether each number is a known one, by a binary search; `np.isin` was seen to be slower."""
-    if not len(known):
-        return np.zeros(len(numbers), dtype=bool)
-    known = np.sort(known)
-    at = np.searchsorted(known, numbers).clip(max=len(known) - 1)
-    found: np.ndarray = known[at] == numbers
-    return found
-
-
-def _sketch_texts(lists: Adjacency, rows: Tensor) -> np.ndarray:
-    """A number that documents share whose length, first and last words are equal, [B], uint64.
-
-    Args:
-        lists: Words of all documents.
-        rows: Documents, each with words, [B].
-    """
-    ptr, node, chosen = lists.ptr.numpy(), lists.node.numpy(), rows.numpy()
-    start, last = ptr[chosen], ptr[chosen + 1] - 1
-    sketch = _mix((last - start).astype(np.uint64))
-    for place in range(_SKETCHED):
-        ends = np.minimum(start + place, last), np.maximum(last - place, start)
-        for end, where in enumerate(ends):
-            keys = node[where].astype(np.uint64) << np.uint64(16)
-            sketch += _mix(keys | np.uint64(2 * place + end))
-    return sketch
-
-
-def _fingerprint_rows(lists: Adjacency, rows: Tensor) -> np.ndarray:
-    """Fingerprints of some documents, [B], uint64."""
-    parts = (select_rows(lists.ptr, lists.node, part) for part in rows.split(_DOCUMENTS))
-    return np.concatenate([_fingerprint(*part) for part in parts])
+def _fingerprint_splits(graph: GraphView) -> dict[str, np.ndarray]:
+    """Fingerprints of the documents of each split that have words."""
+    prints = fingerprint_texts(graph)
+    has_words = graph.adjacency(CONTAINS).ptr.diff().numpy() > 0
+    return {split: prints[mask.numpy() & has_words] for split, mask in _masks(graph).items()}
 
 
 def fingerprint_texts(data: Graph) -> np.ndarray:
     """A 64-bit fingerprint of every document's word sequence, [D], uint64."""
     prints = [np.zeros(0, dtype=np.uint64)]
     for ptr, node in _blocks(view_graph(data).adjacency(CONTAINS)):
-        prints.append(_fingerprint(ptr - ptr[0], node))
+        ends = (ptr - ptr[0]).numpy()
+        places = np.arange(ends[-1]) - np.repeat(ends[:-1], np.diff(ends))
+        keys = node.numpy().astype(np.uint64) << np.uint64(16) | places.astype(np.uint64)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(keys), dtype=np.uint64)])
+        prints.append(sums[ends[1:]] - sums[ends[:-1]])
     return np.concatenate(prints)
-
-
-def _fingerprint(ptr: Tensor, node: Tensor) -> np.ndarray:
-    """Fingerprints of packed word lists, [B], uint64."""
-    ends = ptr.numpy()
-    places = np.arange(ends[-1]) - np.repeat(ends[:-1], np.diff(ends))
-    keys = node.numpy().astype(np.uint64) << np.uint64(16) | places.astype(np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(keys), dtype=np.uint64)])
-    prints: np.ndarray = sums[ends[1:]] - sums[ends[:-1]]
-    return prints
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
