@@ -16,7 +16,7 @@ from match_graph.graph.adjacency import Cut, Reach, relabel
 from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
 from match_graph.graph.sampler import EpochSampler
-from match_graph.graph.timeline import Timeline
+from match_graph.graph.timeline import check_times
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
 
@@ -109,8 +109,7 @@ class NeighborhoodSampler(EpochSampler):
             reachable is not None and train is not None and torch.equal(reachable, train)
         )
         self._reachable = reachable
-        self._timeline = Timeline(graph, seed_type)
-        self._time = graph.node_tensor(seed_type, "time")
+        self._time, self._num_known = graph.node_tensor(seed_type, "time"), num_seeds
         self._seed_lists = self._lists = self._make_lists(graph)
         self._first_seed = 0
 
@@ -156,7 +155,7 @@ class NeighborhoodSampler(EpochSampler):
             GraphError: The graph has no ``time``, or ``time`` is not of its form.
         """
         if time is not None:
-            self._timeline.check_limits(time, seed.numel())
+            check_times(self._time, self._num_known, self.seed_type, time, seed.numel())
         visited = {name: _Visited(size) for name, size in self.num_nodes.items()}
         visited[self.seed_type].add(torch.arange(seed.numel()), seed + self._first_seed)
         steps: list[_Step] = []

@@ -11,7 +11,7 @@ from torch_geometric.loader import NodeLoader
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import Neighborhood, NeighborhoodSampler
-from match_graph.graph.timeline import Timeline
+from match_graph.graph.timeline import check_times
 from match_graph.typing import CITES, DOCUMENT, EdgeType, has_edge, reverse_edge
 
 AUTHOR = has_edge("author")
@@ -190,7 +190,7 @@ def test_NeighborhoodSampler_adopted_seeds_have_times_too(timed: HeteroData) -> 
 # Faults --------------------------------------------------------------------------------------
 
 
-def test_Timeline_faults_are_one_sentence(timed: HeteroData) -> None:
+def test_check_times_faults_are_one_sentence() -> None:
     """No time, too few, NaN; limits of another number or kind."""
     data = HeteroData()
     data[DOCUMENT].num_nodes = 3
@@ -204,21 +204,19 @@ def test_Timeline_faults_are_one_sentence(timed: HeteroData) -> None:
         (torch.arange(2), "[2]", 0),
         (torch.tensor([1, torch.nan, 2]), "[3]", 1),
     ):
-        data[DOCUMENT].time = time
         with pytest.raises(GraphError) as caught:
-            Timeline(data, DOCUMENT).check_limits(torch.arange(2), 2)
+            check_times(time, 3, DOCUMENT, torch.arange(2), 2)
         assert str(caught.value) == (
             f"The time of 'document' must be one number for each of its 3 nodes, found {shape}, of "
             f"which {number} are NaN; give every node a time."
         )
-    timeline = Timeline(timed, DOCUMENT)
     for limit, found in (
         (torch.arange(3), "torch.int64 [3], of which 0"),
         (torch.rand(2), "torch.float32 [2], of which 0"),
         (torch.tensor([0.5, torch.nan]), "torch.float32 [2], of which 1"),
     ):
         with pytest.raises(GraphError) as caught:
-            timeline.check_limits(limit, 2)
+            check_times(torch.arange(3), 3, DOCUMENT, limit, 2)
         assert str(caught.value) == (
             f"The times up to which to draw must be 2 numbers of the kind of the graph's, "
             f"torch.int64, found {found} are NaN; give every seed a time."
