@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index, select_rows
+from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoDraw
 from match_graph.graph.view import Graph, view_graph
@@ -17,9 +17,6 @@ from match_graph.typing import DOCUMENT, RESERVED_TYPES, WORD
 
 #: Id of no token: of padding, and of the tokens that stand for features.
 PAD_ID = 0
-
-#: Documents whose tokens are counted at once.
-_DOCUMENTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -105,26 +102,6 @@ class TokenSpace:
         index = index.to(torch.int64)
         kept = self.num_kept[self.field_index(node_type)]
         return torch.where(index < kept, index + self.offset(node_type), self.unk_id(node_type))
-
-    def document_count(self, data: Graph, documents: Tensor) -> Tensor:
-        """Number of the given documents that carry each token, [num_tokens], int64.
-
-        Args:
-            data: Graph of this token space.
-            documents: Documents to count over, without repetition, [B], int64.
-        """
-        graph = view_graph(data)
-        count = torch.zeros(self.num_tokens, dtype=torch.int64)
-        for edge_type in graph.edge_types:
-            if edge_type[0] != DOCUMENT or edge_type[2] not in self.types:
-                continue
-            lists = graph.adjacency(edge_type)
-            for part in documents.split(_DOCUMENTS):
-                ptr, node = select_rows(lists.ptr, lists.node, part)
-                key = row_index(ptr) * self.num_tokens + self.encode(edge_type[2], node)
-                token = torch.unique(key) % self.num_tokens
-                count += torch.bincount(token, minlength=self.num_tokens)
-        return count
 
 
 @dataclass(frozen=True)

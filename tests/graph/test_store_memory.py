@@ -53,9 +53,8 @@ def plant(folder: Path, words_per_document: int) -> MappedGraph:
 
 
 def use(graph: GraphView) -> None:
-    """Batches of both samplers, counts of tokens, pairs of all kinds."""
-    space = TokenSpace.from_data(graph)
-    space.document_count(graph, torch.arange(500))
+    """Batches of both samplers, the token space, pairs of all kinds."""
+    TokenSpace.from_data(graph)
     sampler = EgoSampler(graph, 8, 20, random=True)
     train = graph.node_tensor(DOCUMENT, MASKS["train"])
     fanouts = NeighborhoodConfig().resolve(graph.edge_types)

@@ -19,7 +19,7 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.graph.tokens import PAD_ID
-from match_graph.typing import DOCUMENT, WORD
+from match_graph.typing import DOCUMENT
 
 spaces = st.lists(st.integers(0, 5), min_size=1, max_size=5).map(
     lambda kept: TokenSpace(tuple(f"type{number}" for number in range(len(kept))), tuple(kept))
@@ -100,22 +100,6 @@ def test_TokenSpace_types_and_counts_must_match(
         f"A token space needs one count for each of its distinct types, found types {types} with "
         f"counts {num_kept}."
     )
-
-
-def test_TokenSpace_document_counts_equal_a_loop(toy_graph: BuiltGraph) -> None:
-    """Documents with each token, once each however often it occurs; rare nodes count as [UNK]."""
-    data = toy_graph.data
-    space = TokenSpace.from_data(data, min_count=2, min_word_count=3)
-    documents = data[DOCUMENT].train_mask.nonzero().view(-1)
-    seen: dict[int, set[int]] = {token: set() for token in range(space.num_tokens)}
-    for name in space.types:
-        store = data[DOCUMENT, "contains" if name == WORD else "has", name]
-        for row, col in store.edge_index.t().tolist():
-            if row in documents.tolist():
-                seen[int(space.encode(name, torch.tensor(col)))].add(row)
-    expected = [len(seen[token]) for token in range(space.num_tokens)]
-    assert space.document_count(data, documents).tolist() == expected
-    assert max(expected) > 3
 
 
 def test_NodeFeatures_are_the_x_of_a_graph(toy_graph: BuiltGraph) -> None:
