@@ -16,7 +16,7 @@ from match_graph.corpus import Corpus
 from match_graph.errors import GraphError
 from match_graph.graph.csr import sorted_row_ptr
 from match_graph.graph.labels import Targets
-from match_graph.graph.view import Graph, GraphView
+from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -249,15 +249,7 @@ class DropFields(BaseTransform):
         Raises:
             GraphError: A field is not in the graph.
         """
-        self._check(metadata_fields(data))
-        for edge_type in data.edge_types:
-            if edge_type[0] in self.fields or edge_type[2] in self.fields:
-                del data[edge_type]
-        if CITATION_FIELD in self.fields and CITES in data.edge_types:
-            del data[CITES]
-        for name in self.fields:
-            del data[name]
-        return data
+        return self.hide(view_graph(data)).loader_data
 
     def hide(self, graph: GraphView) -> GraphView:
         """The same of a graph that is read in place.
@@ -265,15 +257,13 @@ class DropFields(BaseTransform):
         Raises:
             GraphError: A field is not in the graph.
         """
-        self._check(metadata_fields(graph))
-        return graph.without(self.fields, [CITES] if CITATION_FIELD in self.fields else [])
-
-    def _check(self, known: list[str]) -> None:
+        known = metadata_fields(graph)
         if missing := [name for name in self.fields if name not in known]:
             raise GraphError(
                 f"Only metadata fields of the graph can be taken out, found {missing}; "
                 f"choose from {known}."
             )
+        return graph.without(self.fields, [CITES] if CITATION_FIELD in self.fields else [])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.fields)})"

@@ -140,14 +140,10 @@ class MemoryGraph:
 
     def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "MemoryGraph":
         """Copy that hides types; edges of hidden nodes go with them."""
-        hidden = {*node_types}
-        data = HeteroData()
-        for name in self.node_types:
-            if name not in hidden:
-                data[name].update(self._data[name].to_dict())
-        for edge_type in self.edge_types:
-            if edge_type not in edge_types and not {edge_type[0], edge_type[2]} & hidden:
-                data[edge_type].update(self._data[edge_type].to_dict())
+        kept = [name for name in self.node_types if name not in node_types]
+        data = self._data.node_type_subgraph(kept)
+        for edge_type in {*edge_types} & {*data.edge_types}:
+            del data[edge_type]
         return MemoryGraph(data)
 
     def with_edges(self, edges: Mapping[EdgeType, Tensor]) -> "MemoryGraph":
