@@ -134,35 +134,26 @@ class SphericalTrainer:
         rows = self.config.chunk_size
         if not self.config.shared_negatives:
             rows *= self.config.negatives
-        with limit_threads(rows * self.config.channels // _VALUES_PER_THREAD):
-            self._fit(samples, report, save, save_seconds, stop)
-
-    def _fit(
-        self,
-        samples: int,
-        report: Callable[[int, float], None] | None,
-        save: Callable[[dict[str, Any]], None] | None,
-        save_seconds: float,
-        stop: int | None,
-    ) -> None:
         total, count, last = torch.zeros((), device=self.device), 0, time.monotonic()
         stop = samples if stop is None else min(stop, samples)
-        while self.num_seen < stop:
-            reports = self.num_chunks // _REPORT_EVERY
-            steps = self._draw(samples, stop)
-            for step, loss in zip(steps, self._take(steps), strict=True):
-                total += loss
-                count += len(step.chunk.anchor)
-            if self.num_chunks // _REPORT_EVERY > reports or self.num_seen >= stop:
-                loss, pairs = self.sum_up(torch.stack([total, total.new_tensor(count)])).tolist()
-                self.loss, total, count = loss / pairs, torch.zeros_like(total), 0
-                if report is not None:
-                    report(self.num_seen, self.loss)
-            if save is not None and self._any(time.monotonic() - last >= save_seconds):
-                last = time.monotonic()
-                save(self.state_dict())
-                save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
-                last = time.monotonic()
+        with limit_threads(rows * self.config.channels // _VALUES_PER_THREAD):
+            while self.num_seen < stop:
+                reports = self.num_chunks // _REPORT_EVERY
+                steps = self._draw(samples, stop)
+                for step, loss in zip(steps, self._take(steps), strict=True):
+                    total += loss
+                    count += len(step.chunk.anchor)
+                if self.num_chunks // _REPORT_EVERY > reports or self.num_seen >= stop:
+                    sums = torch.stack([total, total.new_tensor(count)])
+                    loss, pairs = self.sum_up(sums).tolist()
+                    self.loss, total, count = loss / pairs, torch.zeros_like(total), 0
+                    if report is not None:
+                        report(self.num_seen, self.loss)
+                if save is not None and self._any(time.monotonic() - last >= save_seconds):
+                    last = time.monotonic()
+                    save(self.state_dict())
+                    save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
+                    last = time.monotonic()
 
     def _draw(self, samples: int, stop: int) -> list[Step]:
         """The next steps, counted as done."""
