@@ -6,7 +6,7 @@ the labels.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
 from match_graph.graph.build import CITATION_FIELD, describe_build, number_hierarchy
 from match_graph.graph.fragments import Fragment, drop_documents
-from match_graph.graph.node_tables import Table, write_documents, write_nodes
+from match_graph.graph.node_tables import write_documents, write_nodes
 from match_graph.graph.renumber import renumber_all, write_lists
-from match_graph.graph.reverse import Block, Bucket
 from match_graph.graph.store_writer import StoreWriter, table_name
 from match_graph.graph.strings import Range, cut_ranges, find_repeated
 from match_graph.io.cluster import Run
@@ -140,7 +139,7 @@ def write_merged(
     hierarchy = hierarchy_frame([(*edge, place) for edge, place in total.edges.items()])
     _check_whole(fragments, total.name, hierarchy)
     (writer.folder / "nodes").mkdir()
-    tables: dict[str, Table] = {DOCUMENT: write_documents(writer, fragments)}
+    tables = {DOCUMENT: write_documents(writer, fragments)}
     types: dict[str, list[Range]] = {}
     documents, *references = _cut_documents(fragments, total.fields, work)
     for name in total.types:
@@ -149,16 +148,12 @@ def write_merged(
         types[name] = ranges
     parts = renumber_all(fragments, types, documents, work, run)
     edge_types = write_lists(writer, parts, total.fields)
-    tables.pop(LABEL).write()
+    tables.pop(LABEL)()
     num_contracted, apart = _write_hierarchy(writer, fragments, hierarchy)
     reversals = [writer.plan_reverse(edge_type) for edge_type in (*edge_types, IS_A)]
-    blocks = [block for reversal in reversals for block in reversal.begin()]
-    first: list[Table | Block | Bucket] = [
-        *tables.values(),
-        *blocks,
-    ]  # the documents' takes longest
-    run(_write, first)
-    run(_write, [bucket for reversal in reversals for bucket in reversal.list_buckets()])
+    blocks = [block.write for reversal in reversals for block in reversal.begin()]
+    run(_write, [*tables.values(), *blocks])  # the documents' takes longest
+    run(_write, [bucket.write for reversal in reversals for bucket in reversal.list_buckets()])
     for reversal in reversals:
         reversal.end()
     empty = [name for name in total.fields if not any(part.num_values[name] for part in parts)]
@@ -171,8 +166,8 @@ def write_merged(
     )
 
 
-def _write(part: Table | Block | Bucket) -> None:
-    part.write()
+def _write(task: Callable[[], None]) -> None:
+    task()
 
 
 def _check_whole(fragments: Sequence[Fragment], name: str, hierarchy: pd.DataFrame) -> None:

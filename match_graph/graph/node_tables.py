@@ -1,8 +1,7 @@
 """Nodes of merged fragments: their tables, and the arrays that stand beside them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +23,10 @@ from match_graph.io.tables import text_schema, write_table
 from match_graph.typing import DOCUMENT, MASKS
 
 
-class Table(ABC):
-    """Table of nodes that is to be written, here or in another process."""
-
-    @abstractmethod
-    def write(self) -> None:
-        """Writes the table."""
-
-
-@dataclass(frozen=True)
-class DocumentTable(Table):
-    """Table of all documents.
+def write_document_table(
+    path: Path, folders: Sequence[Path], has_time: bool, has_text: bool
+) -> None:
+    """Writes the table of all documents.
 
     Args:
         path: File of the table.
@@ -42,25 +34,15 @@ class DocumentTable(Table):
         has_time: Whether every document has a time.
         has_text: Whether texts are kept.
     """
-
-    path: Path
-    folders: tuple[Path, ...]
-    has_time: bool
-    has_text: bool
-
-    def write(self) -> None:
-        columns = ["id", "split", *["text"] * self.has_text]
-        frame = pd.DataFrame({name: [] for name in columns}, dtype=str)
-        if self.has_time:
-            frame["time"] = np.empty(0, np.int64)
-        schema = text_schema(frame)
-        tables = (Fragment(folder).documents(schema.names) for folder in self.folders)
-        write_table(self.path, schema, tables)
+    frame = pd.DataFrame({name: [] for name in ["id", "split", *["text"] * has_text]}, dtype=str)
+    if has_time:
+        frame["time"] = np.empty(0, np.int64)
+    schema = text_schema(frame)
+    write_table(path, schema, (Fragment(folder).documents(schema.names) for folder in folders))
 
 
-@dataclass(frozen=True)
-class NodeTable(Table):
-    """Table of the nodes of a type; of one without a name its id stands for it.
+def write_node_table(path: Path, ranges: Sequence[Range], has_name: bool, has_depth: bool) -> None:
+    """Writes the table of the nodes of a type; of one without a name its id stands for it.
 
     Args:
         path: File of the table.
@@ -69,32 +51,24 @@ class NodeTable(Table):
         has_depth: Whether a node has a depth.
     """
 
-    path: Path
-    ranges: tuple[Range, ...]
-    has_name: bool
-    has_depth: bool
-
-    def write(self) -> None:
-        columns = ["id", *["name"] * self.has_name]
-        frame = pd.DataFrame({name: [] for name in columns}, dtype=str)
-        if self.has_depth:
-            frame["depth"] = pd.array([], dtype="Int16")
-        tables = map(self._complete, iter_ordered(self.ranges))
-        write_table(self.path, text_schema(frame), tables)
-
-    def _complete(self, table: pa.Table) -> pa.Table:
+    def complete(table: pa.Table) -> pa.Table:
         columns, given = {"id": table["id"]}, {*table.column_names}
-        if self.has_name:
+        if has_name:
             is_named = "name" in given
             columns["name"] = pc.coalesce(table["name"], table["id"]) if is_named else table["id"]
-        if self.has_depth:
+        if has_depth:
             unknown = pa.nulls(len(table), pa.int16())
             columns["depth"] = table["depth"] if "depth" in given else unknown
         return pa.table(columns)
 
+    frame = pd.DataFrame({name: [] for name in ["id", *["name"] * has_name]}, dtype=str)
+    if has_depth:
+        frame["depth"] = pd.array([], dtype="Int16")
+    write_table(path, text_schema(frame), map(complete, iter_ordered(ranges)))
 
-def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Table:
-    """Adds the documents with their masks and times; their table is still to be written."""
+
+def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Callable[[], None]:
+    """Adds the documents with their masks and times; the result writes their table."""
     num_documents = sum(fragment.num_documents for fragment in fragments)
     has_time, has_text = (
         all(fragment.about[column] for fragment in fragments) for column in ("has_time", "has_text")
@@ -109,12 +83,13 @@ def write_documents(writer: StoreWriter, fragments: Sequence[Fragment]) -> Table
         with writer.node_array(DOCUMENT, "time", np.int64, (num_documents,)) as array:
             for fragment in fragments:
                 array.append(fragment.documents(["time"])["time"].to_numpy())
-    folders = tuple(fragment.folder for fragment in fragments)
-    return DocumentTable(writer.folder / table_name(DOCUMENT), folders, has_time, has_text)
+    path = writer.folder / table_name(DOCUMENT)
+    folders = [fragment.folder for fragment in fragments]
+    return partial(write_document_table, path, folders, has_time, has_text)
 
 
-def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Table:
-    """Numbers the strings of a type, and adds them as nodes; their table is still to be written."""
+def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Callable[[], None]:
+    """Numbers the strings of a type, and adds them as nodes; the result writes their table."""
     name = ranges[0].node_type
     counted = run(merge_range, ranges)
     run(rank_range, [*zip(ranges, counted, place_counts(counted), strict=True)])
@@ -126,4 +101,4 @@ def write_nodes(writer: StoreWriter, ranges: Sequence[Range], run: Run) -> Table
     has_name, has_depth = (
         any(getattr(one, key) for one in counted) for key in ("has_name", "has_depth")
     )
-    return NodeTable(writer.folder / table_name(name), tuple(ranges), has_name, has_depth)
+    return partial(write_node_table, writer.folder / table_name(name), ranges, has_name, has_depth)
