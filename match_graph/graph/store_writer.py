@@ -38,7 +38,6 @@ the files, sources before their edges are reversed::
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -107,12 +106,7 @@ class ArrayFile:
     def __enter__(self) -> "ArrayFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._file.close()
         if kind is None and self._num_rows != self.shape[0]:
             raise GraphError(
