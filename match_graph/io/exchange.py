@@ -101,22 +101,13 @@ class RowRoute:
         #: Where the rows that all processes name lie in this one's share, [R], int64, by rank.
         self.local = received - shard.span[0]
 
-    @property
-    def held(self) -> list[int]:
-        """How many of `local` each process names."""
-        return self._held
-
     def fetch(self, values: Tensor) -> Tensor:
         """Rows of the table in the order they were named, [M, ...].
 
         Args:
             values: This process's share of the table, [size, ...].
         """
-        return self.fetch_values(values.index_select(0, self.local))
-
-    def fetch_values(self, values: Tensor) -> Tensor:
-        """As `fetch`, of values [R, ...] in the order of `local`."""
-        found = exchange_rows(values, self._held, self._named)
+        found = exchange_rows(values.index_select(0, self.local), self._held, self._named)
         return torch.empty_like(found).index_copy_(0, self._order, found)
 
     def send(self, values: Tensor) -> Tensor:
