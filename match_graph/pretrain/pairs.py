@@ -66,15 +66,6 @@ class Relation(ABC):
     def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
 
-    @abstractmethod
-    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
-        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
-
-        Args:
-            anchor: Anchors, [P], int64.
-            target: Targets, [K] or [P, K], int64.
-        """
-
     def is_drawable(self) -> bool:
         """Whether there are pairs, and negatives to them; by trial where windows decide."""
         if not self.num_pairs or self.num_distinct < 2:
@@ -90,8 +81,13 @@ class Relation(ABC):
         index = torch.searchsorted(self.cdf, uniform * self.cdf[-1], right=True)
         return index.clamp(max=self.num_targets - 1)
 
-    def _holds_edge(self, anchor: Tensor, target: Tensor) -> Tensor:
-        """Whether a target is in the list of an anchor, [P, K], bool."""
+    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
+        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
+
+        Args:
+            anchor: Anchors, [P], int64.
+            target: Targets, [K] or [P, K], int64.
+        """
         ptr, node = select_rows(self.lists.ptr, self.lists.node, anchor)
         span = max(self.num_targets, int(target.max()) + 1 if target.numel() else 0)
         kept = node < span
@@ -125,9 +121,6 @@ class SetRelation(Relation):
         target = self.targets.find(pair)
         anchor = self.back.node.index_select(0, pair + self.shift.index_select(0, target))
         return anchor.to(torch.int64), target
-
-    def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
-        return self._holds_edge(anchor, target)
 
 
 @dataclass
@@ -179,7 +172,7 @@ class SequenceRelation(Relation):
 
     def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
         if not self.window:
-            return self._holds_edge(anchor, target)
+            return super().holds(anchor, target)
         shape = anchor.size(0), target.size(-1)
         return torch.zeros(shape, dtype=torch.bool, device=target.device)
 
