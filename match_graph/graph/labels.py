@@ -110,12 +110,7 @@ class Hierarchy:
 
     def weighted(self, edge_weight: Tensor) -> "Hierarchy":
         """Copy with other edge weights, as the class takes them."""
-        _check_edge_weight(edge_weight, self.num_edges)
-        other = copy.copy(self)
-        other.edge_weight = edge_weight
-        for name in _MATRICES:
-            vars(other).pop(name, None)
-        return other
+        return Hierarchy(self.edge_index, self.num_labels, edge_weight)
 
     def to(self, device: torch.device | str) -> "Hierarchy":
         """Copy on a device, with the matrices."""
