@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -236,15 +237,7 @@ class Cluster:
             ConfigError: Dask is not installed, or nothing answers at the address.
         """
         with self._connect() as client:
-
-            def run(
-                function: Callable[[A], R],
-                arguments: Sequence[A],
-                done: Callable[[A], None] | None = None,
-            ) -> list[R]:
-                return run_on(client, function, arguments, done)
-
-            yield run
+            yield partial(run_on, client)
 
     @contextmanager
     def open_calls(self) -> Iterator[Calls]:
