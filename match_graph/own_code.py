@@ -99,8 +99,8 @@ def find_class(
         try:
             module = _import_file(place) if is_file_code(name) else _import_module(place)
             found = getattr(module, class_name, None)
-        except (_NotFoundError, ModuleNotFoundError) as error:
-            if isinstance(error, ModuleNotFoundError) and not _is_of(error.name, place):
+        except ModuleNotFoundError as error:
+            if not _is_of(error.name, place):
                 raise _describe_failure(name, kind, error) from error
             cause = f" ({error})"
         except (Exception, SystemExit) as error:  # whatever the code of others raises
@@ -117,10 +117,6 @@ def find_class(
     return found
 
 
-class _NotFoundError(Exception):
-    """There is no such file."""
-
-
 def _import_module(name: str) -> ModuleType:
     _append_path(Path.cwd())
     return importlib.import_module(name)
@@ -130,7 +126,7 @@ def _import_file(place: str) -> ModuleType:
     """The module of a file; that of the script which runs, where it is that."""
     path = resolve_path(place)
     if not is_there(path):
-        raise _NotFoundError(f"there is no file '{path}'")
+        raise ModuleNotFoundError(f"there is no file '{path}'", name=place)
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and resolve_path(script) == path:
         return sys.modules["__main__"]
