@@ -1,6 +1,6 @@
 """Neighbour lists, in memory or mapped, and the part of them that may be drawn."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -234,8 +234,3 @@ class Cut:
         if self.places is not None:
             place = self.places[place]
         return self.lists.look_up(place)
-
-
-def relabel(lists: Adjacency, edge_type: EdgeType, backwards: bool) -> Adjacency:
-    """The same lists as those of another edge type, in no order that is known."""
-    return replace(lists, edge_type=edge_type, backwards=backwards, stop=None)

@@ -12,7 +12,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Cut, Reach, relabel
+from match_graph.graph.adjacency import Cut, Reach
 from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
 from match_graph.graph.sampler import EpochSampler
@@ -241,16 +241,15 @@ class NeighborhoodSampler(EpochSampler):
 
     def _adopt_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
         """What is reached from adopted seeds, by the edge types that they have."""
-        return {
-            edge_type: replace(
-                reach,
-                lists=relabel(
-                    graph.adjacency(edge_type), reach.lists.edge_type, reach.lists.backwards
-                ),
-            )
-            for edge_type, reach in self._lists.items()
-            if edge_type in graph.edge_types
-        }
+        reaches = {}
+        for edge_type, known in self._lists.items():
+            if edge_type not in graph.edge_types:
+                continue
+            name, backwards = known.lists.edge_type, known.lists.backwards
+            lists = graph.adjacency(edge_type)  # in no order that is known
+            lists = replace(lists, edge_type=name, backwards=backwards, stop=None)
+            reaches[edge_type] = replace(known, lists=lists)
+        return reaches
 
 
 class _Visited:
