@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from match_graph.graph.fragments import Fragment
 from match_graph.io.tables import map_arrow, save_array, write_arrow
-from match_graph.typing import DOCUMENT
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -112,12 +111,7 @@ def _cut(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
 
 def merge_range(cut: Range) -> Counted:
     """Writes the distinct strings of a range with their counts, and which one each string is."""
-    tables = [
-        Fragment(folder).strings(cut.node_type).slice(first, end - first)
-        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
-    ]
-    table = pa.concat_tables(tables)
-    ids, which = find_distinct(table["id"], len([one for one in tables if len(one)]))
+    table, ids, which = find_distinct(cut)
     count = np.bincount(which, weights=table["count"].to_numpy(), minlength=len(ids))
     columns = {"id": ids, "count": count.astype(np.int64)}
     names = _find_names(cut, ids)
@@ -128,21 +122,26 @@ def merge_range(cut: Range) -> Counted:
     return Counted(counts, number, has["name"], has["depth"])
 
 
-def find_distinct(strings: pa.ChunkedArray, num_sorted: int) -> tuple[pa.Array, Array]:
-    """Distinct strings, ascending, and the index of each string among them, int32.
+def find_distinct(cut: Range) -> tuple[pa.Table, pa.Array, Array]:
+    """Strings of a range by fragment, and of these the distinct ones.
 
-    Args:
-        strings: Strings, [N].
-        num_sorted: Number of ascending runs that they are made of.
+    Returns:
+        Table of the strings, [N]; the distinct ones, ascending; the index of each string among
+        them, [N], int32.
     """
-    encoded = strings.combine_chunks().dictionary_encode()
+    tables = [
+        Fragment(folder).strings(cut.node_type).slice(first, end - first)
+        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
+    ]
+    table = pa.concat_tables(tables)
+    encoded = table["id"].combine_chunks().dictionary_encode()
     ids, which = encoded.dictionary, encoded.indices.to_numpy()
-    if num_sorted > 1:
+    if len([one for one in tables if len(one)]) > 1:  # one alone is sorted
         order = pc.sort_indices(ids)
         place = np.empty(len(ids), np.int32)
         place[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
         ids, which = ids.take(order), place[which]
-    return ids, which
+    return table, ids, which
 
 
 def _find_names(cut: Range, ids: pa.Array) -> dict[str, pa.Array]:
@@ -224,13 +223,8 @@ def find_repeated(cut: Range) -> list[tuple[int, int, int, int]]:
 
     Writes the distinct ids, and the fragment and row of each.
     """
-    tables = [
-        Fragment(folder).strings(DOCUMENT).slice(first, end - first)
-        for folder, (first, end) in zip(cut.folders, cut.slices, strict=True)
-    ]
-    table = pa.concat_tables(tables)
-    ids, which = find_distinct(table["id"], len([one for one in tables if len(one)]))
-    fragment = np.repeat(np.arange(len(tables)), [len(one) for one in tables])
+    table, ids, which = find_distinct(cut)
+    fragment = np.repeat(np.arange(len(cut.slices)), np.diff(cut.slices).ravel())
     row = table["row"].to_numpy()
     earliest = np.empty(len(ids), np.int64)
     earliest[which[::-1]] = np.arange(len(which))[::-1]  # of several the first remains
