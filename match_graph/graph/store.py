@@ -28,7 +28,6 @@ from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
 
 #: File of a build that holds the schema of its graph, among others.
 CORPUS = "corpus.json"
-_POSITION = "position"
 _NODE_DTYPES = {
     "train_count": torch.int32,
     "time": torch.int64,
@@ -211,10 +210,7 @@ class MappedGraph(FeatureStore, GraphStore):
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
         values = self.node_tensor(attr.group_name, attr.attr_name)
-        if values is None or attr.index is None:
-            return values
-        index = torch.from_numpy(attr.index) if isinstance(attr.index, np.ndarray) else attr.index
-        return values[index]
+        return values if values is None or attr.index is None else values[attr.index]
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         """Adds or replaces an attribute in memory; the files stay."""
