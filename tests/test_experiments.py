@@ -1,5 +1,6 @@
 """Experiments as data: every file is valid, complete, and runs to its end on a tiny corpus."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -119,6 +120,25 @@ def test_write_subsets(
     for number, message in ((16, "toy_16 is there already"), (41, "must be at most 40")):
         with pytest.raises(BadParameter, match=message):
             content["main"](folder, [number])
+
+
+def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command adds what it measured on a planted corpus."""
+    runpy.run_path(str(FOLDER / "scale" / "write_planted.py"))["main"](
+        tmp_path / "raw", scale=1e-3, label_scale=0.01
+    )
+    content = runpy.run_path(str(FOLDER / "scale" / "measure.py"))
+    monkeypatch.setitem(content["add_row"].__globals__, "MEASURED", tmp_path / "measured.json")
+    place = tmp_path / "raw", tmp_path / "root"
+    content["pretrain"](*place, pairs=1000)
+    content["train"](*place, in_memory=True)
+    content["predict"](*place)
+    rows = {row.pop("stage"): row for row in json.loads((tmp_path / "measured.json").read_text())}
+    assert [*rows] == ["pretrain", "train", "predict"]
+    assert rows["pretrain"]["pairs"] >= 1000
+    assert rows["train"]["states_mib"] > rows["train"]["tables_mib"] > 0
+    assert rows["train"]["steps"] * rows["train"]["batch"] > 100
+    assert all(row["documents"] > 0 for row in rows.values())
 
 
 def test_plot_sizes(tmp_path: Path) -> None:

@@ -135,13 +135,12 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
         for batch in islice(batches, 20):
             trainer.step(batch)
         start = time.perf_counter()
-        number = sum(map(trainer.step, islice(batches, _STEPS)))
+        sizes = [trainer.step(batch) for batch in islice(batches, _STEPS)]
         seconds = time.perf_counter() - start
     learner, weights = trainer.learner, [*trainer.model.parameters()]
     held = [
         value
-        for optimizer in learner.optimizers
-        for state in optimizer.state.values()
+        for state in learner.optimizer.state.values()
         for value in state.values()
         if isinstance(value, torch.Tensor)
     ]
@@ -149,7 +148,7 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
     held += [] if learner.average is None else learner.average.values
     add_row(
         "train", documents=graph.num_nodes(DOCUMENT), edges=count_edges(graph),
-        in_memory=in_memory, steps=_STEPS, batch=number / _STEPS, seconds=seconds,
+        in_memory=in_memory, steps=len(sizes), batch=sum(sizes) / len(sizes), seconds=seconds,
         tables_mib=count_mib(weights), states_mib=count_mib(held),
         peak_mib=memory.mib, mapped_mib=read_status("RssFile"),
     )  # fmt: skip
