@@ -12,6 +12,7 @@ The command line prints it without a traceback and exits with code 1.
     └── ProcessError     processes that share a run and cannot meet, or lose each other
 """
 
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import reduce
@@ -53,6 +54,30 @@ class ExportError(MatchGraphError):
 
 class ProcessError(MatchGraphError):
     """One of the processes that share a run is missing or lost."""
+
+
+def import_extra(
+    name: str, what: str, extra: str, error: type[MatchGraphError] = ConfigError
+) -> Any:
+    """Imports a module of a package that an extra of match-graph brings.
+
+    Args:
+        name: Dotted name of the module.
+        what: What needs it, the beginning of the sentence.
+        extra: The extra.
+        error: Class of the error.
+
+    Raises:
+        MatchGraphError: It cannot be imported; of the class ``error``.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as fault:
+        package = name.partition(".")[0]
+        raise error(
+            f"{what} needs the package {package}, which is not installed; run: "
+            f"pip install 'match-graph[{extra}]'"
+        ) from fault
 
 
 def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:

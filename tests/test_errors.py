@@ -5,7 +5,33 @@ from pydantic import BaseModel
 
 from match_graph.benchmark.space import Search
 from match_graph.config import Config
-from match_graph.errors import find_faults, find_nearest, list_faults, list_fields, suggest
+from match_graph.errors import (
+    ConfigError,
+    ExportError,
+    find_faults,
+    find_nearest,
+    import_extra,
+    list_faults,
+    list_fields,
+    suggest,
+)
+
+
+def test_import_extra_chains_the_cause_of_a_torn_installation(tmp_path, monkeypatch) -> None:
+    """Of a package that is there and cannot be imported; the sentence names the package alone."""
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "__init__.py").touch()
+    (tmp_path / "torn" / "part.py").write_text("from torn import nothing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        import_extra("torn.part", "A part", "more")
+    assert str(caught.value) == (
+        "A part needs the package torn, which is not installed; run: "
+        "pip install 'match-graph[more]'"
+    )
+    assert "cannot import name 'nothing'" in str(caught.value.__cause__)
+    with pytest.raises(ExportError):
+        import_extra("no_such_package", "A part", "more", ExportError)
 
 
 def test_list_faults_shows_both_ends_fault_quotes_long_value() -> None:

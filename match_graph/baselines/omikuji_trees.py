@@ -16,7 +16,7 @@ from torch import Tensor
 from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.baselines.tfidf import Rows, TfidfConfig, TfidfFeatures, stack_labels
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError, import_extra
 from match_graph.graph import EgoBatch, TokenSpace
 
 TREES = "trees"
@@ -70,7 +70,7 @@ class OmikujiTrees(Baseline):
         self, space: TokenSpace, num_labels: int, config: Config, seed: int = 0, width: int = 0
     ) -> None:
         super().__init__(space, num_labels, config, seed, width)
-        self._omikuji = import_omikuji()
+        self._omikuji = import_extra("omikuji", "The baseline 'omikuji'", "peers")
         self.features = TfidfFeatures(space, config, width)
         self.trees: Any = None
 
@@ -152,22 +152,6 @@ def write_documents(path: Path, rows: Rows, gold: Rows) -> None:
     with path.open("wb") as file:
         file.write(f"{rows.shape[0]} {rows.shape[1]} {gold.shape[1]}\n".encode())
         dump_svmlight_file(rows, gold, file, zero_based=True, multilabel=True)
-
-
-def import_omikuji() -> Any:
-    """The package omikuji.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    try:
-        import omikuji
-    except ImportError as error:
-        raise ConfigError(
-            "The baseline 'omikuji' needs the package omikuji, which is not installed; "
-            "run: pip install 'match-graph[peers]'"
-        ) from error
-    return omikuji
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from match_graph.benchmark.runner import find_environment, takes_gpu
 from match_graph.benchmark.space import draw_settings
 from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import ConfigError, MatchGraphError
+from match_graph.errors import MatchGraphError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
@@ -74,12 +74,7 @@ def run_search(
             installed.
         CheckpointError: The folder is of another search, or one is at work there.
     """
-    try:
-        import optuna  # noqa: F401 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "A search needs Optuna, which is not installed; install match-graph[tune]."
-        ) from error
+    import_extra("optuna", "A search", "tune")
     out = Path(out).resolve()
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())

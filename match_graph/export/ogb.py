@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from match_graph.errors import ExportError
+from match_graph.errors import ExportError, import_extra
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.parquet import add_node_table, write_batches
 from match_graph.export.pyg import save_tensors
 from match_graph.export.source import GOLD, Source
-from match_graph.export.target import Reading, Target, missing_extra
+from match_graph.export.target import Reading, Target
 from match_graph.graph.csr import row_index
 from match_graph.typing import DOCUMENT, MASKS, EdgeType
 
@@ -170,12 +170,8 @@ def load_ogb(name: str, meta: dict[str, Any]) -> Any:
 
 
 def _import_ogb() -> Any:
-    try:
-        with _no_version_check():
-            from ogb import nodeproppred
-    except ImportError as error:
-        raise missing_extra("ogb", "OGB") from error
-    return nodeproppred
+    with _no_version_check():
+        return import_extra("ogb.nodeproppred", "The target 'ogb'", "export", ExportError)
 
 
 @contextmanager

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from match_graph.errors import ExportError, import_extra
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.parquet import write_batches
 from match_graph.export.source import GOLD, NONE, Source, split_ends
-from match_graph.export.target import Reading, Target, missing_extra
+from match_graph.export.target import Reading, Target
 from match_graph.typing import CITES, DOCUMENT, IS_A, LABEL, SPLITS, TAGGED, EdgeType, Split
 
 TASK, TIME = "document-label", "split_time"
@@ -146,11 +147,7 @@ def _count_documents(number: int) -> str:
 
 
 def _import_relbench() -> Any:
-    try:
-        import relbench
-    except ImportError as error:
-        raise missing_extra("relbench", "RelBench") from error
-    return relbench
+    return import_extra("relbench", "The target 'relbench'", "export", ExportError)
 
 
 def _table(name: str) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
-from match_graph.errors import ExportError
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import Features, IncludeLabels, Source, Text
 
@@ -76,14 +75,6 @@ class Target(ABC):
     @abstractmethod
     def describe(self, source: Source) -> str:
         """Markdown on files, how to load them, and known faults of the format's library."""
-
-
-def missing_extra(target: str, library: str) -> ExportError:
-    """Error for a target whose library is not installed."""
-    return ExportError(
-        f"The target '{target}' needs {library}, which is not installed; "
-        f"run `pip install 'match-graph[export]'`."
-    )
 
 
 def escape_all(values: Iterable[str], unsafe: re.Pattern[str]) -> list[str] | None:

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, import_extra
 from match_graph.io.manifest import compute_digest, parse_json, read_bytes
 from match_graph.io.names import check_inner_path
 from match_graph.io.source import is_folder
@@ -30,10 +30,6 @@ _MAX_JSON_BYTES = 2**26
 #: What reading a model raises that is damaged, or something else.
 _FAULTS = (OSError, ValueError, KeyError, ImportError, RuntimeError, TypeError, SafetensorError)
 _PACKAGE = "sentence_transformers"
-_NOT_INSTALLED = (
-    "Features of a language model need the package sentence-transformers, which is not installed; "
-    "run: pip install 'match-graph[lm]'"
-)
 #: What a tokenizer without a limit of its own gives for one.
 _NO_LIMIT = 10**9
 
@@ -129,7 +125,7 @@ def find_max_positions(model: Any, tokenizer: Any) -> int:
 
 def _fetch(name: str) -> Path:
     if find_spec(_PACKAGE) is None:  # its import takes seconds
-        raise ConfigError(_NOT_INSTALLED)
+        _import_package()
     from huggingface_hub import snapshot_download
 
     with quiet_transformers():
@@ -196,11 +192,7 @@ def _refuse(name: str, error: Exception) -> ConfigError:
 
 
 def _import_package() -> Any:
-    try:
-        import sentence_transformers
-    except ImportError as error:
-        raise ConfigError(_NOT_INSTALLED) from error
-    return sentence_transformers
+    return import_extra(_PACKAGE, "A language model for features", "lm")
 
 
 @contextmanager

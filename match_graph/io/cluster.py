@@ -13,7 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from match_graph.errors import ConfigError, ProcessError
+from match_graph.errors import ConfigError, ProcessError, import_extra
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -251,16 +251,10 @@ class Cluster:
 
     @contextmanager
     def _connect(self) -> "Iterator[Client]":
-        try:
-            from distributed import Client, LocalCluster
-        except ImportError as error:
-            raise ConfigError(
-                "--workers and --scheduler need Dask, which is not installed; install "
-                "match-graph[scale]."
-            ) from error
+        dask = import_extra("distributed", "A Dask cluster", "scale")
         if self.workers is None:
             try:
-                joined = Client(self.scheduler, timeout=_SECONDS, set_as_default=False)
+                joined = dask.Client(self.scheduler, timeout=_SECONDS, set_as_default=False)
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"--scheduler must be the address of a Dask scheduler, such as "
@@ -271,7 +265,7 @@ class Cluster:
                 yield joined
             return
         try:
-            cluster = LocalCluster(
+            cluster = dask.LocalCluster(
                 n_workers=self.workers,
                 threads_per_worker=1,
                 memory_limit=self.memory or "auto",
@@ -281,7 +275,7 @@ class Cluster:
             raise ConfigError(
                 f"--worker-memory must be a size such as 3GiB, found '{self.memory}' ({error})."
             ) from error
-        with cluster, Client(cluster, set_as_default=False) as client:
+        with cluster, dask.Client(cluster, set_as_default=False) as client:
             self._tell(client)
             yield client
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError, import_extra
 from match_graph.predict.share import SHARED, is_shared, share_run
 
 if TYPE_CHECKING:
@@ -97,14 +97,8 @@ def fetch_run(
 
 
 def _open_api(token: str | bool | None) -> Any:
-    try:
-        from huggingface_hub import HfApi
-    except ImportError as error:
-        raise ConfigError(
-            "The hub needs the package huggingface_hub, which is not installed; run: "
-            "pip install 'match-graph[hub]'"
-        ) from error
-    return HfApi(token=token, library_name="match-graph")
+    hub = import_extra("huggingface_hub", "The hub", "hub")
+    return hub.HfApi(token=token, library_name="match-graph")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from match_graph.errors import MatchGraphError
+from match_graph.errors import import_extra
 from match_graph.io.files import write_beside
 
 STYLE_SHEET = resources.files("match_graph.report").joinpath("page.css").read_text("utf-8")
@@ -40,23 +40,17 @@ def make_figure(width: float, height: float, **options: Any) -> Any:
     """Empty figure of a size in inches; without pyplot, so no window system or global state.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MatchGraphError(
-            "A figure needs matplotlib, which is not installed; run pip install "
-            "'match-graph[report]'."
-        ) from error
-    return Figure(figsize=(width, height), **options)
+    matplotlib = import_extra("matplotlib.figure", "A figure", "report")
+    return matplotlib.Figure(figsize=(width, height), **options)
 
 
 def make_panels(panels: int, width: float = 0.0) -> tuple[Any, Sequence[Any]]:
     """Figure with axes side by side, and these; at least so many inches wide.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     figure = make_figure(max(4.6 * panels, width), 3.6, layout="constrained")
     return figure, figure.subplots(1, panels, squeeze=False)[0]

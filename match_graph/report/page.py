@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from match_graph.errors import MatchGraphError
+from match_graph.errors import import_extra
 from match_graph.predict.case_study import CaseStudy
 from match_graph.report.charts import Chart
 from match_graph.report.label_rows import LabelRows
@@ -102,25 +102,19 @@ def render_page(page: Page) -> str:
     """HTML of a page: no script, all text escaped; the same page gives the same text.
 
     Raises:
-        MatchGraphError: jinja2 or matplotlib is not installed.
+        ConfigError: jinja2 or matplotlib is not installed.
     """
-    try:
-        import matplotlib  # noqa: F401
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MatchGraphError(
-            f"A page needs jinja2 and matplotlib, but {error.name} is not installed; run pip "
-            f"install 'match-graph[report]'."
-        ) from error
-    environment = Environment(
+    import_extra("matplotlib", "A page", "report")
+    jinja2 = import_extra("jinja2", "A page", "report")
+    environment = jinja2.Environment(
         autoescape=True,
-        undefined=StrictUndefined,
-        loader=PackageLoader("match_graph", "report"),
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader("match_graph", "report"),
         trim_blocks=True,
         lstrip_blocks=True,
     )
     sections = [section for section in page.sections if section.blocks]
-    text = environment.get_template("page.html.jinja").render(page=page, sections=sections)
+    text: str = environment.get_template("page.html.jinja").render(page=page, sections=sections)
     return text.strip() + "\n"
 
 

@@ -108,7 +108,7 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
         measures: Columns of validation measures, for the right side.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     figure, (left, right) = make_panels(2, width=11.5)
     variants = table.groupby("row", sort=False)
@@ -138,7 +138,7 @@ def draw_bars(path: Path, table: pd.DataFrame) -> None:
         table: Table with ``row``, ``measure``, ``mean`` and ``std``, in the order of bars.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     names, measures = list(table["row"].unique()), list(table["measure"].unique())
     figure, (axis,) = make_panels(1, width=1.5 + 0.22 * len(names) * len(measures))
@@ -166,7 +166,7 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
         keys: Names of the two settings: down the rows of a map, and across its columns.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     measures = list(table["measure"].unique())
     figure, axes = make_panels(len(measures))

@@ -136,7 +136,7 @@ def write_time_to_quality(
 
     Raises:
         ConfigError: Another stage.
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     if stage != "pretrain":
         raise ConfigError(
@@ -159,7 +159,7 @@ def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") 
         measure: Measure to draw, a column of the table.
 
     Raises:
-        MatchGraphError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     types = sorted(table["type"].unique(), key=lambda name: (name != "mean", name))
     figure, axes = make_panels(len(types))

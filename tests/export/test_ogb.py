@@ -132,11 +132,11 @@ def test_export_dataset_without_ogb_there_is_one_sentence(
     toy_dataset: MatchFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the extra."""
-    monkeypatch.setitem(sys.modules, "ogb", None)
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(ExportError) as caught:
         export_dataset(toy_dataset, "ogb", tmp_path / "out")
     assert str(caught.value) == (
-        "The target 'ogb' needs OGB, which is not installed; "
-        "run `pip install 'match-graph[export]'`."
+        "The target 'ogb' needs the package ogb, which is not installed; "
+        "run: pip install 'match-graph[export]'"
     )
     assert not list(tmp_path.iterdir())

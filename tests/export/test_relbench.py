@@ -103,6 +103,6 @@ def test_export_dataset_without_relbench_there_is_one_sentence(
     with pytest.raises(ExportError) as caught:
         export_dataset(toy_dataset, "relbench", tmp_path / "out")
     assert str(caught.value) == (
-        "The target 'relbench' needs RelBench, which is not installed; "
-        "run `pip install 'match-graph[export]'`."
+        "The target 'relbench' needs the package relbench, which is not installed; "
+        "run: pip install 'match-graph[export]'"
     )

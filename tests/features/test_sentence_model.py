@@ -93,7 +93,7 @@ def test_find_model_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ConfigError) as caught:
         find_model("some/model")
     assert str(caught.value) == (
-        "Features of a language model need the package sentence-transformers, which is not "
+        "A language model for features needs the package sentence_transformers, which is not "
         "installed; run: pip install 'match-graph[lm]'"
     )
 

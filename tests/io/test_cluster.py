@@ -34,7 +34,7 @@ def test_Cluster_without_dask_or_scheduler(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError, match="--worker-memory must be a size such as 3GiB"):
         Cluster(workers=1, memory="much").open().__enter__()
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"install match-graph\[scale\]"):
+    with pytest.raises(ConfigError, match=r"install 'match-graph\[scale\]'"):
         Cluster(workers=1).open().__enter__()
 
 

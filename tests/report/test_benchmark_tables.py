@@ -404,8 +404,8 @@ def test_write_tables_figures_come_with_their_data(
     written = write_tables(tmp_path / "without", results, Reporter(quiet=True))
     assert [path.name for path in written[3:]] == [f"toy-{figure}.csv"]
     assert capsys.readouterr().err == (
-        "warning: tables only: A figure needs matplotlib, which is not installed; run pip install "
-        "'match-graph[report]'.\n"
+        "warning: tables only: A figure needs the package matplotlib, which is not installed; "
+        "run: pip install 'match-graph[report]'\n"
     )
     monkeypatch.undo()
     pytest.importorskip("matplotlib", reason="figures need the extra 'report'")

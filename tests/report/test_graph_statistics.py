@@ -54,7 +54,8 @@ def test_write_graph_report_without_matplotlib(
     assert [path.name for path in paths] == ["REPORT.md"]
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["REPORT.md"]
     sentence = (
-        "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
+        "A figure needs the package matplotlib, which is not installed; run: "
+        "pip install 'match-graph[report]'"
     )
     assert sentence in paths[0].read_text(encoding="utf-8")
     assert "![" not in paths[0].read_text(encoding="utf-8")

@@ -112,7 +112,7 @@ def test_write_page_missing_package_is_named(
     with pytest.raises(MatchGraphError) as caught:
         write_page(page, tmp_path / "page.html")
     assert str(caught.value) == (
-        f"A page needs jinja2 and matplotlib, but {name} is not installed; run pip install "
-        f"'match-graph[report]'."
+        f"A page needs the package {name}, which is not installed; run: "
+        f"pip install 'match-graph[report]'"
     )
     assert not list(tmp_path.iterdir())

@@ -115,6 +115,7 @@ def test_make_figure_without_matplotlib(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(MatchGraphError) as caught:
         plots.draw_training_curves(tmp_path / "x.png", pd.DataFrame(), [])
     assert str(caught.value) == (
-        "A figure needs matplotlib, which is not installed; run pip install 'match-graph[report]'."
+        "A figure needs the package matplotlib, which is not installed; run: "
+        "pip install 'match-graph[report]'"
     )
     assert list(tmp_path.iterdir()) == []

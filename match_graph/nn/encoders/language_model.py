@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, import_extra
 from match_graph.features.sentence_model import find_max_positions, quiet_transformers
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
@@ -113,7 +113,7 @@ class LanguageModelEncoder(Encoder):
             nn.init.zeros_(self.project.bias)
 
     def _read(self, part: Literal["tokenizer", "model"]) -> Any:
-        transformers = import_transformers()
+        transformers = import_extra("transformers", "The encoder 'language_model'", "lm")
         name, safe = self.config.checkpoint, {"trust_remote_code": False}
         if not name:
             raise ConfigError(
@@ -200,19 +200,3 @@ class LanguageModelEncoder(Encoder):
     @classmethod
     def kept_settings(cls, folder: Path) -> dict[str, Any]:
         return {"checkpoint": str(folder), "pretrained": False}
-
-
-def import_transformers() -> Any:
-    """The package transformers.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    try:
-        import transformers
-    except ImportError as error:
-        raise ConfigError(
-            "The encoder 'language_model' needs the package transformers, which is not installed; "
-            "run: pip install 'match-graph[lm]'"
-        ) from error
-    return transformers
