@@ -22,10 +22,11 @@ from match_graph.features import (
 )
 from match_graph.graph import DropFields
 from match_graph.nn.label_tree import level_sizes
-from match_graph.pretrain import SphericalTrainer
+from match_graph.pretrain import SphericalTrainer, count_rows
 from match_graph.speed import Bench
 from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import synchronize
+from match_graph.speed.pretrain import time_training
 from match_graph.speed.step import Trainer
 from match_graph.training.device import choose_device
 from match_graph.training.models import find_model
@@ -179,12 +180,8 @@ def _time_steps(dataset: CorpusDataset, config: Config) -> float:
 
 def _time_pretraining(dataset: CorpusDataset, config: Config) -> float:
     assert config.pretrain.samples is not None
-    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-    num_rows = dict(zip(space.types, space.num_kept, strict=True))
+    num_rows = count_rows(dataset, config)
     device = choose_device(config.train.accelerator)
     trainer = SphericalTrainer(dataset.graph, config.pretrain, config.seed, num_rows, device=device)
     pairs = min(_PAIRS, config.pretrain.samples)
-    start = time.perf_counter()
-    trainer.fit(pairs)
-    synchronize(device)
-    return (time.perf_counter() - start) / max(pairs, 1) * config.pretrain.samples
+    return time_training(trainer, pairs) / max(pairs, 1) * config.pretrain.samples

@@ -17,7 +17,7 @@ from match_graph.graph.view import Graph, view_graph
 from match_graph.io.files import read_tensors
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
-from match_graph.pretrain import SphericalTrainer
+from match_graph.pretrain import SphericalTrainer, count_rows
 from match_graph.runs.configure import resolve_config
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_record
@@ -117,12 +117,11 @@ def train_vectors(
         reporter: Progress reporter.
     """
     config = resolve_config(config, dataset)
-    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
     trainer = SphericalTrainer(
         data,
         config.pretrain,
         config.seed,
-        dict(zip(space.types, space.num_kept, strict=True)),
+        count_rows(dataset, config),
         device=choose_device(config.train.accelerator),
     )
     assert config.pretrain.samples is not None

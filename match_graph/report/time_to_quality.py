@@ -1,6 +1,5 @@
 """Quality of pre-trained vectors over time, by mode of negatives."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ import torch
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
-from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
+from match_graph.pretrain import SphericalTrainer, count_rows, evaluate_vectors, hold_out
 from match_graph.report.figures import COLOURS, LINE_STYLES, make_panels, save_figure
 from match_graph.report.tables import write_csv
-from match_graph.speed.measure import synchronize
+from match_graph.speed.pretrain import time_training
 
 #: Share of the pairs that are held out, as in `training.pretraining`.
 _HELD_OUT = 0.05
@@ -74,23 +73,19 @@ def measure_time_to_quality(
         A row per mode, budget and node type, and one for the mean over types: ``mode``, ``seconds``
         (as measured), ``pairs``, ``type``, ``mrr``, ``mrr_filtered``.
     """
-    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-    num_rows = dict(zip(space.types, space.num_kept, strict=True))
+    num_rows = count_rows(dataset, config)
     held = hold_out(dataset.graph, num_rows, _HELD_OUT, config.seed)
 
     def make(mode: Mode) -> SphericalTrainer:
         settings = config.pretrain.model_copy(update=mode.changes)
         return SphericalTrainer(held.data, settings, config.seed, num_rows, device=device)
 
-    rates = {mode.name: _measure_rate(make(mode)) for mode in modes}
+    rates = {mode.name: _PROBE_PAIRS / time_training(make(mode), _PROBE_PAIRS) for mode in modes}
     rows = []
     for budget in budgets:
         for mode in modes:
             trainer = make(mode)
-            start = time.perf_counter()
-            trainer.fit(max(1, int(budget * rates[mode.name])))
-            synchronize(device)
-            seconds = time.perf_counter() - start
+            seconds = time_training(trainer, max(1, int(budget * rates[mode.name])))
             rates[mode.name] = trainer.num_seen / seconds
             found = evaluate_vectors(trainer.tables, held, config.pretrain.margin)
             point = {"mode": mode.name, "seconds": seconds, "pairs": trainer.num_seen}
@@ -104,14 +99,6 @@ def measure_time_to_quality(
                 f"mean reciprocal rank {means['mrr']:.4f}"
             )
     return pd.DataFrame(rows)
-
-
-def _measure_rate(trainer: SphericalTrainer) -> float:
-    """Positives per second of a short training."""
-    start = time.perf_counter()
-    trainer.fit(_PROBE_PAIRS)
-    synchronize(trainer.device)
-    return trainer.num_seen / (time.perf_counter() - start)
 
 
 def write_time_to_quality(

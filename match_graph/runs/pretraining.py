@@ -29,6 +29,7 @@ from match_graph.pretrain import (
     PretrainCheckpoint,
     ShardedTrainer,
     SphericalTrainer,
+    count_rows,
     evaluate_vectors,
     find_neighbours,
     hold_out,
@@ -164,16 +165,13 @@ class Pretraining:
         arguments |= {
             "config": config.pretrain,
             "seed": config.seed,
-            "num_rows": self._num_rows(),
+            "num_rows": count_rows(self.dataset, self.config),
             "device": self.fabric.device,
         }
         if self.fabric.world_size == 1:
             return SphericalTrainer(**arguments)
         assert distributed.group.WORLD is not None
         return ShardedTrainer(**arguments, group=distributed.group.WORLD)
-
-    def _num_rows(self) -> dict[str, int]:
-        return dict(zip(self.space.types, self.space.num_kept, strict=True))
 
     def _fit(self, trainer: SphericalTrainer, checkpoint: PretrainCheckpoint | None) -> None:
         samples = self.config.pretrain.samples
@@ -208,7 +206,8 @@ class Pretraining:
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
-        held = hold_out(self.dataset.graph, self._num_rows(), HELD_OUT, self.config.seed)
+        num_rows = count_rows(self.dataset, self.config)
+        held = hold_out(self.dataset.graph, num_rows, HELD_OUT, self.config.seed)
         trainer = self._make_trainer(data=held.data)
         self._fit(trainer, None)
         if not self.fabric.is_global_zero:

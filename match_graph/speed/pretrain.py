@@ -1,8 +1,9 @@
 """Positives per second of spherical pre-training, against independent negatives."""
 
+import time
 from collections.abc import Callable, Iterator
 
-from match_graph.pretrain import SphericalTrainer
+from match_graph.pretrain import SphericalTrainer, count_rows
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
 from match_graph.typing import DOCUMENT
 
@@ -39,8 +40,7 @@ def _make_work(
     """Trainer and a work item of its training."""
     update = {"shared_negatives": shared_negatives}
     config = bench.config.pretrain.model_copy(update=update)
-    space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)
-    rows = dict(zip(space.types, space.num_kept, strict=True))
+    rows = count_rows(bench.dataset, bench.config)
     trainer = SphericalTrainer(
         bench.dataset.graph, config, bench.config.seed, rows, device=bench.device
     )
@@ -52,3 +52,11 @@ def _make_work(
         return trainer.num_seen - before
 
     return trainer, train
+
+
+def time_training(trainer: SphericalTrainer, samples: int) -> float:
+    """Seconds of a training of so many positives."""
+    start = time.perf_counter()
+    trainer.fit(samples)
+    synchronize(trainer.device)
+    return time.perf_counter() - start

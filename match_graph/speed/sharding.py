@@ -13,7 +13,7 @@ from torch import distributed
 
 from match_graph.config import PretrainConfig
 from match_graph.errors import MatchGraphError
-from match_graph.pretrain import ShardedTrainer, SphericalTrainer
+from match_graph.pretrain import ShardedTrainer, SphericalTrainer, count_rows
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 
 _NUM_PROCESSES = 2
@@ -46,12 +46,11 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:
     """Arguments of a trainer."""
-    space = bench.dataset.token_space(bench.config.data.min_count, bench.config.data.min_word_count)
     return {
         "data": bench.dataset.graph,
         "config": bench.config.pretrain,
         "seed": bench.config.seed,
-        "num_rows": dict(zip(space.types, space.num_kept, strict=True)),
+        "num_rows": count_rows(bench.dataset, bench.config),
     }
 
 
