@@ -2,8 +2,6 @@
 
 import fnmatch
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +30,7 @@ from match_graph.export.pyg import PygTarget
 from match_graph.export.relbench import RelbenchTarget
 from match_graph.export.source import ExportOptions, Source, open_source
 from match_graph.export.target import Reading, Target
-from match_graph.io.beside import beside, finish, remove_dead
+from match_graph.io.beside import beside, finish, put_in_place
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
 
@@ -120,7 +118,7 @@ def _write_whole(
             text = describe_export(to, target, source, expected, readings, run)
             (place / DESCRIPTION).write_text(text, encoding="utf-8")
             finish(place)
-            _put_in_place(place, out)
+            put_in_place(place, out)
         reporter.line(f"export: verified {sum_up(source, expected, readings)}")
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
@@ -132,23 +130,6 @@ def _write_whole(
         for folder in () if out.exists() else made:
             with suppress(OSError):  # another program has put something there
                 folder.rmdir()
-
-
-def _put_in_place(place: Path, out: Path) -> None:
-    """Renames a folder into its place; the folder that was there comes back if that fails."""
-    if not out.is_dir():
-        place.rename(out)
-        remove_dead(out, "old")
-        return
-    old = Path(tempfile.mkdtemp(f".{os.getpid()}.old", f".{out.name}.", out.parent))
-    out.rename(old)
-    try:
-        place.rename(out)
-    except BaseException:
-        old.rename(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-    remove_dead(out, "old")
 
 
 def _resolve(

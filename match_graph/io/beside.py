@@ -73,6 +73,26 @@ def finish(path: Path) -> None:
             os.fsync(opened.fileno())
 
 
+def put_in_place(place: Path, out: Path) -> None:
+    """Renames a folder into its place; the folder that was there comes back if that fails.
+
+    Where a process is killed between both renames, the old folder stays beside its place, hidden as
+    ``.NAME.*.old``, until another one is in place.
+    """
+    if out.is_dir():
+        old = Path(tempfile.mkdtemp(f".{os.getpid()}.old", f".{out.name}.", out.parent))
+        out.rename(old)
+        try:
+            place.rename(out)
+        except BaseException:
+            old.rename(out)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        place.rename(out)
+    remove_dead(out, "old")
+
+
 def write_text_beside(path: Path, text: str) -> None:
     """Writes UTF-8 text atomically."""
     with beside(path) as place:

@@ -8,7 +8,7 @@ from typing import Any
 
 from match_graph.config import Config, FeatureSource, parse_settings
 from match_graph.errors import CheckpointError
-from match_graph.io.beside import beside, finish
+from match_graph.io.beside import beside, finish, put_in_place
 from match_graph.io.files import reading
 from match_graph.io.manifest import (
     MANIFEST,
@@ -86,7 +86,7 @@ def share_run(
         card = render_card(folder, config, license, {path.name for path in place.iterdir()})
         (place / CARD).write_text(card, encoding="utf-8")
         finish(place)
-        _put_in_place(place, out)
+        put_in_place(place, out)
     return out
 
 
@@ -208,17 +208,3 @@ def _clean_json(path: Path) -> None:
     if short != named:
         text = json.dumps({**content, **short}, indent=2, ensure_ascii=False)
         path.write_text(f"{text}\n", encoding="utf-8")
-
-
-def _put_in_place(place: Path, out: Path) -> None:
-    """Renames a folder into its place; what was there comes back if that fails."""
-    if not out.is_dir():
-        place.rename(out)
-        return
-    old = place.with_name("old")  # removed with the room of `beside`
-    out.rename(old)
-    try:
-        place.rename(out)
-    except BaseException:
-        old.rename(out)
-        raise
