@@ -355,24 +355,35 @@ def read_given(path: Path | None, settings: list[str] | None) -> dict[str, Any]:
     return content
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """Keys and values of a configuration file; only its format version is checked.
+def read_settings(
+    path: Path,
+    what: str = "A configuration",
+    version: int = FORMAT_VERSION,
+    example: str = "the README for an example",
+) -> dict[str, Any]:
+    """Keys and values of a file of settings; only its format version is checked.
+
+    Args:
+        path: Path of the YAML file.
+        what: What it holds, for messages.
+        version: Format that is read; a file that names none has it.
+        example: Where to find an example, for a message.
 
     Raises:
         ConfigError: It is no YAML mapping, or of another format.
     """
-    content = read_yaml(path, "A configuration")
+    content = read_yaml(path, what)
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise ConfigError(
-            f"A configuration must be a mapping of keys to values, found "
-            f"{type(content).__name__} in '{path}'; see the README for an example."
+            f"{what} must be a mapping of keys to values, found {type(content).__name__} in "
+            f"'{path}'; see {example}."
         )
-    version = content.get("format", FORMAT_VERSION)
-    if version != FORMAT_VERSION:
+    found = content.get("format", version)
+    if found != version:
         raise ConfigError(
-            f"This version of match-graph reads configurations of format {FORMAT_VERSION}, found "
-            f"format {version!r:.50} in '{path}'; use the version that wrote it."
+            f"{what} must be of format {version}, which this version of match-graph reads, found "
+            f"format {found!r:.50} in '{path}'; use the version that wrote it."
         )
     return content
 

@@ -240,7 +240,8 @@ def test_predict_runs_that_cannot_predict(call: Call, trained_run: Run, tmp_path
     assert call(folder=other, stdin=LINES) == (
         1,
         "",
-        f"Error: This version of match-graph reads configurations of format 1, found format 7 in "
+        f"Error: A configuration must be of format 1, which this version of match-graph reads, "
+        f"found format 7 in "
         f"'{other / 'config.yaml'}'; use the version that wrote it.\n",
     )
 

@@ -115,7 +115,8 @@ def test_load_config_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> N
     )
     path.write_text("format: 99\n")
     assert message(path) == (
-        f"This version of match-graph reads configurations of format 1, found format 99 in "
+        f"A configuration must be of format 1, which this version of match-graph reads, "
+        f"found format 99 in "
         f"'{path}'; use the version that wrote it."
     )
 

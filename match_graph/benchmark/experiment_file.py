@@ -11,10 +11,10 @@ from match_graph.benchmark.experiment import (
     PlannedRow,
     find_source_type,
 )
-from match_graph.config import Config, load_config, parse_settings, read_given
+from match_graph.config import Config, load_config, parse_settings, read_given, read_settings
 from match_graph.datasets.registry import DATASETS, find_dataset, names_code
 from match_graph.errors import ConfigError, Fault, find_faults, list_faults, suggest
-from match_graph.io.yaml import parse_setting, read_yaml
+from match_graph.io.yaml import parse_setting
 from match_graph.own_code import check_code, name_code
 from match_graph.runs.configure import read_preset_settings
 from match_graph.training.models import find_model
@@ -76,13 +76,8 @@ def load_experiment(
         ConfigError: With every fault and its path.
     """
     path = find_experiment(path)
-    content = _read_mapping(path)
-    version = content.get("format", EXPERIMENT_FORMAT)
-    if version != EXPERIMENT_FORMAT:
-        raise ConfigError(
-            f"This version of match-graph reads experiments of format {EXPERIMENT_FORMAT}, found "
-            f"format {version!r:.50} in '{path}'; use the version that wrote it."
-        )
+    example = f"'{list_experiments()['comparison']}'"
+    content = read_settings(path, "An experiment", EXPERIMENT_FORMAT, example)
     named = list(datasets or [])
     given = {"datasets": named or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}
@@ -95,16 +90,6 @@ def load_experiment(
     if faults := find_experiment_faults(experiment):
         raise ConfigError(list_faults(summary, faults))
     return experiment
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    content = read_yaml(path, "An experiment")
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"An experiment must be a mapping of keys to values, found {type(content).__name__} in "
-            f"'{path}'; see '{list_experiments()['comparison']}'."
-        )
-    return content
 
 
 def check_experiment_code(experiment: Experiment, code: Collection[str], where: str) -> None:

@@ -287,7 +287,8 @@ def test_load_experiment_other_formats_broken_files_one_sentence(write, tmp_path
     """Other formats and broken files are one sentence."""
     path = write(format=9)
     assert message(path) == (
-        f"This version of match-graph reads experiments of format 1, found format 9 in '{path}'; "
+        f"An experiment must be of format 1, which this version of match-graph reads, "
+        f"found format 9 in '{path}'; "
         f"use the version that wrote it."
     )
     path.write_text("- a\n")

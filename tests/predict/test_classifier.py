@@ -290,7 +290,8 @@ def test_load_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> N
     with pytest.raises(ConfigError) as caught:
         load(copied)
     assert str(caught.value) == (
-        f"This version of match-graph reads configurations of format 1, found format 2 in "
+        f"A configuration must be of format 1, which this version of match-graph reads, "
+        f"found format 2 in "
         f"'{copied / 'config.yaml'}'; use the version that wrote it."
     )
     (copied / "config.yaml").unlink()
