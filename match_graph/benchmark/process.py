@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -142,10 +142,9 @@ def do_work(work: Work, answer: Connection) -> None:
     try:
         with _hold(work.log.with_suffix(".lock")):
             work.function(work)
-    except MatchGraphError as error:
-        answer.send(str(error))
     except Exception as error:
-        traceback.print_exc()
+        if not isinstance(error, MatchGraphError):
+            traceback.print_exc()
         answer.send(describe_error(error))
 
 
@@ -195,37 +194,35 @@ def hold_folder(out: Path, what: str) -> Iterator[None]:
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / LOCK)
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         raise CheckpointError(
             f"One {what} at a time can run in a folder, but another one is at work in '{out}'; "
             f"wait for it, or choose another folder with --out."
         ) from None
-    try:
-        yield
-    finally:
-        if [*out.iterdir()] == [out / LOCK]:
-            shutil.rmtree(out)
-        lock.release()
+    with held:
+        try:
+            yield
+        finally:
+            if [*out.iterdir()] == [out / LOCK]:
+                shutil.rmtree(out)
 
 
-@contextmanager
-def _hold(path: Path) -> Iterator[None]:
-    """Waits for a process of a killed benchmark that is still ending."""
+def _hold(path: Path) -> AbstractContextManager[object]:
+    """Lock for a ``with``; waits for a process of a killed benchmark that is still ending."""
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except Timeout:
-        lock.acquire(timeout=_PATIENCE)
+        held = lock.acquire(timeout=_PATIENCE)
         time.sleep(1.0)  # files are closed before a process is gone
-    try:
-        yield
-    finally:
-        lock.release()
+        return held
 
 
 def describe_error(error: Exception) -> str:
-    """Unexpected error as a clause: its type and message."""
+    """Error as a sentence where it is ours, else as a clause: its type and message."""
+    if isinstance(error, MatchGraphError):
+        return str(error)
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 

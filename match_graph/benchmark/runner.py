@@ -21,7 +21,7 @@ from match_graph.benchmark.process import (
 from match_graph.benchmark.results import Results
 from match_graph.config import Config
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import ConfigError, MatchGraphError, suggest
+from match_graph.errors import ConfigError, suggest
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
@@ -193,8 +193,7 @@ class _Benchmark:
     def _finish(self, planned: PlannedCell, reason: str | Exception) -> None:
         """Notes how a cell has ended; a cluster's own error is a reason too."""
         if isinstance(reason, Exception):
-            is_ours = isinstance(reason, MatchGraphError)
-            reason = str(reason) if is_ours else describe_error(reason)
+            reason = describe_error(reason)
         if reason:
             self.ledger.fail(planned, reason)
         else:

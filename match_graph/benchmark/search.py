@@ -30,7 +30,7 @@ from match_graph.benchmark.runner import find_environment, takes_gpu
 from match_graph.benchmark.space import draw_settings
 from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import MatchGraphError, import_extra
+from match_graph.errors import import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
@@ -213,8 +213,7 @@ class _Searcher:
         name, number = key
         search = next(one for one in self.searches if one.row.name == name)
         if isinstance(reason, Exception):
-            is_ours = isinstance(reason, MatchGraphError)
-            reason = str(reason) if is_ours else describe_error(reason)
+            reason = describe_error(reason)
         trial = search.study.get_trials(deepcopy=False)[number]
         if not trial.state.is_finished():
             text = reason or "Its process ended without a result; see its log."
