@@ -124,16 +124,16 @@ def remove_paths(config: Config) -> Config:
     if source is not None and source.model is not None and Path(source.model).is_absolute():
         features = {**config.data.features, DOCUMENT: FeatureSource(path=f"{DOCUMENT}.npy")}
         config = config.change("data", features=features)
-    content = _shorten(config.model_dump(mode="json"))
+    content = shorten_paths(config.model_dump(mode="json"))
     return parse_settings(Config, content, "The settings of a shared run must be valid")
 
 
-def _shorten(value: Any) -> Any:
+def shorten_paths(value: Any) -> Any:
     """Plain values with the last name of each absolute path alone."""
     if isinstance(value, dict):
-        return {key: _shorten(one) for key, one in value.items()}
+        return {key: shorten_paths(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_shorten(one) for one in value]
+        return [shorten_paths(one) for one in value]
     if not isinstance(value, str) or not Path(value).is_absolute():
         return value
     return shorten_code(value) if is_file_code(value) else Path(value).name
@@ -204,7 +204,7 @@ def _clean_json(path: Path) -> None:
     if not isinstance(content, dict):
         return
     named = {key: one for key, one in content.items() if "path" in key or "file" in key}
-    short = _shorten(named)
+    short = shorten_paths(named)
     if short != named:
         text = json.dumps({**content, **short}, indent=2, ensure_ascii=False)
         path.write_text(f"{text}\n", encoding="utf-8")

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, find_stars
+from match_graph.predict.share import shorten_paths
 from match_graph.report.row_tests import RowTests
 from match_graph.runs.record import describe_twins
 
@@ -136,16 +137,7 @@ def publish(results: Results, folder: Path) -> Results:
     done = [cell for cell in results.cells if cell.status != "waiting"]
     cells = [cell.model_copy(update={"history": []}) for cell in done]
     found = results.model_copy(update={"datasets": records, "cells": cells})
-    return Results.model_validate_json(json.dumps(_shorten_paths(found.model_dump(mode="json"))))
-
-
-def _shorten_paths(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _shorten_paths(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_shorten_paths(value) for value in content]
-    is_path = isinstance(content, str) and PurePath(content).is_absolute()
-    return PurePath(content).name if is_path else content
+    return Results.model_validate_json(json.dumps(shorten_paths(found.model_dump(mode="json"))))
 
 
 class _Summarizer:
@@ -197,8 +189,8 @@ class _Summarizer:
             mean=mean,
             std=stdev(mine.values()) if len(mine) > 1 else None,
             is_best=mean == (min(means) if lower_is_better else max(means)),
-            runs=self.tests.runs.get((row, measure)),
-            documents=self.tests.documents.get((row, measure)),
+            runs=self.tests.by_unit["runs"].get((row, measure)),
+            documents=self.tests.by_unit["documents"].get((row, measure)),
             interval=self.tests.intervals.get((row, measure)),
             expected=tuple(expected.get(measure, ())),
             lower_is_better=lower_is_better,
