@@ -202,16 +202,12 @@ def find_measure(cell: Cell, split: str, measure: str) -> float:
     Raises:
         CheckpointError: It is missing; nothing stands in for it.
     """
-    values = cell.metrics.get(split)
-    if values is None:
-        raise CheckpointError(
-            f"The cell '{cell.folder}' must have measures on {split}, but it has them on "
-            f"{sorted(cell.metrics)} only; set 'split' of the experiment."
-        )
+    values = cell.metrics.get(split, {})
     if measure not in values:
         raise CheckpointError(
             f"The cell '{cell.folder}' must have the measure '{measure}' on {split}, but it has "
-            f"{sorted(values)}; leave it out of 'measures', or evaluate the cell again."
+            f"{sorted(values)} there, of the splits {sorted(cell.metrics)}; change 'measures' or "
+            f"'split', or evaluate the cell again."
         )
     return values[measure]
 

@@ -97,13 +97,14 @@ def test_find_measure_missing_measure_is_an_error_and_never_0(results: Results) 
         find_measure(cell, "test", "P@3")
     assert str(caught.value) == (
         "The cell 'cells/toy/prior/seed1' must have the measure 'P@3' on test, but it has "
-        "['P@1']; leave it out of 'measures', or evaluate the cell again."
+        f"['P@1'] there, of the splits {sorted(cell.metrics)}; change 'measures' or 'split', or "
+        f"evaluate the cell again."
     )
     with pytest.raises(CheckpointError) as caught:
         find_measure(cell.model_copy(update={"metrics": {"valid": {}}}), "test", "P@1")
     assert str(caught.value) == (
-        "The cell 'cells/toy/prior/seed1' must have measures on test, but it has them on "
-        "['valid'] only; set 'split' of the experiment."
+        "The cell 'cells/toy/prior/seed1' must have the measure 'P@1' on test, but it has [] "
+        "there, of the splits ['valid']; change 'measures' or 'split', or evaluate the cell again."
     )
 
 

@@ -392,4 +392,4 @@ def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
     assert cell.reason.startswith(
         "The cell 'cells/toy/prior/seed0' must have the measure 'nowhere/R@5' on test, but it has ["
     )
-    assert cell.reason.endswith("leave it out of 'measures', or evaluate the cell again.")
+    assert cell.reason.endswith("change 'measures' or 'split', or evaluate the cell again.")

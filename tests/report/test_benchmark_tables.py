@@ -373,7 +373,8 @@ def test_write_tables_missing_measure_is_an_error_and_no_table(tmp_path: Path) -
         write_tables(tmp_path, results)
     assert str(caught.value) == (
         "The cell 'c/A & B_1/0' must have the measure 'P@1' on test, but it has ['NDCG@5', "
-        "'violation_rate']; leave it out of 'measures', or evaluate the cell again."
+        "'violation_rate'] there, of the splits ['test']; change 'measures' or 'split', or "
+        "evaluate the cell again."
     )
     with pytest.raises(CheckpointError) as caught:
         summarize(results, "other")
