@@ -19,6 +19,8 @@ from match_graph.typing import Split
 
 Key = tuple[str, str]
 Unit = Literal["runs", "documents"]
+#: What a `Comparison` and its `StoredTest` both have, beside the difference.
+_SAME = ("num_pairs", "p_value", "p_holm", "reason")
 _NO_INTERVALS = "no intervals over documents and no stars"
 
 
@@ -58,8 +60,8 @@ class RowTests:
     """Tests of the rows of a data set against the reference, corrected over the rows.
 
     Attributes:
-        runs: t-test of row minus reference over runs, by row and measure.
-        documents: Bootstrap test of row minus reference over documents, by row and measure.
+        by_unit: Tests of row minus reference by row and measure: t-tests over "runs", and bootstrap
+            tests over "documents".
         intervals: 95 % interval over documents of the difference to the reference, or, for the
             reference itself and without one, of the mean, by row and measure.
         notes: Sentences by row about what could not be compared.
@@ -80,8 +82,7 @@ class RowTests:
     ) -> None:
         self.experiment, self.reference = experiment, experiment.reference
         self.rows = [row for row, cells in done.items() if cells]
-        self.runs: dict[Key, Comparison] = {}
-        self.documents: dict[Key, Comparison] = {}
+        self.by_unit: dict[Unit, dict[Key, Comparison]] = {"runs": {}, "documents": {}}
         self.intervals: dict[Key, tuple[float, float]] = {}
         self.notes: dict[str, list[str]] = {row: [] for row in self.rows}
         self.scored = [one for one in experiment.measures if one in SCORE_NAMES]
@@ -90,7 +91,7 @@ class RowTests:
             for measure in experiment.measures:
                 theirs = values.get((self.reference, measure), {})
                 tests = {row: compare_runs(values[row, measure], theirs) for row in others}
-                self._keep(self.runs, measure, tests)
+                self._keep("runs", measure, tests)
         if self.scored:
             for group in self._group(self._read(done, folder)):
                 self._resample(group)
@@ -99,8 +100,9 @@ class RowTests:
     def store(self, record: DatasetRecord) -> DatasetRecord:
         """Record of the data set with these tests and intervals."""
         tests = [
-            *(_store(*key, "runs", test) for key, test in self.runs.items()),
-            *(_store(*key, "documents", test) for key, test in self.documents.items()),
+            _store(*key, unit, test)
+            for unit, tests in self.by_unit.items()
+            for key, test in tests.items()
         ]
         intervals = [
             StoredInterval(row=row, measure=measure, low=low, high=high)
@@ -110,25 +112,18 @@ class RowTests:
 
     def restore(self, record: DatasetRecord) -> None:
         """Takes the tests and intervals that `store` put into the record of a data set."""
-        self.documents = {}
+        self.by_unit["documents"] = {}
         for one in record.tests:
-            test = Comparison(
-                nan if one.difference is None else one.difference,
-                one.num_pairs,
-                one.p_value,
-                one.reason,
-                p_holm=one.p_holm,
-            )
-            (self.runs if one.over == "runs" else self.documents)[one.row, one.measure] = test
+            difference = nan if one.difference is None else one.difference
+            same = {name: getattr(one, name) for name in _SAME}
+            self.by_unit[one.over][one.row, one.measure] = Comparison(difference, **same)
         self.intervals = {(one.row, one.measure): (one.low, one.high) for one in record.intervals}
         self.notes = {row: [] for row in self.rows}
         self._note_tests()
 
-    def _keep(
-        self, kept: dict[Key, Comparison], measure: str, tests: Mapping[str, Comparison]
-    ) -> None:
-        corrected = correct_comparisons(tests)
-        kept.update({(row, measure): test for row, test in corrected.items()})
+    def _keep(self, unit: Unit, measure: str, tests: Mapping[str, Comparison]) -> None:
+        for row, test in correct_comparisons(tests).items():
+            self.by_unit[unit][row, measure] = test
 
     def _read(
         self, done: Mapping[str, Sequence[Cell]], folder: Path | None
@@ -177,7 +172,7 @@ class RowTests:
                 for row, column in place.items()
                 if self.reference is not None and row != self.reference
             }
-            self._keep(self.documents, measure, tests)
+            self._keep("documents", measure, tests)
             for row, column in place.items():
                 test = tests.get(row)
                 interval = test.interval if test else bootstrap.find_interval(column)
@@ -186,7 +181,7 @@ class RowTests:
 
     def _note_tests(self) -> None:
         """Adds why tests were left out, measures of the same reason together."""
-        for unit, tests in (("runs", self.runs), ("documents", self.documents)):
+        for unit, tests in self.by_unit.items():
             for row, notes in self.notes.items():
                 mine = {measure: test for (name, measure), test in tests.items() if name == row}
                 reasons: dict[str, list[str]] = {}
@@ -204,8 +199,5 @@ def _store(row: str, measure: str, over: Unit, test: Comparison) -> StoredTest:
         measure=measure,
         over=over,
         difference=test.difference if isfinite(test.difference) else None,
-        num_pairs=test.num_pairs,
-        p_value=test.p_value,
-        p_holm=test.p_holm,
-        reason=test.reason,
+        **{name: getattr(test, name) for name in _SAME},
     )

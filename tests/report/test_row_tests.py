@@ -77,7 +77,7 @@ def test_RowTests_of_one_draw_over_documents(tmp_path: Path) -> None:
     for column, measure in ((2, "P@5"), (3, "NDCG@1")):
         alone = DocumentBootstrap(scores[:, :, column].t())
         expected = [alone.compare(row, 0) for row in (1, 2)]
-        found = [tests.documents[row, measure] for row in "ab"]
+        found = [tests.by_unit["documents"][row, measure] for row in "ab"]
         assert [one.p_value for one in found] == [one.p_value for one in expected]
         smaller, larger = sorted(found, key=lambda one: one.p_value)
         assert smaller.p_holm == pytest.approx(min(1, 2 * smaller.p_value))
@@ -85,8 +85,10 @@ def test_RowTests_of_one_draw_over_documents(tmp_path: Path) -> None:
         for row, one in zip("ab", expected, strict=True):
             assert tests.intervals[row, measure] == pytest.approx(one.interval)
         assert tests.intervals["M", measure] == pytest.approx(alone.find_interval(0))
-    assert not any(measure == "ECE" for _, measure in (*tests.documents, *tests.intervals))
-    assert {measure for _, measure in tests.runs} == {"P@5", "ECE", "NDCG@1"}
+    assert not any(
+        measure == "ECE" for _, measure in (*tests.by_unit["documents"], *tests.intervals)
+    )
+    assert {measure for _, measure in tests.by_unit["runs"]} == {"P@5", "ECE", "NDCG@1"}
     why = "no test over runs and no stars: it needs 5 common seeds and has 1."
     assert tests.notes == {"M": [], "a": [why], "b": [why]}
 
@@ -99,7 +101,8 @@ def test_RowTests_without_a_reference_each_row_has_its_documents(tmp_path: Path)
     alone = DocumentBootstrap(draw(1, 20)[:, [2, 3]])
     assert tests.intervals["a", "NDCG@1"] == pytest.approx(alone.find_interval(1))
     assert ("M", "P@5") in tests.intervals
-    assert (tests.runs, tests.documents, tests.notes) == ({}, {}, {"M": [], "a": []})
+    assert tests.by_unit == {"runs": {}, "documents": {}}
+    assert tests.notes == {"M": [], "a": []}
 
 
 def test_RowTests_measures_of_a_reason_are_named(tmp_path: Path) -> None:
@@ -108,8 +111,8 @@ def test_RowTests_measures_of_a_reason_are_named(tmp_path: Path) -> None:
     write_run(tmp_path / "0", scores)
     write_run(tmp_path / "1", scores.index_copy(1, torch.tensor([3]), draw(2)[:, :1]))
     tests = make_tests(tmp_path, {"M": ["0"] * 5, "aa": ["1"] * 5})
-    assert tests.documents["aa", "P@5"].p_value is None
-    assert tests.documents["aa", "NDCG@1"].p_value is not None
+    assert tests.by_unit["documents"]["aa", "P@5"].p_value is None
+    assert tests.by_unit["documents"]["aa", "NDCG@1"].p_value is not None
     assert tests.notes["aa"] == [
         "no test over runs and no stars: the difference is the same for all 5 runs.",
         "no test over documents of P@5 and no stars: the difference is the same for all 30 "
