@@ -27,26 +27,36 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
     the power of the factor that they grow with since the smallest corpus (1 is proportional, 0 is
     constant), ``memory_slope`` likewise for the peak of memory.
     """
-    first: dict[str, Speed] = {}
+    first: dict[str, tuple[float, float, float | None]] = {}
     for documents, labels in FACTORS:
         factor = max(documents, labels)
-        for found in _measure_size(bench, documents, labels):
-            base = first.setdefault(found.stage, found)
-            more = dict(found.more)
+        for part, number, seconds, peak, dataset in _measure_size(bench, documents, labels):
+            rate = float(f"{number / seconds:.6g}")
+            mib = None if peak is None else round(peak, 1)
+            base_rate, base_seconds, base_mib = first.setdefault(part, (rate, seconds, mib))
+            more = {"seconds": float(f"{seconds:.4g}")}
             if factor > 1:
-                more["slope"] = _find_slope(more["seconds"], base.more["seconds"], factor)
-                if found.peak_mib and base.peak_mib:
-                    more["memory_slope"] = _find_slope(found.peak_mib, base.peak_mib, factor)
-            yield replace(
-                found,
-                baseline=f"documents x 1, labels x 1: {base.rate:,.6g} {base.unit}",
-                ratio=float(f"{found.rate / base.rate:.4g}"),
-                more=more,
+                more["slope"] = _find_slope(seconds, base_seconds, factor)
+                if mib and base_mib:
+                    more["memory_slope"] = _find_slope(mib, base_mib, factor)
+            yield Speed(
+                f"scaling: {part}",
+                f"documents x {documents}, labels x {labels}: {number:,} documents, "
+                f"{dataset.num_labels:,} labels",
+                describe(bench.device),
+                rate,
+                "documents/s",
+                f"documents x 1, labels x 1: {base_rate:,.6g} documents/s",
+                float(f"{rate / base_rate:.4g}"),
+                mib,
+                more,
             )
 
 
-def _measure_size(bench: Bench, documents: int, labels: int) -> Iterator[Speed]:
-    name = f"documents x {documents}, labels x {labels}"
+def _measure_size(
+    bench: Bench, documents: int, labels: int
+) -> Iterator[tuple[str, int, float, float | None, Synthetic]]:
+    """What is measured, number of documents, seconds, peak in MiB, and the corpus."""
     clock = time.perf_counter if bench.device.type == "cuda" else time.process_time
     with tempfile.TemporaryDirectory() as root:
         start = clock()
@@ -55,7 +65,7 @@ def _measure_size(bench: Bench, documents: int, labels: int) -> Iterator[Speed]:
                 like="mag-cs", scale=_BASE * documents, label_scale=_BASE * labels, root=root
             )
         seconds = clock() - start
-        yield _note(bench, "build", name, memory.mib, seconds, dataset.num_documents, dataset)
+        yield "build", dataset.num_documents, seconds, memory.mib, dataset
         train = bench.config.train.model_copy(update={"batch_size": _BATCH_SIZE})
         config = bench.config.model_copy(update={"train": train})
         inner = replace(bench, dataset=dataset, config=config)
@@ -72,29 +82,7 @@ def _measure_size(bench: Bench, documents: int, labels: int) -> Iterator[Speed]:
             seconds = clock() - start
         lengths = loader.batch_sampler.lengths
         seconds *= int(lengths.sum()) / sum(int(batch.ptr[-1]) for batch in batches)
-        yield _note(bench, "step", name, memory.mib, seconds, len(lengths), dataset)
-
-
-def _note(
-    bench: Bench,
-    part: str,
-    name: str,
-    peak_mib: float | None,
-    seconds: float,
-    documents: int,
-    dataset: Synthetic,
-) -> Speed:
-    return Speed(
-        f"scaling: {part}",
-        f"{name}: {documents:,} documents, {dataset.num_labels:,} labels",
-        describe(bench.device),
-        float(f"{documents / seconds:.6g}"),
-        "documents/s",
-        "",
-        1.0,
-        None if peak_mib is None else round(peak_mib, 1),
-        {"seconds": float(f"{seconds:.4g}")},
-    )
+        yield "step", len(lengths), seconds, memory.mib, dataset
 
 
 def _find_slope(value: float, base: float, factor: int) -> float:
