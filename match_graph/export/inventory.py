@@ -35,7 +35,7 @@ class Inventory:
             ids: Ids of the nodes, strings, [N].
             columns: Node attributes by name, [N] or, for vectors, [N, C].
         """
-        keys = _hash_strings(ids)
+        keys = _hash_values(ids)
         self._ids[node_type] = np.concatenate([self._ids.get(node_type, keys[:0]), keys])
         self._add(node_type, keys, {"id": keys, **columns})
 
@@ -69,27 +69,19 @@ class Inventory:
             self.prints[key] = total % 2**64
 
 
-def _hash_strings(values: Any) -> Array:
-    objects = np.asarray(values, dtype=object)
-    if not len(objects):
-        return np.empty(0, dtype=np.uint64)
-    return pd.util.hash_array(objects)
-
-
 def _hash_values(values: Any) -> Array:
+    """Hashes of values [N], or of the rows of a matrix [N, C], whatever the width of numbers."""
     array = np.asarray(values)
-    if array.dtype.kind in "OUST":
-        return _hash_strings(values)
-    if array.ndim == 2:  # [N, C]: each channel with a weight of its own
+    if array.ndim == 2:  # each channel with a weight of its own
         hashes = np.zeros(len(array), dtype=np.uint64)
         for channel in range(array.shape[1]):
             hashes = _mix(hashes * _ODD[2] + _hash_values(array[:, channel]))
         return hashes
-    if array.dtype.kind == "f":
-        return array.astype(np.float32).view(np.uint32).astype(np.uint64)
-    if array.dtype.kind != "u":
-        array = array.astype(np.int64)
-    return array.astype(np.uint64)
+    if array.dtype.kind in "OUST":
+        array = np.asarray(values, dtype=object)  # NumPy's own strings lose a NUL at the end
+    else:
+        array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+    return pd.util.hash_array(array)
 
 
 def _mix(values: Array) -> Array:
