@@ -72,7 +72,8 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     epochs = _count_epochs(folder)
     seconds = record["seconds"]
     known = not resumed and epochs > 0
-    source = record.get("vectors_from")
+    if (source := record.get("vectors_from")) is not None:
+        source = Path(os.path.relpath(folder / source, out)).as_posix()
     content = {
         "status": "done",
         "metrics": read_metrics(folder),
@@ -84,10 +85,12 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
         "peak_mib": record["peak_memory_mib"],
         "device": record["device"],
         "git": record["git"],
-        "vectors_from": None if source is None else _relative(folder / source, out),
+        "vectors_from": source,
         "feature_checksums": record.get("feature_checksums", {}),
         "resumed": resumed,
-        "finished": _read_time(folder / METRICS),
+        "finished": datetime.fromtimestamp((folder / METRICS).stat().st_mtime, UTC).isoformat(
+            timespec="seconds"
+        ),
     }
     summary = f"The files of the cell '{planned.folder}' must be as a run writes them"
     try:
@@ -127,11 +130,3 @@ def _count_epochs(folder: Path) -> int:
     """Number of epochs: rows of the histories of the run and of upper levels of a label tree."""
     tables = [read_history(place) for place in (folder, *(folder / LEVELS).glob("*"))]
     return sum(len(table) for table in tables if table is not None)
-
-
-def _relative(path: Path, out: Path) -> str:
-    return Path(os.path.relpath(path, out)).as_posix()
-
-
-def _read_time(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

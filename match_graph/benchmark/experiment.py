@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from match_graph.benchmark.space import Search, Space
 from match_graph.config import Config, StrictModel
-from match_graph.errors import suggest
+from match_graph.errors import shorten, suggest
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, put
 from match_graph.runs.configure import load_preset_config
@@ -174,14 +174,12 @@ class Experiment(StrictModel):
         faults = []
         if empty := [key for key, values in self.grid.items() if not values]:
             faults.append(f"'grid' must give every setting values, found none for {empty}.")
-        if self.figure == "grid" and len(self.grid) != 2:
+        names = [row.name for row in self.rows]
+        is_one = len(names) == 1 and EACH_FIELD not in names[0]
+        if self.figure == "grid" and not (is_one and len(self.grid) == 2):
             faults.append(
-                f"'figure': a grid is drawn over two settings, found {len(self.grid)} in 'grid'."
-            )
-        if self.figure == "grid" and (len(self.rows) > 1 or EACH_FIELD in self.rows[0].name):
-            faults.append(
-                f"'figure': a grid is drawn of one row, found {len(self.rows)} in 'rows'"
-                f"{'.' if len(self.rows) > 1 else f', which has {EACH_FIELD} in its name.'}"
+                f"'figure': a grid is drawn of one row, without {EACH_FIELD} in its name, over two "
+                f"settings in 'grid', found {shorten(names)} and {len(self.grid)}."
             )
         planned = self.expand(["x"]) if not faults else []
         return faults + (find_name_faults(self.rows) or find_name_faults(planned))

@@ -246,7 +246,7 @@ class _Searcher:
         trial, best = search.study.get_trials(deepcopy=False)[number], search.best
         what = "pruned at " if trial.state.name == "PRUNED" else ""
         value = "-" if trial.value is None else f"{trial.value:.4f}"
-        shown = ", ".join(f"{key}={_shorten(v)}" for key, v in trial.params.items())
+        shown = ", ".join(f"{key}={shorten_value(v)}" for key, v in trial.params.items())
         seconds = trial.user_attrs.get(SECONDS, 0.0)
         highest = "" if best is None or best.value is None else f" (best {best.value:.4f})"
         self.reporter.line(
@@ -281,5 +281,6 @@ def _count_trials(due: tuple[RowSearch, int | None]) -> int:
     return len(due[0].trials)
 
 
-def _shorten(value: object) -> str:
+def shorten_value(value: object) -> str:
+    """Value of a setting for a line of the terminal."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

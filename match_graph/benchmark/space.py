@@ -28,11 +28,6 @@ class Range(StrictModel):
             raise ValueError(f"low must be{above} below high, found {self.low} and {self.high}")
         return self
 
-    @property
-    def ends(self) -> tuple[int | float, int | float]:
-        """Least and greatest value."""
-        return self.low, self.high
-
     def holds(self, value: object) -> bool:
         """Whether a value is within."""
         return isinstance(value, int | float) and self.low <= value <= self.high
@@ -100,7 +95,7 @@ def split_keys(keys: str) -> list[str]:
 
 def list_ends(values: Range | Sequence[Scalar]) -> Sequence[Scalar]:
     """Values that tell whether all are valid: the ends of a range, every choice."""
-    return values.ends if isinstance(values, Range) else values
+    return (values.low, values.high) if isinstance(values, Range) else values
 
 
 def _find(content: Any, path: Sequence[str]) -> Any:

@@ -158,6 +158,8 @@ def _print_results(results: "Results") -> None:
 
 def _print_search(searches: "Sequence[RowSearch]", measure: str) -> None:
     """Prints the first and the best value of every row, and its best settings."""
+    from match_graph.benchmark.search import shorten_value
+
     table = Table("", "trials", "pruned", "failed", f"first {measure}", "best")
     table.columns[0].overflow = "fold"
     for search in searches:
@@ -172,8 +174,4 @@ def _print_search(searches: "Sequence[RowSearch]", measure: str) -> None:
     for search in searches:
         settings = {} if search.best is None else search.find_settings(search.best)
         for key, value in settings.items():
-            echo(f"{search.row.name}: {key}={_shorten(value)}")
-
-
-def _shorten(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+            echo(f"{search.row.name}: {key}={shorten_value(value)}")

@@ -14,6 +14,8 @@ from match_graph.runs import Run
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import list_twins
 
+_MEASURES = ("P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
+
 
 def print_quality(quality: Mapping[str, Any]) -> None:
     """Prints ranks of held-out pairs and nearest neighbours, from `Pretraining.evaluate`."""
@@ -33,13 +35,11 @@ def print_quality(quality: Mapping[str, Any]) -> None:
 def print_metrics(run: Run) -> None:
     """Prints a run's measures beside the label prior, F1 at thresholds and calibration error."""
     metrics = run.read_metrics()
-    table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
-    for split, values in metrics.items():
-        table.add_row(split, *_format(values, table))
+    rows = dict(metrics)
     if "test" in metrics:
-        table.add_row("test, label prior", *_format(run.prior("test"), table))
+        rows["test, label prior"] = run.prior("test")
     console = SafeConsole()
-    console.print(table)
+    console.print(_make_table("", rows))
     trust = metrics.get("test", {})
     if "F1_micro" in trust:
         console.print(
@@ -57,11 +57,9 @@ def print_runs(runs: Sequence[Run]) -> None:
     console = SafeConsole(highlight=False, soft_wrap=True)
     found = [run.read_metrics() for run in runs]
     for split in found[0]:
-        table = Table(split, "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
-        for run, metrics in zip(runs, found, strict=True):
-            table.add_row(f"seed {run.config.seed}", *_format(metrics[split], table))
-        names = [str(column.header) for column in table.columns[1:]]
-        values = [[metrics[split][name] for metrics in found] for name in names]
+        rows = {f"seed {run.config.seed}": one[split] for run, one in zip(runs, found, strict=True)}
+        table = _make_table(split, rows)
+        values = [[metrics[split][name] for metrics in found] for name in _MEASURES]
         table.add_section()
         table.add_row("mean", *(f"{fmean(one):.4f}" for one in values))
         table.add_row("deviation", *(f"{stdev(one):.4f}" for one in values))
@@ -74,9 +72,7 @@ def print_runs(runs: Sequence[Run]) -> None:
 
 def print_measures(measures: Mapping[str, float]) -> None:
     """Prints the main measures of `evaluate_files`."""
-    table = Table("", "P@1", "P@3", "P@5", "NDCG@1", "NDCG@3", "NDCG@5")
-    table.add_row("files", *_format(measures, table))
-    SafeConsole().print(table)
+    SafeConsole().print(_make_table("", {"files": measures}))
 
 
 def print_examples(run: Run) -> None:
@@ -151,5 +147,9 @@ def _explain(prediction: Prediction, number: int = 3) -> Iterator[str]:
         yield f"parent {pull.shown} {pull.probability:.3f}, terms {pull.total:.2g}{pulls}"
 
 
-def _format(values: Mapping[str, float], table: Table) -> list[str]:
-    return [f"{values[str(column.header)]:.4f}" for column in table.columns[1:]]
+def _make_table(title: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
+    """Table of the main measures, a row for each name."""
+    table = Table(title, *_MEASURES)
+    for name, values in rows.items():
+        table.add_row(name, *(f"{values[measure]:.4f}" for measure in _MEASURES))
+    return table

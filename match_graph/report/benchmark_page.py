@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
-from match_graph.errors import ConfigError, CorpusError, MatchGraphError
+from match_graph.errors import ConfigError, CorpusError, MatchGraphError, suggest
 from match_graph.io.run_folder import HISTORY
 from match_graph.io.yaml import dump_yaml
 from match_graph.report.benchmark_tables import (
@@ -118,12 +117,11 @@ class DatasetPart:
         """Best row by each main measure."""
         found = []
         for measure in self.main:
-            for row in self.rows:
-                value = row.measured.get(measure)
-                if value is not None and value.is_best:
-                    name = f"best {measure}, {self.record.name}"
-                    found.append(Headline(name, fraction(value.mean), row.name))
-                    break
+            rows = (row for row in self.rows if measure in row.measured)
+            best = next((row for row in rows if row.measured[measure].is_best), None)
+            if best is not None:
+                name = f"best {measure}, {self.record.name}"
+                found.append(Headline(name, fraction(best.measured[measure].mean), best.name))
         return found
 
     def results_section(self) -> Section:
@@ -248,11 +246,9 @@ def check_rows(results: Results, rows: Sequence[str]) -> None:
     known = list(dict.fromkeys(cell.row for cell in results.cells if cell.status == "done"))
     for row in rows:
         if row not in known:
-            near = get_close_matches(row, known, n=1)
-            hint = f"the nearest is '{near[0]}'" if near else f"choose from {known}"
             raise ConfigError(
                 f"A row of case studies must be one of the benchmark with a finished run, found "
-                f"'{row}'; {hint}."
+                f"'{row}'; {suggest(row, known, f'choose from {known}')}."
             )
 
 

@@ -38,9 +38,11 @@ class Chart(ABC):
     Attributes:
         title: Title above the figure.
         about: Text behind the title, such as the unit.
+        note: Explanation of the marks, in words.
     """
 
     kind: ClassVar[str] = "chart"
+    note: ClassVar[str] = ""
     title: str
     about: str
 
@@ -62,11 +64,6 @@ class Chart(ABC):
     def legend(self) -> list[tuple[str, str]]:
         """Names of the series, each with the CSS style of its line."""
         return []
-
-    @property
-    def note(self) -> str:
-        """Explanation of the marks, in words."""
-        return ""
 
     @property
     def svg(self) -> str:

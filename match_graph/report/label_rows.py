@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from match_graph.predict.case_study import CaseLabel, Variant
 from match_graph.report.charts import TICK_SIZE, WIDTH, Chart, add_canvas, add_text, shorten
@@ -53,16 +53,13 @@ class LabelRows(Chart):
     variant: Variant
     title: str = "Labels around the document"
     about: str = field(init=False)
+    note: ClassVar[str] = " \u00a0 ".join(
+        ("● gold", "○ other", "# rank", "red: the child is more probable than its parent")
+    )
 
     def __post_init__(self) -> None:
         violated = sum(child.probability > parent.probability for child, parent in self.edges)
         object.__setattr__(self, "about", f"{violated} of {len(self.edges)} edges violated")
-
-    @property
-    def note(self) -> str:
-        """Explanation of the marks, in words."""
-        marks = ("● gold", "○ other", "# rank", "red: the child is more probable than its parent")
-        return " \u00a0 ".join(marks)
 
     @property
     def height(self) -> float:

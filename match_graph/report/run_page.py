@@ -66,17 +66,15 @@ class RunFolder:
         """Headline measures."""
         values = self.metrics[self.split]
         shown = ("P@1", "P@5", "NDCG@3", "NDCG@5", "F1_micro")
-        found = [
-            Headline(f"{name}, {self.split}", fraction(values[name]))
-            for name in shown
+        titles = {
+            **{name: f"{name}, {self.split}" for name in shown},
+            "violation_rate": "violations of the hierarchy",
+            "ECE@5": "calibration error, 5 best",
+        }
+        return [
+            Headline(title, fraction(values[name]))
+            for name, title in titles.items()
             if name in values
-        ]
-        others = [
-            ("violation_rate", "violations of the hierarchy"),
-            ("ECE@5", "calibration error, 5 best"),
-        ]
-        return found + [
-            Headline(about, fraction(values[name])) for name, about in others if name in values
         ]
 
     def measures(self, prior: Mapping[str, float] | None) -> Section:
@@ -123,7 +121,8 @@ class RunFolder:
             }
             for title, names in _group_slices(found).items():
                 bars = [
-                    Bar(_name_slice(name), found[name], fraction(found[name], 3)) for name in names
+                    Bar(name.replace("_", " "), found[name], fraction(found[name], 3))
+                    for name in names
                 ]
                 charts.append(BarChart(f"{measure} {title}", "fraction", bars))
         if not charts:
@@ -209,14 +208,7 @@ def draw_columns(table: pd.DataFrame, names: Sequence[str]) -> list[Series]:
 
 def _group_slices(found: Mapping[str, float]) -> dict[str, list[str]]:
     """Titles -> slices: frequency from head to tail, depth from the roots down."""
-    depths = sorted((name for name in found if name.startswith("depth_")), key=_depth)
+    depths = [name for name in found if name.startswith("depth_")]
+    depths.sort(key=lambda name: int(name.removeprefix("depth_")))
     groups = {"by frequency": [name for name in ("head", "torso", "tail") if name in found]}
     return {title: names for title, names in {**groups, "by depth": depths}.items() if names}
-
-
-def _depth(name: str) -> int:
-    return int(name.removeprefix("depth_"))
-
-
-def _name_slice(name: str) -> str:
-    return name.replace("_", " ")

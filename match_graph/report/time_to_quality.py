@@ -1,7 +1,6 @@
 """Quality of pre-trained vectors over time, by mode of negatives."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -24,28 +23,14 @@ _PROBE_PAIRS = 100_000
 _BUDGETS = 5
 #: What is kept of `evaluate_vectors`.
 MEASURES = ("mrr", "mrr_filtered")
-
-
-@dataclass(frozen=True)
-class Mode:
-    """Training mode to compare.
-
-    Args:
-        name: Name of the mode, as tables and figures show it.
-        changes: Changes to the settings of pre-training.
-    """
-
-    name: str
-    changes: dict[str, bool | int]
-
-
-#: Ours, with negatives shared by a chunk, against negatives of each positive's own: as many as
-#: ours, and the 5 that the authors' release takes.
-MODES: tuple[Mode, ...] = (
-    Mode("shared negatives", {}),
-    Mode("independent negatives", {"shared_negatives": False}),
-    Mode("independent negatives, 5 each", {"shared_negatives": False, "negatives": 5}),
-)
+#: Changes to the settings of pre-training by the name of a mode: ours, with negatives shared by a
+#: chunk, against negatives of each positive's own: as many as ours, and the 5 that the authors'
+#: release takes.
+MODES: Mapping[str, Mapping[str, bool | int]] = {
+    "shared negatives": {},
+    "independent negatives": {"shared_negatives": False},
+    "independent negatives, 5 each": {"shared_negatives": False, "negatives": 5},
+}
 
 
 def measure_time_to_quality(
@@ -53,7 +38,7 @@ def measure_time_to_quality(
     config: Config,
     budgets: Sequence[float],
     device: torch.device,
-    modes: Sequence[Mode] = MODES,
+    modes: Mapping[str, Mapping[str, bool | int]] = MODES,
     report: Callable[[str], None] = lambda line: None,
 ) -> pd.DataFrame:
     """Measures held-out ranks after trainings of several lengths.
@@ -66,7 +51,7 @@ def measure_time_to_quality(
         config: Configuration; ``pretrain`` and ``seed`` count.
         budgets: Training budgets in seconds.
         device: Device of the training.
-        modes: Modes to compare; they take turns, budget by budget.
+        modes: Modes to compare, as `MODES`; they take turns, budget by budget.
         report: Callback, called with one line per point.
 
     Returns:
@@ -76,26 +61,26 @@ def measure_time_to_quality(
     num_rows = count_rows(dataset, config)
     held = hold_out(dataset.graph, num_rows, _HELD_OUT, config.seed)
 
-    def make(mode: Mode) -> SphericalTrainer:
-        settings = config.pretrain.model_copy(update=mode.changes)
+    def make(mode: str) -> SphericalTrainer:
+        settings = config.pretrain.model_copy(update=modes[mode])
         return SphericalTrainer(held.data, settings, config.seed, num_rows, device=device)
 
-    rates = {mode.name: _PROBE_PAIRS / time_training(make(mode), _PROBE_PAIRS) for mode in modes}
+    rates = {mode: _PROBE_PAIRS / time_training(make(mode), _PROBE_PAIRS) for mode in modes}
     rows = []
     for budget in budgets:
         for mode in modes:
             trainer = make(mode)
-            seconds = time_training(trainer, max(1, int(budget * rates[mode.name])))
-            rates[mode.name] = trainer.num_seen / seconds
+            seconds = time_training(trainer, max(1, int(budget * rates[mode])))
+            rates[mode] = trainer.num_seen / seconds
             found = evaluate_vectors(trainer.tables, held, config.pretrain.margin)
-            point = {"mode": mode.name, "seconds": seconds, "pairs": trainer.num_seen}
+            point = {"mode": mode, "seconds": seconds, "pairs": trainer.num_seen}
             means = {measure: fmean(one[measure] for one in found.values()) for measure in MEASURES}
             rows += [
                 {**point, "type": name, **{measure: one[measure] for measure in MEASURES}}
                 for name, one in {**found, "mean": means}.items()
             ]
             report(
-                f"{mode.name}: {seconds:.1f} s, {trainer.num_seen:,} pairs, "
+                f"{mode}: {seconds:.1f} s, {trainer.num_seen:,} pairs, "
                 f"mean reciprocal rank {means['mrr']:.4f}"
             )
     return pd.DataFrame(rows)

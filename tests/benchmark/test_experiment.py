@@ -130,7 +130,7 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
         {"name": "B", "encoder": "c"},
     ]
     text = message(write(rows=rows, reference="C", figure="grid"))
-    assert "'figure': a grid is drawn over two settings, found 0 in 'grid'." in text
+    assert "over two settings in 'grid', found ['A', 'a', 'B'] and 0." in text
     assert message(write(rows=rows, reference="C")).splitlines()[1:] == [
         "  'rows': the names 'A' and 'a' must differ in letters or digits, as they name folders.",
         "  'expected.mag-cs.XML-CNN': there is no such row; check the name.",
@@ -247,10 +247,9 @@ def test_load_experiment_grid_is_drawn_of_one_row(write, names: list[str]) -> No
     grid = {"train.lambda_parameter": [0.0], "train.lambda_output": [0.0]}
     rows = [{"name": name} for name in names]
     path = write(rows=rows, grid=grid, figure="grid", reference=None, expected={})
-    found = "2 in 'rows'." if len(names) == 2 else "1 in 'rows', which has {field} in its name."
     assert message(path) == (
-        f"The experiment '{path}' must be valid: 'figure': a grid is drawn of one row, found "
-        f"{found}"
+        f"The experiment '{path}' must be valid: 'figure': a grid is drawn of one row, without "
+        f"{{field}} in its name, over two settings in 'grid', found {names} and 2."
     )
 
 

@@ -18,7 +18,12 @@ def test_measure_time_to_quality_row_per_mode_budget_type_mean(
     """The mean row is the mean of the types; pairs grow with the budget."""
     lines: list[str] = []
     table = measure_time_to_quality(
-        synthetic, small_settings(), (0.05, 0.4), torch.device("cpu"), MODES[:2], lines.append
+        synthetic,
+        small_settings(),
+        (0.05, 0.4),
+        torch.device("cpu"),
+        dict([*MODES.items()][:2]),
+        lines.append,
     )
     types = set(table["type"]) - {"mean"}
     assert {"author", "venue", "label"} <= types
