@@ -82,7 +82,7 @@ def run_search(
         check_spaces(experiment)
         plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
         searches = open_searches(plan, out, rows)
-        return _Searcher(plan, out, place, cluster, reporter, searches).run()
+        return _Searcher(plan, out, place, cluster, reporter, searches, experiment.runs).run()
 
 
 class _Searcher:
@@ -90,10 +90,10 @@ class _Searcher:
 
     def __init__(
         self, plan: Plan, out: Path, root: str, cluster: Cluster | None, reporter: Reporter,
-        searches: list[RowSearch],
+        searches: list[RowSearch], runs: int,
     ) -> None:  # fmt: skip
         self.plan, self.out, self.root, self.cluster = plan, out, root, cluster
-        self.reporter, self.searches = reporter, searches
+        self.reporter, self.searches, self.runs = reporter, searches, runs
         self.options = plan.experiment.search
 
     def run(self) -> list[RowSearch]:
@@ -268,6 +268,7 @@ class _Searcher:
         update = {
             "rows": rows,
             "name": f"{experiment.name}-tuned",
+            "runs": self.runs,
             "tuned_on": [*dict.fromkeys(names)],
         }
         tuned = experiment.model_copy(update=update)

@@ -54,7 +54,7 @@ def read_trials(out: Path) -> pd.DataFrame:
 def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsys) -> None:
     """The first trial has the settings as they are; the best, and rows based on it, are run."""
     out, root = tmp_path / "out", tmp_path / "root"
-    searches = run_search(make_search(), out, root, reporter=Reporter())
+    searches = run_search(make_search(runs=2), out, root, reporter=Reporter())
     assert "search of MATCH, linear: 3 trials each, by NDCG@5 on valid" in capsys.readouterr().err
     trials = pd.read_csv(out / RECORDS)
     assert trials["row"].tolist() == ["MATCH"] * 3 + ["linear"] * 3
@@ -64,14 +64,15 @@ def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsy
     assert trials.iloc[3]["model.encoder_config.cost"] == 0.5
     assert trials["train.learning_rate"].nunique() == 3
     tuned = load_experiment(out / TUNED)
-    assert tuned.tuned_on == ["toy"]
+    assert (tuned.tuned_on, tuned.runs) == (["toy"], 2)
     best = {search.row.name: search.best for search in searches}
     for name, trial in best.items():
         assert trial.value == trials[trials["row"] == name]["value"].max()
     rows = {row.name: row.settings for row in tuned.expand([])}
     rate = best["MATCH"].params["train.learning_rate"]
     assert rows["MATCH"]["train.learning_rate"] == rows["flat"]["train.learning_rate"] == rate
-    results = run_benchmark(tuned, tmp_path / "benchmark", root)
+    one = tuned.model_copy(update={"runs": 1})
+    results = run_benchmark(one, tmp_path / "benchmark", root)
     cells = {cell.row: cell for cell in results.cells}
     assert {cell.status for cell in cells.values()} == {"done"}
     assert cells["flat"].config["train"]["learning_rate"] == rate

@@ -46,7 +46,7 @@ def test_split_lines_packed_file_is_one(tmp_path: Path) -> None:
     assert read_numbered(split_lines(path, size=1)) == [(1, b"a\n"), (2, b"b\n")]
 
 
-def test_split_lines_line_past_the_limit_is_refused_where_it_is_read(
+def test_split_lines_refuses_no_line_that_is_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever the block is full: the line is cut, but too long in its block too."""
