@@ -158,21 +158,6 @@ def make_levels(
     return TreeModel(space, sizes, config, hierarchy, features, sharded)
 
 
-def make_model(
-    space: TokenSpace,
-    num_labels: int,
-    config: ModelConfig,
-    hierarchy: Hierarchy | None = None,
-    features: NodeFeatures | None = None,
-) -> MatchModel:
-    """The model of a configuration: a label tree where its head asks for one.
-
-    Raises:
-        ConfigError: As for `TreeModel`.
-    """
-    return make_levels(space, level_sizes(num_labels, config), config, hierarchy, features)
-
-
 def level_sizes(num_labels: int, config: ModelConfig) -> tuple[int, ...]:
     """Nodes on each level of the configuration's label tree; (L,) where it has none.
 

@@ -78,13 +78,6 @@ def gather_objects(fabric: Fabric, content: T) -> list[T]:
     return found
 
 
-def _gather_here(fabric: Fabric, values: Tensor) -> Tensor:
-    """`gather` without leaving the device."""
-    parts = [torch.empty_like(values) for _ in range(fabric.world_size)]
-    distributed.all_gather(parts, values.contiguous())
-    return torch.stack(parts)
-
-
 @cache
 def _patient_group() -> distributed.ProcessGroup:
     """All processes, over the network of the CPUs: waiting there blocks no GPU."""

@@ -13,7 +13,7 @@ from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, EgoLoader, EgoSampler
 from match_graph.nn import LabelAttentionHead, MatchModel
-from match_graph.nn.label_tree import OUTSIDE, TreeModel, join_log_odds, level_sizes, make_model
+from match_graph.nn.label_tree import OUTSIDE, TreeModel, join_log_odds, level_sizes, make_levels
 
 SIZES = (2, 8, 25)
 PARENTS = (torch.arange(8) // 4, (torch.arange(25) * 7) % 8)
@@ -37,7 +37,9 @@ def make_tree(synthetic: Synthetic, beam: int = 2, **settings: object) -> TreeMo
         encoder="attention_xml", encoder_config={"hidden_channels": 4}, channels=8,
         head_config=head, **settings,
     )  # fmt: skip
-    model = make_model(synthetic.token_space(), 25, config, synthetic.hierarchy)
+    model = make_levels(
+        synthetic.token_space(), level_sizes(25, config), config, synthetic.hierarchy
+    )
     assert isinstance(model, TreeModel)
     assert isinstance(model.above, TreeModel)
     model.set_parents(PARENTS[1])
@@ -143,7 +145,9 @@ def test_TreeModel_state_dict_carries_all_levels_and_the_tree(
 ) -> None:
     """Another tree gives the same scores after loading, and others after a reset."""
     model = make_tree(synthetic)
-    other = make_model(synthetic.token_space(), 25, model.config, synthetic.hierarchy).eval()
+    other = make_levels(
+        synthetic.token_space(), level_sizes(25, model.config), model.config, synthetic.hierarchy
+    ).eval()
     with torch.no_grad():
         other.load_state_dict(model.state_dict())
         assert torch.equal(other(batch), model(batch))
@@ -180,7 +184,9 @@ def test_level_sizes_follow_the_head(synthetic: Synthetic) -> None:
     assert level_sizes(25, tree) == SIZES
     assert level_sizes(4, tree) == (4,)
     assert level_sizes(10**6, ModelConfig()) == (10**6,)
-    assert type(make_model(synthetic.token_space(), 25, ModelConfig(channels=8))) is MatchModel
+    config = ModelConfig(channels=8)
+    model = make_levels(synthetic.token_space(), level_sizes(25, config), config)
+    assert type(model) is MatchModel
 
 
 class NeedyHead(LabelAttentionHead):
@@ -195,5 +201,7 @@ def test_TreeModel_head_that_needs_the_label_graph_is_refused(synthetic: Synthet
     with pytest.raises(ConfigError, match="A NeedyHead needs the label graph"):
         make_tree(synthetic, head=own)
     config = ModelConfig(encoder="attention_xml", channels=8, head=own)
-    model = make_model(synthetic.token_space(), 25, config, synthetic.hierarchy)
+    model = make_levels(
+        synthetic.token_space(), level_sizes(25, config), config, synthetic.hierarchy
+    )
     assert type(model.head) is NeedyHead
