@@ -309,7 +309,7 @@ def test_read_package_index_faults_are_named_with_file_and_line(tmp_path):
     assert str(caught.value).splitlines() == [
         f"The folder '{folder}' must hold a package index, but 2 faults were found:",
         "  Translation-en:18: the file must be UTF-8, but byte 20 of the line is 0xe8; "
-        "fetch it again.",
+        "convert the file.",
         "  Packages:42: a stanza must have the field 'Package'; fetch the file again.",
     ]
 
