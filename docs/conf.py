@@ -54,6 +54,7 @@ warnings.filterwarnings("ignore", category=RemovedInSphinx10Warning)
 
 default_role = "name"  # of `api_pages`: a link if the name is documented, code otherwise
 toc_object_entries_show_parents = "hide"
+autodoc_preserve_defaults = True  # names of constants, not their values
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = True

@@ -107,8 +107,7 @@ def write_time_to_quality(
         report: Callback, called with one line per point.
 
     Raises:
-        ConfigError: Another stage.
-        ConfigError: matplotlib is not installed.
+        ConfigError: Another stage, or matplotlib is not installed.
     """
     if stage != "pretrain":
         raise ConfigError(
