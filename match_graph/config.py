@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from match_graph.errors import ConfigError, describe_faults, list_faults
-from match_graph.io.yaml import parse_setting, put, read_yaml
+from match_graph.io.yaml import parse_setting, put, read_mapping
 from match_graph.own_code import check_code, name_code
 
 FORMAT_VERSION = 1
@@ -355,37 +355,13 @@ def read_given(path: Path | None, settings: list[str] | None) -> dict[str, Any]:
     return content
 
 
-def read_settings(
-    path: Path,
-    what: str = "A configuration",
-    version: int = FORMAT_VERSION,
-    example: str = "the README for an example",
-) -> dict[str, Any]:
-    """Keys and values of a file of settings; only its format version is checked.
-
-    Args:
-        path: Path of the YAML file.
-        what: What it holds, for messages.
-        version: Format that is read; a file that names none has it.
-        example: Where to find an example, for a message.
+def read_settings(path: Path) -> dict[str, Any]:
+    """Keys and values of a configuration file; only its format version is checked.
 
     Raises:
         ConfigError: It is no YAML mapping, or of another format.
     """
-    content = read_yaml(path, what)
-    content = {} if content is None else content
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"{what} must be a mapping of keys to values, found {type(content).__name__} in "
-            f"'{path}'; see {example}."
-        )
-    found = content.get("format", version)
-    if found != version:
-        raise ConfigError(
-            f"{what} must be of format {version}, which this version of match-graph reads, found "
-            f"format {found!r:.50} in '{path}'; use the version that wrote it."
-        )
-    return content
+    return read_mapping(path, "A configuration", FORMAT_VERSION, "the README for an example")
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:

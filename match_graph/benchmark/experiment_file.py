@@ -11,10 +11,10 @@ from match_graph.benchmark.experiment import (
     PlannedRow,
     find_source_type,
 )
-from match_graph.config import Config, load_config, parse_settings, read_given, read_settings
+from match_graph.config import Config, load_config, parse_settings, read_given
 from match_graph.datasets.registry import DATASETS, find_dataset, names_code
 from match_graph.errors import ConfigError, Fault, find_faults, list_faults, suggest
-from match_graph.io.yaml import parse_setting
+from match_graph.io.yaml import parse_setting, read_mapping
 from match_graph.own_code import check_code, name_code
 from match_graph.runs.configure import read_preset_settings
 from match_graph.training.models import find_model
@@ -77,7 +77,7 @@ def load_experiment(
     """
     path = find_experiment(path)
     example = f"'{list_experiments()['comparison']}'"
-    content = read_settings(path, "An experiment", EXPERIMENT_FORMAT, example)
+    content = read_mapping(path, "An experiment", EXPERIMENT_FORMAT, example)
     named = list(datasets or [])
     given = {"datasets": named or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}

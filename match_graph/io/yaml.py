@@ -46,6 +46,34 @@ def read_yaml(path: Path, what: str) -> Any:
         ) from error
 
 
+def read_mapping(path: Path, what: str, version: int, example: str) -> dict[str, Any]:
+    """Keys and values of a YAML file; only its format version is checked.
+
+    Args:
+        path: Path of the YAML file.
+        what: Description of the file, for the message, at the start of a sentence.
+        version: Format that is read; a file that names none has it.
+        example: Where to find an example, for the message.
+
+    Raises:
+        ConfigError: It cannot be read, is no mapping, or of another format.
+    """
+    content = read_yaml(path, what)
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{what} must be a mapping of keys to values, found {type(content).__name__} in "
+            f"'{path}'; see {example}."
+        )
+    found = content.get("format", version)
+    if found != version:
+        raise ConfigError(
+            f"{what} must be of format {version}, which this version of match-graph reads, found "
+            f"format {found!r:.50} in '{path}'; use the version that wrote it."
+        )
+    return content
+
+
 def dump_yaml(value: Any, **layout: Any) -> str:
     """Dumps plain values as YAML that `parse_yaml` reads back.
 
