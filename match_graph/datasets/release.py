@@ -20,7 +20,7 @@ from match_graph.datasets.match_folder import (
     write_match_folder,
 )
 from match_graph.datasets.options import Card, tokenizer_field
-from match_graph.datasets.paper_size import PAPER_SIZES
+from match_graph.datasets.table_one import PAPER_SIZES
 from match_graph.errors import CorpusError
 from match_graph.typing import Split
 

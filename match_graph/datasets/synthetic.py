@@ -12,14 +12,13 @@ from match_graph.corpus import Tokenizer
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card
 from match_graph.datasets.paper_size import (
-    PAPER_SIZES,
     ByTopic,
-    PaperSize,
     check_memory,
     draw_paper,
     draw_words,
 )
 from match_graph.datasets.planted import Planted, PlantedReader, pack
+from match_graph.datasets.table_one import PAPER_SIZES, PaperSize
 from match_graph.typing import LABEL, WORD
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
