@@ -18,7 +18,7 @@ from match_graph.errors import (
 
 
 def test_import_extra_chains_the_cause_of_a_torn_installation(tmp_path, monkeypatch) -> None:
-    """Of a package that is there and cannot be imported; the sentence names the package alone."""
+    """A package that is installed but fails to import gives the same sentence, with the cause."""
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "__init__.py").touch()
     (tmp_path / "torn" / "part.py").write_text("from torn import nothing\n")

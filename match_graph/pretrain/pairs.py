@@ -82,7 +82,7 @@ class Relation(ABC):
         return index.clamp(max=self.num_targets - 1)
 
     def holds(self, anchor: Tensor, target: Tensor) -> Tensor:
-        """Whether (anchor, target) is a pair, [P, K], bool; edges only, not contexts.
+        """Mask of the (anchor, target) pairs that are edges of the graph, [P, K], bool.
 
         Args:
             anchor: Anchors, [P], int64.

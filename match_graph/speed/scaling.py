@@ -56,7 +56,7 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
 def _measure_size(
     bench: Bench, documents: int, labels: int
 ) -> Iterator[tuple[str, int, float, float | None, Synthetic]]:
-    """What is measured, number of documents, seconds, peak in MiB, and the corpus."""
+    """Measurements: (stage, number of documents, seconds, peak memory in MiB, data set)."""
     clock = time.perf_counter if bench.device.type == "cuda" else time.process_time
     with tempfile.TemporaryDirectory() as root:
         start = clock()

@@ -233,7 +233,7 @@ def test_list_datasets_state_follows_the_files(tmp_path: Path) -> None:
     ],
 )
 def test_list_datasets_state_of_raw_files(tmp_path: Path, name: str, path: str) -> None:
-    """Of this data set alone, and not of what stands beside them."""
+    """Raw files of the data set itself count, files beside them do not."""
     before, file = states(tmp_path), tmp_path / "raw" / name / path
     file.parent.mkdir(parents=True)
     (file.parent / "other.txt").touch()
