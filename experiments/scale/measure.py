@@ -101,7 +101,7 @@ def pretrain(
     graph = open_graph(dataset, in_memory)
     with MemoryPeak(_CPU).watch() as memory:
         space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-        rows = dict(zip(space.types, space.num_kept, strict=True))
+        rows = space.kept_by_type
         trainer = SphericalTrainer(graph, config.pretrain, config.seed, rows)
         start = time.perf_counter()
         trainer.fit(2 * pairs, stop=pairs)

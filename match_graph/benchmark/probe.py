@@ -22,7 +22,7 @@ from match_graph.features import (
 )
 from match_graph.graph import DropFields
 from match_graph.nn.label_tree import level_sizes
-from match_graph.pretrain import SphericalTrainer, count_rows
+from match_graph.pretrain import SphericalTrainer
 from match_graph.speed import Bench
 from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import synchronize
@@ -180,7 +180,7 @@ def _time_steps(dataset: CorpusDataset, config: Config) -> float:
 
 def _time_pretraining(dataset: CorpusDataset, config: Config) -> float:
     assert config.pretrain.samples is not None
-    num_rows = count_rows(dataset, config)
+    num_rows = dataset.token_space(config.data.min_count, config.data.min_word_count).kept_by_type
     device = choose_device(config.train.accelerator)
     trainer = SphericalTrainer(dataset.graph, config.pretrain, config.seed, num_rows, device=device)
     pairs = min(_PAIRS, config.pretrain.samples)

@@ -17,7 +17,7 @@ from match_graph.graph.view import Graph, view_graph
 from match_graph.io.files import read_tensors
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
-from match_graph.pretrain import SphericalTrainer, count_rows
+from match_graph.pretrain import SphericalTrainer
 from match_graph.runs.configure import resolve_config
 from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_record
@@ -121,7 +121,7 @@ def train_vectors(
         data,
         config.pretrain,
         config.seed,
-        count_rows(dataset, config),
+        dataset.token_space(config.data.min_count, config.data.min_word_count).kept_by_type,
         device=choose_device(config.train.accelerator),
     )
     assert config.pretrain.samples is not None

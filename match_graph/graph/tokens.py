@@ -75,6 +75,11 @@ class TokenSpace:
         return len(self.types)
 
     @property
+    def kept_by_type(self) -> dict[str, int]:
+        """Number of kept nodes by type: the rows of a table of vectors."""
+        return dict(zip(self.types, self.num_kept, strict=True))
+
+    @property
     def num_tokens(self) -> int:
         """Number of token ids, [PAD] and [UNK]s included."""
         return 1 + len(self.types) + sum(self.num_kept)

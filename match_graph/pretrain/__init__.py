@@ -17,7 +17,7 @@ from match_graph.pretrain.sphere import (
     riemannian_gradient,
     riemannian_step_,
 )
-from match_graph.pretrain.trainer import SphericalTrainer, count_rows
+from match_graph.pretrain.trainer import SphericalTrainer
 from match_graph.pretrain.vectors import (
     escape_name,
     read_word_vectors,
@@ -35,7 +35,6 @@ __all__ = [
     "Relation",
     "ShardedTrainer",
     "SphericalTrainer",
-    "count_rows",
     "escape_name",
     "evaluate_vectors",
     "find_neighbours",

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from match_graph.config import Config, PretrainConfig
-from match_graph.datasets import CorpusDataset
+from match_graph.config import PretrainConfig
 from match_graph.errors import CheckpointError, GraphError
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.openmp import limit_threads
@@ -39,12 +38,6 @@ class Step(NamedTuple):
     relation: Relation
     chunk: Chunk
     learning_rate: float
-
-
-def count_rows(dataset: CorpusDataset, config: Config) -> dict[str, int]:
-    """Number of a trainer's rows per node type of a data set: of tokens, the kept ones."""
-    space = dataset.token_space(config.data.min_count, config.data.min_word_count)
-    return dict(zip(space.types, space.num_kept, strict=True))
 
 
 class SphericalTrainer:

@@ -10,7 +10,7 @@ import torch
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
-from match_graph.pretrain import SphericalTrainer, count_rows, evaluate_vectors, hold_out
+from match_graph.pretrain import SphericalTrainer, evaluate_vectors, hold_out
 from match_graph.report.figures import COLOURS, LINE_STYLES, make_panels, save_figure
 from match_graph.report.tables import write_csv
 from match_graph.speed.pretrain import time_training
@@ -58,7 +58,7 @@ def measure_time_to_quality(
         A row per mode, budget and node type, and one for the mean over types: ``mode``, ``seconds``
         (as measured), ``pairs``, ``type``, ``mrr``, ``mrr_filtered``.
     """
-    num_rows = count_rows(dataset, config)
+    num_rows = dataset.token_space(config.data.min_count, config.data.min_word_count).kept_by_type
     held = hold_out(dataset.graph, num_rows, _HELD_OUT, config.seed)
 
     def make(mode: str) -> SphericalTrainer:

@@ -29,7 +29,6 @@ from match_graph.pretrain import (
     PretrainCheckpoint,
     ShardedTrainer,
     SphericalTrainer,
-    count_rows,
     evaluate_vectors,
     find_neighbours,
     hold_out,
@@ -165,7 +164,7 @@ class Pretraining:
         arguments |= {
             "config": config.pretrain,
             "seed": config.seed,
-            "num_rows": count_rows(self.dataset, self.config),
+            "num_rows": self.space.kept_by_type,
             "device": self.fabric.device,
         }
         if self.fabric.world_size == 1:
@@ -206,8 +205,7 @@ class Pretraining:
         The vectors of the run are neither read nor written: those that a model starts from have
         seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
-        num_rows = count_rows(self.dataset, self.config)
-        held = hold_out(self.dataset.graph, num_rows, HELD_OUT, self.config.seed)
+        held = hold_out(self.dataset.graph, self.space.kept_by_type, HELD_OUT, self.config.seed)
         trainer = self._make_trainer(data=held.data)
         self._fit(trainer, None)
         if not self.fabric.is_global_zero:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-from match_graph.pretrain import SphericalTrainer, count_rows
+from match_graph.pretrain import SphericalTrainer
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
 from match_graph.typing import DOCUMENT
 
@@ -40,9 +40,10 @@ def _make_work(
     """Trainer and a work item of its training."""
     update = {"shared_negatives": shared_negatives}
     config = bench.config.pretrain.model_copy(update=update)
-    rows = count_rows(bench.dataset, bench.config)
+    data = bench.config.data
+    space = bench.dataset.token_space(data.min_count, data.min_word_count)
     trainer = SphericalTrainer(
-        bench.dataset.graph, config, bench.config.seed, rows, device=bench.device
+        bench.dataset.graph, config, bench.config.seed, space.kept_by_type, device=bench.device
     )
 
     def train() -> float:

@@ -13,7 +13,7 @@ from torch import distributed
 
 from match_graph.config import PretrainConfig
 from match_graph.errors import MatchGraphError
-from match_graph.pretrain import ShardedTrainer, SphericalTrainer, count_rows
+from match_graph.pretrain import ShardedTrainer, SphericalTrainer
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 
 _NUM_PROCESSES = 2
@@ -46,11 +46,13 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:
     """Arguments of a trainer."""
+    data = bench.config.data
+    space = bench.dataset.token_space(data.min_count, data.min_word_count)
     return {
         "data": bench.dataset.graph,
         "config": bench.config.pretrain,
         "seed": bench.config.seed,
-        "num_rows": count_rows(bench.dataset, bench.config),
+        "num_rows": space.kept_by_type,
     }
 
 

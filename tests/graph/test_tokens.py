@@ -32,6 +32,7 @@ def test_TokenSpace_pad_unknowns_and_spans_cover_the_ids_once(space: TokenSpace)
     ids = [PAD_ID, *(space.unk_id(name) for name in space.types)]
     for name in space.types:
         ids += range(space.num_tokens)[space.span(name)]
+        assert len(range(space.num_tokens)[space.span(name)]) == space.kept_by_type[name]
     assert ids == list(range(space.num_tokens))
 
 
