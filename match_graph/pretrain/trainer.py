@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from match_graph.config import PretrainConfig
-from match_graph.errors import CheckpointError, GraphError
+from match_graph.errors import GraphError
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.openmp import limit_threads
 from match_graph.pretrain.objective import margin_gradients, margin_tangents
@@ -117,7 +117,7 @@ class SphericalTrainer:
         self,
         samples: int,
         report: Callable[[int, float], None] | None = None,
-        save: Callable[[dict[str, Any]], None] | None = None,
+        save: Callable[[], None] | None = None,
         save_seconds: float = 30.0,
         stop: int | None = None,
     ) -> None:
@@ -126,7 +126,7 @@ class SphericalTrainer:
         Args:
             samples: Number of positive pairs; the learning rate falls linearly to 0 over them.
             report: Callback for progress: positives drawn so far and their mean loss.
-            save: Callback that gets `state_dict` every ``save_seconds`` seconds.
+            save: Callback to save `state_dict`, every ``save_seconds`` seconds.
             save_seconds: Seconds between two calls of ``save``; longer where saving itself takes
                 long.
             stop: Number of positives after which to end earlier; None goes on to ``samples``.
@@ -151,7 +151,7 @@ class SphericalTrainer:
                         report(self.num_seen, self.loss)
                 if save is not None and self._any(time.monotonic() - last >= save_seconds):
                     last = time.monotonic()
-                    save(self.state_dict())
+                    save()
                     save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
                     last = time.monotonic()
 
@@ -253,26 +253,6 @@ class SphericalTrainer:
             "num_seen": self.num_seen,
             "num_chunks": self.num_chunks,
         }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a saved state, to the same vectors as without the break.
-
-        Raises:
-            CheckpointError: The state is of another graph or other settings.
-            ValueError: A number in it is out of range.
-        """
-        here = {name: tuple(table.shape) for name, table in self.tables.items()}
-        there = {name: tuple(table.shape) for name, table in state["tables"].items()}
-        if here != there or self.feeds.keys() != state["feeds"].keys():
-            raise CheckpointError(
-                f"A pre-training checkpoint must hold the tables {here}, found {there}; delete it "
-                f"to start again."
-            )
-        for name, table in self.tables.items():
-            if not bool(state["tables"][name].isfinite().all()):
-                raise ValueError(f"the vectors of '{name}' are not finite")
-            table.copy_(state["tables"][name])
-        self.load_progress(state)
 
     def load_progress(self, state: Mapping[str, Any]) -> None:
         """Goes on from a saved state, of which the tables are there already.

@@ -179,7 +179,7 @@ class Pretraining:
             trainer.fit(
                 samples,
                 lambda done, loss: advance(done, f"loss {loss:.4f}"),
-                None if checkpoint is None else lambda _: checkpoint.write(trainer),
+                None if checkpoint is None else lambda: checkpoint.write(trainer),
                 SAVE_SECONDS,
             )
 

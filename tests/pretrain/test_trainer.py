@@ -1,6 +1,7 @@
 """The trainer: what moves, what repeats, on which graphs it works."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from match_graph.graph import BuiltGraph
 from match_graph.pretrain import (
     CONTEXT,
     Chunk,
+    PretrainCheckpoint,
     Relation,
     SphericalTrainer,
     margin_gradients,
@@ -207,24 +209,34 @@ def test_SphericalTrainer_pairs_beyond_paper_are_off_by_default(
             assert bool(data["document"].train_mask[drawn].all())
 
 
-def test_SphericalTrainer_saved_state_goes_on_to_same_vectors(synthetic: Synthetic) -> None:
-    states: list[dict] = []
+def test_SphericalTrainer_saved_state_goes_on_to_same_vectors(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
     whole = SphericalTrainer(synthetic[0], SMALL, seed=1)
     whole.fit(9_000, stop=4_000)
-    whole.fit(9_000, save=lambda state: states.append(copy.deepcopy(state)), save_seconds=0)
+    saved: list[PretrainCheckpoint] = []
+
+    def save() -> None:
+        saved.append(PretrainCheckpoint(tmp_path / f"{len(saved)}.pt", "origin"))
+        saved[-1].write(whole)
+
+    whole.fit(9_000, save=save, save_seconds=0)
     resumed = SphericalTrainer(synthetic[0], SMALL, seed=7)
-    resumed.load_state_dict(states[0])
+    saved[0].read(resumed)
     assert resumed.num_seen == 4_032 + 64  # 63 whole chunks, then one more
     resumed.fit(9_000)
     for name, table in whole.tables.items():
         assert torch.equal(resumed.tables[name], table)
 
 
-def test_SphericalTrainer_state_of_another_width_is_refused(synthetic: Synthetic) -> None:
-    state = SphericalTrainer(synthetic[0], SMALL).state_dict()
+def test_SphericalTrainer_state_of_another_width_is_refused(
+    synthetic: Synthetic, tmp_path: Path
+) -> None:
+    saved = PretrainCheckpoint(tmp_path / "state.pt", "origin")
+    saved.write(SphericalTrainer(synthetic[0], SMALL))
     other = SphericalTrainer(synthetic[0], SMALL.model_copy(update={"channels": 8}))
-    with pytest.raises(CheckpointError, match="delete it to start again"):
-        other.load_state_dict(state)
+    with pytest.raises(CheckpointError, match="to start again"):
+        saved.read(other)
 
 
 @pytest.mark.parametrize(
@@ -233,25 +245,25 @@ def test_SphericalTrainer_state_of_another_width_is_refused(synthetic: Synthetic
         ("num_seen", lambda _: -1, "-1 pairs in 1 chunks were not drawn"),
         ("num_chunks", lambda _: "1", "64 pairs in '1' chunks were not drawn"),
         ("num_chunks", lambda _: 2**70, "were not drawn"),
-        ("tables", lambda tables: {k: v * torch.nan for k, v in tables.items()}, "are not finite"),
+        ("tables", lambda tables: {k: v * torch.nan for k, v in tables.items()}, "is not finite"),
         ("feeds", lambda feeds: spoil_feeds(feeds, "anchor", 2**40), "a row in store is not in"),
         ("feeds", lambda feeds: spoil_feeds(feeds, "positive", -1), "a row in store is not in"),
         ("feeds", lambda feeds: spoil_feeds(feeds, "negative", 2**40), "a row in store is not in"),
     ],
 )
-def test_SphericalTrainer_load_state_dict_refuses_would_read(
-    synthetic: Synthetic, part: str, spoil, reason: str
+def test_SphericalTrainer_state_beyond_its_end_is_refused(
+    synthetic: Synthetic, tmp_path: Path, part: str, spoil, reason: str
 ) -> None:
-    """Load state dict refuses what would be read beyond its end.
-
-    Counts, rows and vectors of a crafted checkpoint.
-    """
+    """Counts, rows and vectors of a crafted checkpoint."""
     trainer = SphericalTrainer(synthetic[0], SMALL)
     trainer.fit(9_000, stop=64)
     state = copy.deepcopy(trainer.state_dict())
     state[part] = spoil(state[part])
-    with pytest.raises(ValueError, match=reason):
-        SphericalTrainer(synthetic[0], SMALL).load_state_dict(state)
+    trainer.state_dict = lambda: state  # type: ignore[method-assign]
+    saved = PretrainCheckpoint(tmp_path / "state.pt", "origin")
+    saved.write(trainer)
+    with pytest.raises(CheckpointError, match=reason):
+        saved.read(SphericalTrainer(synthetic[0], SMALL))
 
 
 def spoil_feeds(feeds: dict, name: str, row: int) -> dict:
