@@ -5,8 +5,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: demo test coverage setup format check docs docs-check bench clean
 
-# Debian's packages by tags where there is apt, else the planted corpus.
-DEMO ?= $(shell command -v apt-get >/dev/null 2>&1 && echo debtags || echo synthetic)
+# Debian's packages by tags on Debian, else the planted corpus: other systems' apt has no tags.
+DEMO ?= $(shell grep -qsx 'ID=debian' /etc/os-release && echo debtags || echo synthetic)
 
 demo: .venv/.core  ## the whole line on real documents, ending with predictions
 	$(BIN)/match-graph run $(DEMO) --overwrite --out runs/demo
