@@ -361,7 +361,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: It is no YAML mapping, or of another format.
     """
-    return read_mapping(path, "A configuration", FORMAT_VERSION, "the README for an example")
+    example = "docs/how_to/own_data.md for an example"
+    return read_mapping(path, "A configuration", FORMAT_VERSION, example)
 
 
 def parse_settings(cls: type[M], content: dict[str, Any], summary: str) -> M:

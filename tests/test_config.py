@@ -111,7 +111,7 @@ def test_load_config_missing_or_broken_file_is_one_sentence(tmp_path: Path) -> N
     path.write_text("- 1\n")
     assert message(path) == (
         f"A configuration must be a mapping of keys to values, found list in '{path}'; "
-        f"see the README for an example."
+        f"see docs/how_to/own_data.md for an example."
     )
     path.write_text("format: 99\n")
     assert message(path) == (

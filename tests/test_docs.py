@@ -1,4 +1,4 @@
-"""The documentation site: settings, commands and names on its pages exist; no page is lost."""
+"""README and the site: settings, commands and names on the pages exist; no page is lost."""
 
 import ast
 import importlib
@@ -24,6 +24,7 @@ PAGES = sorted(
     path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & {*path.parts}
 )  # fmt: skip
 TEXT = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in PAGES}
+TEXT["README.md"] = (ROOT / "README.md").read_text(encoding="utf-8")
 BY_PAGE = pytest.mark.parametrize("page", TEXT)
 
 
@@ -94,17 +95,21 @@ def test_every_page_is_in_a_toctree() -> None:
         for entry in tree.splitlines()
         if entry.strip() and not entry.startswith(":")
     }
-    assert {name.removesuffix(".md") for name in TEXT} - {"index"} <= listed
+    assert {name.removesuffix(".md") for name in TEXT} - {"index", "README"} <= listed
     missing = {entry for entry in listed if not entry.startswith("generated/")}
     assert missing <= {name.removesuffix(".md") for name in TEXT}
 
 
 @BY_PAGE
 def test_commands_and_options_of_pages_exist(page: str) -> None:
-    """Every `match-graph` line: sub-command, flags, keys of --set, encoders."""
+    """Every `match-graph` line: sub-command, flags (required ones too), settings, encoders."""
     commands = get_command(app).commands
-    shown = [line for block in blocks(page, "") for line in block.splitlines()]
-    shown += re.findall(r"`(match-graph [^`]+)`", TEXT[page])
+    whole = [line for block in blocks(page, "") for line in block.splitlines()]
+    for line in (line.strip() for line in whole if line.strip().startswith("match-graph ")):
+        needed = [item.opts for item in commands[line.split()[1]].params if item.required]
+        for opts in needed:
+            assert not opts[0].startswith("-") or {*opts} & {*line.split()}, f"{opts[0]}: {line}"
+    shown = whole + re.findall(r"`(match-graph [^`]+)`", TEXT[page])
     for line in (line.strip() for line in shown if line.strip().startswith("match-graph ")):
         name = line.split()[1]
         if name == "COMMAND":
@@ -198,3 +203,13 @@ def test_features_in_memory_of_the_page_run(
     exec(block, names)
     known, new = names["classifier"].predict([names["known"], names["new"]])
     assert known["labels"] == new["labels"]
+
+
+def test_predictions_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They print the labels above the thresholds."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("how_to/predict.md", "python")
+    exec(block, {})
+    assert "'probability': " in capsys.readouterr().out
