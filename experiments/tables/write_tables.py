@@ -57,8 +57,8 @@ def make_summary(experiment: str, measure: str, names: list[str]) -> str:
     seeds = " or ".join(map(str, sorted(runs)))
     kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
     about = (
-        f"{measure} on {results.experiment.split}, {kind}; in brackets the 95 % "
-        f"interval over documents of the difference to {reference}, for it that of the mean."
+        f"{measure} on {results.experiment.split}, {kind} [95 % interval over documents of the "
+        f"difference to {reference}, for it of the mean]."
     )
     return "\n" + "\n".join(lines) + f"\n\n{about}\n\n"
 
