@@ -67,7 +67,7 @@ class RunFinish(RunInputs):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether Platt scaling is on and has validation documents enough, 1,000."""
+        """Whether scores are calibrated: `train.calibrate`, with 1,000 validation documents."""
         number = len(self.dataset.documents(MASKS["valid"]))
         return self.config.train.calibrate and number >= _MIN_DOCUMENTS
 
@@ -137,7 +137,7 @@ class RunFinish(RunInputs):
         return assign_folds(self.dataset.documents(MASKS["valid"]), num_nodes, _FOLDS)
 
     def _all_see(self, name: str) -> bool:
-        """Whether every process sees a file; on a shared disk some may see it later."""
+        """Whether a file exists for every process; a shared disk may show it to some late."""
         missing = torch.tensor(int(not (self.folder / name).is_file()))
         return not bool(sum_up(self.fabric, missing))
 

@@ -44,7 +44,7 @@ def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]
     documents = torch.cat([batch.document for batch in batches])
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
     sampler = EgoSampler(graph, settings.max_metadata, settings.max_words, random=True)
-    space = bench.dataset.token_space(settings.min_count, settings.min_word_count)
+    space = bench.space
     return [
         make_batch(sampler.draw(part), space, bench.dataset.targets)
         for part in documents[order].split(batches[0].num_documents)

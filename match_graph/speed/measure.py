@@ -17,6 +17,7 @@ import torch
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
+from match_graph.graph import TokenSpace
 
 #: Between two looks at the memory.
 _MEMORY_SECONDS = 0.002
@@ -52,6 +53,11 @@ class Bench:
     seconds: float
     device: torch.device
     busy: int = 0
+
+    @property
+    def space(self) -> TokenSpace:
+        """Token ids of the data set at the minimum counts of the settings."""
+        return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
 
 
 @dataclass(frozen=True)

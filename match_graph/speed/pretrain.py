@@ -40,10 +40,9 @@ def _make_work(
     """Trainer and a work item of its training."""
     update = {"shared_negatives": shared_negatives}
     config = bench.config.pretrain.model_copy(update=update)
-    data = bench.config.data
-    space = bench.dataset.token_space(data.min_count, data.min_word_count)
+    rows = bench.space.kept_by_type
     trainer = SphericalTrainer(
-        bench.dataset.graph, config, bench.config.seed, space.kept_by_type, device=bench.device
+        bench.dataset.graph, config, bench.config.seed, rows, device=bench.device
     )
 
     def train() -> float:

@@ -46,13 +46,11 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:
     """Arguments of a trainer."""
-    data = bench.config.data
-    space = bench.dataset.token_space(data.min_count, data.min_word_count)
     return {
         "data": bench.dataset.graph,
         "config": bench.config.pretrain,
         "seed": bench.config.seed,
-        "num_rows": space.kept_by_type,
+        "num_rows": bench.space.kept_by_type,
     }
 
 
