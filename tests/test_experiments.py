@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,24 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     filled = content["fill"](text)
     assert "\n| | training documents, labels | MATCH | Omikuji |\n" in filled
     assert re.search(r"\n\| toy \| \d+, \d+ \| \.\d+ \[\.\d+, \d?\.\d+\] \| - \|\n", filled)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--take", "nowhere"], "--take and --as belong together"),
+        (["--take", "nowhere", "--as", "encodrs"], "found 'encodrs'"),
+        (["--take", "nowhere", "--as", "encoders"], "'nowhere' must hold the results"),
+    ],
+)
+def test_write_tables_refuses(
+    given: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written; the last line is one sentence."""
+    monkeypatch.setattr(sys, "argv", ["write_tables.py", *given])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(FOLDER / "tables" / "write_tables.py"), run_name="__main__")
+    assert said in f"{caught.value.code}{capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize(("few", "train", "valid", "test"), [(0, 16, 2, 10), (400, 14, 2, 12)])

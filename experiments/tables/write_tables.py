@@ -13,9 +13,11 @@ some rows on all data sets:
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from match_graph.benchmark import read_results
+from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
 from match_graph.report.summary import Value, publish, summarize
 
@@ -95,7 +97,14 @@ if __name__ == "__main__":
     parser.add_argument("--take", type=Path, help="folder of a benchmark")
     parser.add_argument("--as", dest="name", help="name of the experiment")
     given = parser.parse_args()
+    if (given.take is None) != (given.name is None):
+        parser.error("--take and --as belong together")
     if given.take:
-        take(given.take, given.name)
+        if not (HERE / given.name).is_dir():
+            parser.error(f"--as must name a folder of {HERE}, found '{given.name}'")
+        try:
+            take(given.take, given.name)
+        except MatchGraphError as error:
+            sys.exit(f"Error: {error}")
     for path in FILES:
         path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
