@@ -25,6 +25,9 @@ _SECONDS = "30 s"  # until a scheduler must have answered
 #: Seconds that a cluster may be without processes.
 _PATIENCE = 60
 _GPU = "GPU"  # resource of a process that has one
+#: Source that processes of a local cluster run first. Ctrl-C reaches them too; it is this process
+#: that ends them. A handler, since to ignore it would be inherited by what they start.
+_PRELOAD = "import signal; signal.signal(signal.SIGINT, lambda number, frame: None)"
 
 
 class Run(Protocol):
@@ -270,6 +273,7 @@ class Cluster:
                 threads_per_worker=1,
                 memory_limit=self.memory or "auto",
                 dashboard_address=":0",
+                preload=_PRELOAD,
             )
         except ValueError as error:
             raise ConfigError(

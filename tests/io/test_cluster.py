@@ -1,7 +1,10 @@
 """Options of a Dask cluster; `test_assemble_cluster` runs on one."""
 
 import logging
+import os
+import signal
 import sys
+import time
 from contextlib import nullcontext
 from typing import Any
 
@@ -47,6 +50,17 @@ def test_Cluster_scheduler_passes_on_errors_of_the_block(monkeypatch: pytest.Mon
         Cluster(scheduler="tcp://host:1").open(),
     ):
         raise OSError("No space left on device")
+
+
+def test_Cluster_processes_leave_an_interrupt_to_this_one() -> None:
+    """Ctrl-C reaches them too, and would end them with a traceback each."""
+    pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    with Cluster(workers=1).open() as run:
+        [before] = run(eval, ["__import__('os').getpid()"])
+        os.kill(before, signal.SIGINT)
+        time.sleep(0.2)
+        [after] = run(eval, ["1 and __import__('os').getpid()"])
+    assert before == after
 
 
 def test_run_on_cluster_that_has_no_process_left(monkeypatch: pytest.MonkeyPatch) -> None:
