@@ -3,8 +3,7 @@
 Source of the format: deb822(5) and https://wiki.debian.org/DebianRepository/Format.
 
 The stanzas are read by a few lines of our own: python-debian was seen to read the same in 4 s, but
-is under the GPL, gives no line numbers, and skips lines that it cannot read. Versions are compared
-by nobody here: ``apt-cache dumpavail`` writes the candidate of each package.
+is under the GPL, gives no line numbers, and skips lines that it cannot read.
 """
 
 import os
@@ -22,7 +21,7 @@ from match_graph.io.source import max_record_bytes, too_long
 PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
 
 _ALTERNATIVE = "mend that, or take the data set 'synthetic' or a folder in the MATCH format"
-_COMMANDS = ("apt-get", "apt-cache", "apt-config")
+_COMMANDS = ("apt-get", "apt-config")
 _TIMEOUT = 600  # seconds for one command; a stalled connection is given up after 30
 
 # Read after the machine's own configuration, of which sources, keys and proxies stay in force.
@@ -65,7 +64,10 @@ Dir::State::lists "lists/";
 
 
 def fetch_index(folder: Path) -> None:
-    """Writes the stanzas of candidate versions and the English descriptions into a folder.
+    """Writes the stanzas and the English descriptions of releases into a folder.
+
+    A release changes with its point releases alone. Its updates, security updates and backports
+    move from day to day and are left out: their code names have a hyphen (``bookworm-security``).
 
     Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
     is removed at the end. Both files are written beside and renamed.
@@ -106,15 +108,16 @@ def _write_index(folder: Path) -> None:
     ):
         options += ["-o", f"{key}={value}"]
     _run(["apt-get", *options, "-q", "update"])
-    with (folder / PACKAGES).open("wb") as file:
-        _run(["apt-cache", *options, "dumpavail"], file)
-    listing = ["--format", "$(FILENAME)", "Created-By: Translations"]
-    paths = _run(["apt-get", *options, "indextargets", *listing]).splitlines()
-    with (folder / DESCRIPTIONS).open("wb") as file:
-        for path in paths:
-            with Path(path).open("rb") as part:
-                shutil.copyfileobj(part, file)
-            file.write(b"\n")
+    listing = ["--format", "$(CREATED_BY)\t$(CODENAME)\t$(FILENAME)"]
+    targets = _run(["apt-get", *options, "indextargets", *listing]).splitlines()
+    for made_by, name in (("Packages", PACKAGES), ("Translations", DESCRIPTIONS)):
+        with (folder / name).open("wb") as file:
+            for target in targets:
+                created_by, codename, path = target.split("\t", 2)
+                if created_by == made_by and "-" not in codename:
+                    with Path(path).open("rb") as part:
+                        shutil.copyfileobj(part, file)
+                    file.write(b"\n")
 
 
 def _run(command: list[str], output: IO[Any] | int = subprocess.PIPE) -> str:

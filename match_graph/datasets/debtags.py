@@ -42,7 +42,7 @@ _find_name = re.compile(r"\s*([^\s(\[<:|]+)").match
 
 
 class DebTags(CorpusDataset):
-    """The packages of a Debian machine's index that have tags, each with its candidate version.
+    """The packages of a Debian machine's release that have tags.
 
     The text is the description, first line (synopsis) included: 65 words per document, 59 without.
     The venue is the section, the author the maintainer. References are the packages of Depends,
@@ -55,7 +55,8 @@ class DebTags(CorpusDataset):
     `find_twins`.
 
     The index is fetched once, by apt, and kept below the root; the machine's own state is neither
-    read nor changed. Another day's index is another corpus: its checksum says so.
+    read nor changed. Updates are left out, so that two machines of one point release have the same
+    corpus; another release's is another one, and its checksum says so.
 
     Raises:
         CorpusError: There is no apt, it fails, no package has a tag, or the index is malformed.
@@ -72,7 +73,7 @@ class DebTags(CorpusDataset):
 
     config: Config
     card = Card(
-        "debtags", "that of each package", "29,524 documents; 85 MB", "fetched by the machine's apt"
+        "debtags", "that of each package", "30,039 documents; 79 MB", "fetched by the machine's apt"
     )
     raw_pattern = PACKAGES  # written last
 

@@ -13,9 +13,12 @@ DESCRIPTIONS = "Package: moss\nDescription-md5: m1\nDescription-en: grows on sto
 END = "mend that, or take the data set 'synthetic' or a folder in the MATCH format."
 COMMANDS = {
     "apt-config": "echo amd64",
-    "apt-get": 'case "$*" in *update) {update};; *) echo "$HERE/found-en";; esac',
-    "apt-cache": '/bin/cat "$HERE/found"',
+    "apt-get": 'case "$*" in *update) {update};; *) {targets};; esac',
 }
+#: Index targets of a release, of its updates and of another archive, as the project asks for them.
+TARGETS = """printf '%s\\t%s\\t%s\\n' \\
+Packages bookworm "$HERE/found" Translations bookworm "$HERE/found-en" \\
+Packages bookworm-security /no/such/file Translations bookworm-updates /no/such/file"""
 
 
 def list_files(folder: str | Path) -> list[str]:
@@ -23,7 +26,12 @@ def list_files(folder: str | Path) -> list[str]:
 
 
 def fake_apt(
-    folder: Path, monkeypatch, update: str = ":", packages: str = PACKAGES, **commands: str
+    folder: Path,
+    monkeypatch,
+    update: str = ":",
+    targets: str = TARGETS,
+    packages: str = PACKAGES,
+    **commands: str,
 ) -> None:
     """Puts nothing but an apt of shell scripts on PATH."""
     folder.mkdir()
@@ -31,7 +39,8 @@ def fake_apt(
     (folder / "found-en").write_text(DESCRIPTIONS, encoding="utf-8")
     for name, script in {**COMMANDS, **commands}.items():
         path = folder / name
-        path.write_text(f"#!/bin/sh\n{script.replace('{update}', update)}\n", encoding="utf-8")
+        line = script.replace("{update}", update).replace("{targets}", targets)
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("HERE", str(folder))
@@ -53,6 +62,14 @@ def test_read_stanzas_folds_lines_and_names_lines():
     ]
 
 
+def test_fetch_index_keeps_releases_without_their_updates(tmp_path, monkeypatch):
+    """Updates move from day to day; of `TARGETS` they could not even be read."""
+    fake_apt(tmp_path / "bin", monkeypatch)
+    fetch_index(tmp_path)
+    assert (tmp_path / "Packages").read_text() == PACKAGES + "\n"
+    assert (tmp_path / "Translation-en").read_text() == DESCRIPTIONS + "\n"
+
+
 def test_fetch_index_apt_works_on_private_state_without_hooks(tmp_path, monkeypatch):
     write = '/bin/cat "${1#--config-file=}" >"$HERE/conf"; echo "$*" >"$HERE/options"'
     fake_apt(tmp_path / "bin", monkeypatch, update=write)
@@ -68,8 +85,6 @@ def test_fetch_index_apt_works_on_private_state_without_hooks(tmp_path, monkeypa
     for line in ("#clear APT::Update;", 'Acquire::http::Timeout "30";', 'Languages "en";'):
         assert line in configuration
     assert list_files(folder) == ["Packages", "Translation-en"]
-    assert (folder / "Packages").read_text() == PACKAGES
-    assert (folder / "Translation-en").read_text() == DESCRIPTIONS + "\n"
 
 
 def test_DebTags_no_apt(tmp_path, monkeypatch):
@@ -77,8 +92,8 @@ def test_DebTags_no_apt(tmp_path, monkeypatch):
     with pytest.raises(CorpusError) as caught:
         DebTags(root=tmp_path)
     assert str(caught.value) == (
-        f"The package index is read by apt, but there is no apt-get and no apt-cache and no "
-        f"apt-config on PATH (this may be no Debian system); {END}"
+        f"The package index is read by apt, but there is no apt-get and no apt-config on "
+        f"PATH (this may be no Debian system); {END}"
     )
 
 
@@ -90,7 +105,7 @@ def test_DebTags_no_apt(tmp_path, monkeypatch):
             "apt-get ended with code 100 (no route to host)",
         ),
         ({"update": "exit 3"}, "apt-get ended with code 3 (no message)"),
-        ({"apt-cache": "echo broken >&2; exit 1"}, "apt-cache ended with code 1 (broken)"),
+        ({"targets": "echo broken >&2; exit 1"}, "apt-get ended with code 1 (broken)"),
         ({"update": "exec /bin/sleep 9"}, "apt-get did not end within 1 s"),
     ],
 )
