@@ -56,7 +56,7 @@ def test_the_folder_holds_data_only() -> None:
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     kinds = {path.suffix for path in files if path.suffix != ".py"}
-    assert kinds <= {".yaml", ".md", ".csv", ".png", ".json"}
+    assert kinds <= {".yaml", ".md", ".csv", ".png", ".json", ".parquet"}
     scripts = {path.name for path in files if path.suffix == ".py"}
     assert scripts == {
         "measure.py", "plan.py", "plot_sizes.py", "write_planted.py", "write_subsets.py",
@@ -169,8 +169,8 @@ def test_plot_sizes(tmp_path: Path) -> None:
     content = runpy.run_path(str(FOLDER / "sizes" / "plot_sizes.py"))
     tables = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
     (tmp_path / "out").mkdir()
-    published = tables["publish"](tables["read_results"](tmp_path), tmp_path)
-    (tmp_path / "out" / "results.json").write_text(published.model_dump_json())
+    tables["publish"](tables["read_results"](tmp_path), tmp_path, tmp_path / "out")
+    published = tables["read_results"](tmp_path / "out")
     content["main"](tmp_path / "out")
     assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
     gaps = content["list_gaps"](published, published.datasets)

@@ -88,8 +88,7 @@ def fill(text: str) -> str:
 
 def take(folder: Path, name: str) -> None:
     """Publishes the results of a benchmark beside the experiment of that name."""
-    text = publish(read_results(folder), folder).model_dump_json(indent=1)
-    (HERE / name / "results.json").write_text(text + "\n", encoding="utf-8")
+    publish(read_results(folder), folder, HERE / name)
 
 
 if __name__ == "__main__":

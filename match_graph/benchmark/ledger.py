@@ -25,6 +25,7 @@ from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, METRICS, RECORD
+from match_graph.predict.share import shorten_paths
 from match_graph.runs.folder import find_difference, open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_software
@@ -74,6 +75,8 @@ class Ledger:
             folder = self.out / planned.folder
             if (folder / METRICS).is_file():
                 self.read(planned)
+            elif self.cells[planned.key].published:
+                continue
             elif planned.key in self._resumed:  # results say so, should this call be killed too
                 self.cells[planned.key] = make_cell(planned, resumed=True)
 
@@ -113,6 +116,7 @@ class Ledger:
         """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.
 
         Those of another experiment, of rows that are no more and of changed data are left out.
+        Planned cells are kept too where they are published: there is no run folder to read.
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
@@ -123,6 +127,7 @@ class Ledger:
             getattr(self.plan.experiment, name) == getattr(earlier.experiment, name)
             for name in _WHAT_ROWS_ARE
         )
+        self._take_published(earlier)
         left_out = 0
         for cell in earlier.cells:
             record = here.get(cell.dataset, there[cell.dataset])
@@ -141,7 +146,30 @@ class Ledger:
             )
         kept = {dataset for dataset, _, _ in self.cells} - here.keys()
         others = [record for record in earlier.datasets if record.name in kept]
-        self._datasets = [*self.plan.datasets, *others]
+        tests = {record.checksum: record.tests for record in earlier.datasets}
+        self._datasets = [
+            record.model_copy(update={"tests": tests.get(record.checksum, [])})
+            for record in self.plan.datasets
+        ] + others
+
+    def _take_published(self, earlier: Results) -> None:
+        """Keeps published cells that are planned with the same settings, on the same data."""
+        checksums = {record.name: record.checksum for record in earlier.datasets}
+        same = {one.name for one in self.plan.datasets if checksums.get(one.name) == one.checksum}
+        published = {cell.key: cell for cell in earlier.cells if cell.published}
+        split, measures = self.plan.experiment.split, {*self.plan.experiment.measures}
+        taken = 0
+        for planned in self.plan.cells:
+            cell = published.get(planned.key)
+            if cell is None or cell.status != "done" or planned.dataset not in same:
+                continue
+            config = shorten_paths(planned.config.model_dump(mode="json"))
+            is_there = (self.out / planned.folder / CONFIG).is_file()
+            if not is_there and cell.config == config and measures <= {*cell.metrics[split]}:
+                self.cells[planned.key] = cell
+                taken += 1
+        if taken:
+            self.reporter.line(f"{taken} cells are published ones, kept without run folders")
 
     def read(self, planned: PlannedCell) -> None:
         """Reads a finished cell from its run folder; one that lacks a measure has failed."""

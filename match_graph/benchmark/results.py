@@ -14,7 +14,7 @@ from match_graph.io.files import write_beside
 from match_graph.io.names import FileName, InnerPath
 
 RESULTS = "results.json"
-RESULTS_FORMAT = 1
+RESULTS_FORMAT = 2
 
 #: "waiting" was not started or not finished, "refused" makes no sense for the data set.
 Status = Literal["waiting", "done", "refused", "failed"]
@@ -69,6 +69,7 @@ class Cell(StrictModel):
     )
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
+    published: bool = Field(False, description="whether it is kept without its run folder")
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -84,29 +85,18 @@ class Cell(StrictModel):
         return [f"a finished cell must have {name}." for name, there in has.items() if not there]
 
 
-class StoredTest(StrictModel):
-    """Test of a row's measure against the reference, kept where run folders are not.
-
-    The entries are those of `Comparison`; ``over`` says what was paired.
-    """
+class PublishedTest(StrictModel):
+    """Comparison over documents of a row's measure, kept where run folders are not."""
 
     row: str
     measure: str
-    over: Literal["runs", "documents"]
-    difference: Number | None = Field(description="mean difference; none without a pair")
-    num_pairs: int
-    p_value: float | None
-    p_holm: float | None
-    reason: str
-
-
-class StoredInterval(StrictModel):
-    """95 % interval over documents of a row's measure, see `RowTests`."""
-
-    row: str
-    measure: str
-    low: Number
-    high: Number
+    value: Number = Field(
+        description="mean difference to the reference; of the reference, or without one, the mean"
+    )
+    num_documents: int
+    p_value: float | None = Field(description="before Holm's correction; none without a test")
+    reason: str = Field(description="reason why there is no test, a clause")
+    interval: tuple[Number, Number] | None = Field(description="95 % interval of the value")
 
 
 class DatasetRecord(StrictModel):
@@ -127,8 +117,7 @@ class DatasetRecord(StrictModel):
         None, description="epochs of the equal budget; none if rows have their own"
     )
     rows: list[PlannedRow] = Field(description="rows in the order of tables")
-    tests: list[StoredTest] = Field([], description="tests of rows, in published results alone")
-    intervals: list[StoredInterval] = Field([], description="their intervals, likewise")
+    tests: list[PublishedTest] = Field([], description="tests of rows, in published results alone")
 
 
 class Machine(StrictModel):

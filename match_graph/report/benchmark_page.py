@@ -201,15 +201,20 @@ class DatasetPart:
         if not options.documents and not options.num_documents:
             return NO_CASES
         reference = self.results.experiment.reference
-        finished = [row.name for row in self.rows if self._finished(row.name)]
+        folders = {
+            cell.row: self.folder / cell.folder
+            for row in self.rows
+            for cell in self._finished(row.name)[::-1]  # the first seed's stays
+            if not cell.published
+        }
+        finished = [*folders]
         names = [name for name in dict.fromkeys(options.rows) if name in finished]
         if not options.rows:
             names = sorted(finished, key=lambda name: name != reference)[:_VARIANTS]
-        folders = [self.folder / self._finished(name)[0].folder for name in names]
         try:
             runs = [
-                open_run(folder, options.root, options.reporter, dataset=options.dataset)
-                for folder in folders
+                open_run(folders[name], options.root, options.reporter, dataset=options.dataset)
+                for name in names
             ]
             if runs and options.documents:
                 known = set(runs[0].dataset.names(DOCUMENT).astype(str))
@@ -238,12 +243,13 @@ class DatasetPart:
 
 
 def check_rows(results: Results, rows: Sequence[str]) -> None:
-    """Checks that each row of case studies has a finished run on some data set.
+    """Checks that each row of case studies has a finished run, with its folder, on some data set.
 
     Raises:
         ConfigError: One has none.
     """
-    known = list(dict.fromkeys(cell.row for cell in results.cells if cell.status == "done"))
+    cells = [cell for cell in results.cells if cell.status == "done" and not cell.published]
+    known = list(dict.fromkeys(cell.row for cell in cells))
     for row in rows:
         if row not in known:
             raise ConfigError(

@@ -2,26 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
-from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from match_graph.benchmark.experiment import Experiment
-from match_graph.benchmark.results import Cell, DatasetRecord, StoredInterval, StoredTest
+from match_graph.benchmark.results import Cell, DatasetRecord, PublishedTest
+from match_graph.benchmark.scores import CellScores
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, DocumentBootstrap, compare_runs, correct_comparisons
 from match_graph.runs.measures import SCORE_NAMES
-from match_graph.runs.readers import read_record, read_scores
-from match_graph.typing import Split
 
 Key = tuple[str, str]
 Unit = Literal["runs", "documents"]
-#: What a `Comparison` and its `StoredTest` both have, beside the difference.
-_SAME = ("num_pairs", "p_value", "p_holm", "reason")
 _NO_INTERVALS = "no intervals over documents and no stars"
+#: Differences of a published value to that of the cells which are rounding.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,22 @@ class RowScores:
 
 
 def read_row_scores(
-    folders: Sequence[Path], split: Split, measures: Sequence[str]
+    cells: Sequence[Cell], scores: CellScores, measures: Sequence[str]
 ) -> RowScores | None:
-    """Scores of a row's run folders, averaged; None if their documents differ.
+    """Scores of a row's cells, averaged; None if their documents differ.
 
     Raises:
-        CheckpointError: A folder lacks the scores or the record of its data.
+        CheckpointError: A cell has no scores.
     """
     found, total = set(), torch.zeros(())
-    for folder in folders:
-        columns = [read_scores(folder, split, measure) for measure in measures]
-        found.add((str(read_record(folder)["data_checksum"]), len(columns[0])))
+    columns = [SCORE_NAMES.index(measure) for measure in measures]
+    for cell in cells:
+        checksum, table = scores.read(cell)
+        found.add((checksum, len(table)))
         if len(found) > 1:
             return None
-        total = total + torch.stack(columns, dim=1).double()
-    return RowScores(found.pop(), total / len(folders))
+        total = total + table[:, columns].double()
+    return RowScores(found.pop(), total / len(cells))
 
 
 class RowTests:
@@ -70,7 +69,9 @@ class RowTests:
         experiment: Experiment, with measures and reference.
         done: Finished cells by row.
         values: Measures by row and measure, then by seed.
-        folder: Folder of the benchmark; None for one without run folders.
+        scores: Scores of the cells' documents; None where they are not at hand.
+        published: Published tests, which count for rows without scores as long as what they
+            compared is what it was.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class RowTests:
         experiment: Experiment,
         done: Mapping[str, Sequence[Cell]],
         values: Mapping[Key, Mapping[int, float]],
-        folder: Path | None,
+        scores: CellScores | None,
+        published: Sequence[PublishedTest] = (),
     ) -> None:
         self.experiment, self.reference = experiment, experiment.reference
         self.rows = [row for row, cells in done.items() if cells]
@@ -86,98 +88,131 @@ class RowTests:
         self.intervals: dict[Key, tuple[float, float]] = {}
         self.notes: dict[str, list[str]] = {row: [] for row in self.rows}
         self.scored = [one for one in experiment.measures if one in SCORE_NAMES]
-        others = [row for row in self.rows if row != self.reference]
+        self.means = {key: fmean(by_seed.values()) for key, by_seed in values.items()}
         if self.reference is not None:
             for measure in experiment.measures:
                 theirs = values.get((self.reference, measure), {})
-                tests = {row: compare_runs(values[row, measure], theirs) for row in others}
+                tests = {row: compare_runs(values[row, measure], theirs) for row in self._others}
                 self._keep("runs", measure, tests)
         if self.scored:
-            for group in self._group(self._read(done, folder)):
-                self._resample(group)
+            found = self._read(done, scores)
+            tested = self._take_published(published, found)
+            self._note_missing(found)
+            for group in self._group(found):
+                tested |= self._resample(group)
+            for measure in self.scored:
+                rows = [row for row in self._others if (row, measure) in tested]
+                self._keep("documents", measure, {row: tested[row, measure] for row in rows})
         self._note_tests()
 
-    def store(self, record: DatasetRecord) -> DatasetRecord:
-        """Record of the data set with these tests and intervals."""
+    @property
+    def _others(self) -> list[str]:
+        return [row for row in self.rows if row != self.reference]
+
+    def publish(self, record: DatasetRecord) -> DatasetRecord:
+        """Record of the data set with these tests over documents."""
+        number = record.documents.get(self.experiment.split, 0)
         tests = [
-            _store(*key, unit, test)
-            for unit, tests in self.by_unit.items()
-            for key, test in tests.items()
+            PublishedTest(
+                row=row,
+                measure=measure,
+                value=self._find_value(row, measure),
+                num_documents=test.num_pairs if test else number,
+                p_value=test.p_value if test else None,
+                reason=test.reason if test else "",
+                interval=self.intervals.get((row, measure)),
+            )
+            for row in self.rows
+            for measure in self.scored
+            for test in [self.by_unit["documents"].get((row, measure))]
+            if test or (row, measure) in self.intervals
         ]
-        intervals = [
-            StoredInterval(row=row, measure=measure, low=low, high=high)
-            for (row, measure), (low, high) in self.intervals.items()
-        ]
-        return record.model_copy(update={"tests": tests, "intervals": intervals})
+        return record.model_copy(update={"tests": tests})
 
-    def restore(self, record: DatasetRecord) -> None:
-        """Takes the tests and intervals that `store` put into the record of a data set."""
-        self.by_unit["documents"] = {}
-        for one in record.tests:
-            difference = nan if one.difference is None else one.difference
-            same = {name: getattr(one, name) for name in _SAME}
-            self.by_unit[one.over][one.row, one.measure] = Comparison(difference, **same)
-        self.intervals = {(one.row, one.measure): (one.low, one.high) for one in record.intervals}
-        self.notes = {row: [] for row in self.rows}
-        self._note_tests()
+    def _find_value(self, row: str, measure: str) -> float:
+        """Mean difference to the reference; of the reference, or without one, the mean."""
+        is_mean = self.reference in (None, row)
+        return self.means[row, measure] - (
+            0.0 if is_mean else self.means.get((str(self.reference), measure), 0.0)
+        )
 
     def _keep(self, unit: Unit, measure: str, tests: Mapping[str, Comparison]) -> None:
         for row, test in correct_comparisons(tests).items():
             self.by_unit[unit][row, measure] = test
 
     def _read(
-        self, done: Mapping[str, Sequence[Cell]], folder: Path | None
-    ) -> dict[str, RowScores]:
-        """Scores of the rows that have them; a note for each other row."""
-        found = {}
+        self, done: Mapping[str, Sequence[Cell]], scores: CellScores | None
+    ) -> dict[str, RowScores | None]:
+        """Scores of the rows whose cells all have them; None if of different documents."""
+        found: dict[str, RowScores | None] = {}
+        if scores is None:
+            return found
         for row in self.rows:
-            scores, reason = None, "the scores of its documents cannot be read from its run folders"
-            if folder is not None:
-                folders = [folder / cell.folder for cell in done[row]]
-                try:
-                    scores = read_row_scores(folders, self.experiment.split, self.scored)
-                    reason = "its seeds were measured on different documents"
-                except CheckpointError:  # the results were moved without their cells
-                    pass
-            if scores is None:
-                self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")
-            else:
-                found[row] = scores
+            try:
+                found[row] = read_row_scores(done[row], scores, self.scored)
+            except CheckpointError:  # the results were moved without their cells
+                continue
         return found
 
-    def _group(self, found: Mapping[str, RowScores]) -> list[dict[str, Tensor]]:
+    def _take_published(
+        self, published: Sequence[PublishedTest], found: Mapping[str, RowScores | None]
+    ) -> dict[Key, Comparison]:
+        """Keeps published intervals of rows without scores, and gives their tests."""
+        tests = {}
+        for one in published:
+            key = one.row, one.measure
+            if one.row not in self.rows or one.row in found or one.measure not in self.scored:
+                continue
+            if abs(self._find_value(*key) - one.value) > _ROUNDING:
+                continue
+            tests[key] = Comparison(one.value, one.num_documents, one.p_value, one.reason)
+            if one.interval is not None:
+                self.intervals[key] = one.interval
+        return tests
+
+    def _note_missing(self, found: Mapping[str, RowScores | None]) -> None:
+        """Adds why rows have neither scores nor published intervals."""
+        kept = {row for row, _ in self.intervals}
+        for row in self.rows:
+            if row not in found and row not in kept:
+                reason = "the scores of its documents cannot be read from its run folders"
+                self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")
+            elif row in found and found[row] is None:
+                reason = "its seeds were measured on different documents"
+                self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")
+
+    def _group(self, found: Mapping[str, RowScores | None]) -> list[dict[str, Tensor]]:
         """Score tables of rows on the same documents; with a reference those on its documents."""
         groups: dict[tuple[str, int], dict[str, Tensor]] = {}
-        for row, scores in found.items():
+        there = {row: scores for row, scores in found.items() if scores is not None}
+        for row, scores in there.items():
             groups.setdefault(scores.documents, {})[row] = scores.table
         if self.reference is None:
             return [*groups.values()]
-        base = found.get(self.reference)
+        base = there.get(self.reference)
         why = f"it was measured on other documents than '{self.reference}'"
         if base is None:
             why = f"the reference '{self.reference}' has no scores of documents"
-        for row, scores in found.items():
+        for row, scores in there.items():
             if base is None or scores.documents != base.documents:
                 self.notes[row].append(f"{_NO_INTERVALS}: {why}.")
         return [] if base is None else [groups[base.documents]]
 
-    def _resample(self, group: Mapping[str, Tensor]) -> None:
-        """Tests and intervals of rows on the same documents, by one draw of resamples."""
+    def _resample(self, group: Mapping[str, Tensor]) -> dict[Key, Comparison]:
+        """Tests of rows on the same documents, and their intervals, by one draw of resamples."""
         bootstrap = DocumentBootstrap(torch.cat([*group.values()], dim=1))  # [D, rows * M]
-        first = {row: place * len(self.scored) for place, row in enumerate(group)}
+        found = {}
         for offset, measure in enumerate(self.scored):
-            place = {row: column + offset for row, column in first.items()}
-            tests = {
-                row: bootstrap.compare(column, place[self.reference])
-                for row, column in place.items()
-                if self.reference is not None and row != self.reference
-            }
-            self._keep("documents", measure, tests)
+            place = {row: number * len(self.scored) + offset for number, row in enumerate(group)}
             for row, column in place.items():
-                test = tests.get(row)
-                interval = test.interval if test else bootstrap.find_interval(column)
+                if self.reference in (None, row):
+                    interval = bootstrap.find_interval(column)
+                else:
+                    found[row, measure] = bootstrap.compare(column, place[str(self.reference)])
+                    interval = found[row, measure].interval
                 if interval is not None:
                     self.intervals[row, measure] = interval
+        return found
 
     def _note_tests(self) -> None:
         """Adds why tests were left out, measures of the same reason together."""
@@ -191,13 +226,3 @@ class RowTests:
                 for reason, measures in reasons.items():
                     some = f" of {', '.join(measures)}" if len(measures) < len(mine) else ""
                     notes.append(f"no test over {unit}{some} and no stars: {reason}.")
-
-
-def _store(row: str, measure: str, over: Unit, test: Comparison) -> StoredTest:
-    return StoredTest(
-        row=row,
-        measure=measure,
-        over=over,
-        difference=test.difference if isfinite(test.difference) else None,
-        **{name: getattr(test, name) for name in _SAME},
-    )

@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from match_graph.benchmark.results import Cell, DatasetRecord, Results
+from match_graph.benchmark.results import Cell, DatasetRecord, Results, write_results
+from match_graph.benchmark.scores import CellScores
 from match_graph.errors import CheckpointError
 from match_graph.metrics import Comparison, find_stars
 from match_graph.predict.share import shorten_paths
@@ -119,25 +120,30 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
     return [summarizer.summarize(row.name) for row in record.rows]
 
 
-def publish(results: Results, folder: Path) -> Results:
-    """Results as they are kept without run folders: with tests, without histories and paths.
+def publish(results: Results, folder: Path, out: Path) -> None:
+    """Writes results as they are kept without run folders, and the scores of their documents.
 
-    Cells that wait are left out. Of an absolute path its last name is kept.
+    ``results.json`` has tests and no histories, and of an absolute path its last name alone; cells
+    that wait are left out. With ``scores.parquet`` beside it, it is a benchmark's folder that can
+    go on.
 
     Args:
         results: Results of a benchmark.
         folder: Folder of the benchmark.
+        out: Folder to write to.
 
     Raises:
         CheckpointError: A finished cell lacks a measure.
     """
     records = [
-        _Summarizer(results, record, folder).tests.store(record) for record in results.datasets
+        _Summarizer(results, record, folder).tests.publish(record) for record in results.datasets
     ]
     done = [cell for cell in results.cells if cell.status != "waiting"]
-    cells = [cell.model_copy(update={"history": []}) for cell in done]
+    cells = [cell.model_copy(update={"history": [], "published": True}) for cell in done]
     found = results.model_copy(update={"datasets": records, "cells": cells})
-    return Results.model_validate_json(json.dumps(shorten_paths(found.model_dump(mode="json"))))
+    CellScores(folder, results.experiment.split).write(out, done)
+    content = json.dumps(shorten_paths(found.model_dump(mode="json")))
+    write_results(out, Results.model_validate_json(content))
 
 
 class _Summarizer:
@@ -157,9 +163,8 @@ class _Summarizer:
             for measure in (self.experiment.measures if done else [])
         }
         self.means = {key: fmean(values.values()) for key, values in self.values.items()}
-        self.tests = RowTests(self.experiment, self.done, self.values, folder)
-        if folder is None and record.intervals:
-            self.tests.restore(record)
+        scores = None if folder is None else CellScores(folder, results.experiment.split)
+        self.tests = RowTests(self.experiment, self.done, self.values, scores, record.tests)
 
     def summarize(self, row: str) -> RowSummary:
         done = self.done[row]

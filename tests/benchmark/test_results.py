@@ -115,7 +115,7 @@ def test_write_results_another_version_is_refused(results: Results, tmp_path: Pa
     with pytest.raises(CheckpointError) as caught:
         read_results(tmp_path)
     assert str(caught.value) == (
-        f"This version of match-graph reads results of format 1, found format 99 in '{path}'; use "
+        f"This version of match-graph reads results of format 2, found format 99 in '{path}'; use "
         f"the version that wrote it, or run the benchmark into another folder."
     )
 
@@ -130,7 +130,7 @@ def test_write_results_broken_results_say_where(results: Results, tmp_path: Path
         read_results(tmp_path)
     lines = str(caught.value).splitlines()
     assert lines[0] == f"The results in '{path}' must be valid, but 2 faults were found:"
-    assert lines[1].startswith("  'machine': Field required, found {'format': 1, 'experiment': {")
+    assert lines[1].startswith("  'machine': Field required, found {'format': 2, 'experiment': {")
     assert lines[2] == "  'cells.1.seed': Input should be a valid integer, found 'one'."
     for broken, reason in (
         (b"{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),

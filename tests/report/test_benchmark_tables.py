@@ -12,7 +12,14 @@ import pytest
 import torch
 from scipy import stats
 
-from match_graph.benchmark import Cell, DatasetRecord, Experiment, Machine, Results
+from match_graph.benchmark import (
+    Cell,
+    DatasetRecord,
+    Experiment,
+    Machine,
+    Results,
+    read_results,
+)
 from match_graph.errors import CheckpointError
 from match_graph.io import Reporter
 from match_graph.io.run_folder import RECORD
@@ -153,11 +160,12 @@ def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
     record = results.datasets[0].model_copy(update={"source": "/home/of/somebody/toy"})
     cells = [one.model_copy(update={"config": {"dataset": "/home/toy"}}) for one in results.cells]
     results = results.model_copy(update={"datasets": [record], "cells": cells})
-    text = publish(results, folder).model_dump_json()
-    assert "home" not in text
-    read = Results.model_validate_json(text)
+    publish(results, folder, tmp_path)
+    assert "home" not in (tmp_path / "results.json").read_text()
+    read = read_results(tmp_path)
     assert (read.datasets[0].source, read.cells[0].config) == ("toy", {"dataset": "toy"})
     assert not any(cell.history for cell in read.cells)
+    assert all(cell.published for cell in read.cells)
     expected = summarize(results, "toy", folder)
     found = summarize(read, "toy")
     measures = results.experiment.measures

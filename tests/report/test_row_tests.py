@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.benchmark import Cell, Experiment
+from match_graph.benchmark import Cell, DatasetRecord, Experiment
+from match_graph.benchmark.scores import CellScores
 from match_graph.errors import CheckpointError
 from match_graph.io.run_folder import RECORD
 from match_graph.metrics import DocumentBootstrap
@@ -34,38 +35,43 @@ def draw(seed: int, number: int = 30) -> torch.Tensor:
     return torch.rand(number, len(SCORE_NAMES), generator=torch.Generator().manual_seed(seed))
 
 
-def make_tests(folder: Path, names: dict[str, list[str]], **changes) -> RowTests:
+def make_cells(row: str, paths: list[str]) -> list[Cell]:
+    """Cells of a row in these folders, a seed each."""
+    return [Cell(dataset="toy", row=row, seed=seed, folder=path) for seed, path in enumerate(paths)]
+
+
+def make_tests(
+    folder: Path | None, names: dict[str, list[str]], published=(), values=None, **changes
+) -> RowTests:
     """Tests of rows whose cells lie in these folders, a seed each."""
     content = {
         "question": "?", "datasets": ["toy"], "measures": ["P@5", "ECE", "NDCG@1"],
         "rows": [{"name": name} for name in names], "reference": next(iter(names)),
     }  # fmt: skip
     experiment = Experiment(**{**content, **changes})
-    done = {
-        row: [
-            Cell(dataset="toy", row=row, seed=seed, folder=path) for seed, path in enumerate(paths)
-        ]
-        for row, paths in names.items()
-    }
-    values = {
+    done = {row: make_cells(row, paths) for row, paths in names.items()}
+    values = values or {
         (row, measure): {seed: 0.1 * len(row) + 0.01 * seed**2 for seed in range(len(cells))}
         for row, cells in done.items()
         for measure in experiment.measures
     }
-    return RowTests(experiment, done, values, folder)
+    scores = None if folder is None else CellScores(folder, "test")
+    return RowTests(experiment, done, values, scores, published)
 
 
 def test_read_row_scores_are_averaged_over_seeds(tmp_path: Path) -> None:
     """In the order of the measures; runs of other data have no average."""
-    folders = [write_run(tmp_path / str(seed), draw(seed)) for seed in (0, 1)]
-    found = read_row_scores(folders, "test", ["NDCG@5", "P@1"])
+    for seed in (0, 1):
+        write_run(tmp_path / str(seed), draw(seed))
+    scores = CellScores(tmp_path, "test")
+    found = read_row_scores(make_cells("M", ["0", "1"]), scores, ["NDCG@5", "P@1"])
     assert found is not None
     assert found.documents == ("abc", 30)
     torch.testing.assert_close(found.table, (draw(0) + draw(1)).double()[:, [5, 0]] / 2)
-    other = write_run(tmp_path / "other", draw(2), "data of another day")
-    assert read_row_scores([*folders, other], "test", ["P@1"]) is None
+    write_run(tmp_path / "other", draw(2), "data of another day")
+    assert read_row_scores(make_cells("M", ["0", "1", "other"]), scores, ["P@1"]) is None
     with pytest.raises(CheckpointError):
-        read_row_scores([*folders, tmp_path / "gone"], "test", ["P@1"])
+        read_row_scores(make_cells("M", ["0", "1", "gone"]), scores, ["P@1"])
 
 
 def test_RowTests_of_one_draw_over_documents(tmp_path: Path) -> None:
@@ -118,3 +124,46 @@ def test_RowTests_measures_of_a_reason_are_named(tmp_path: Path) -> None:
         "no test over documents of P@5 and no stars: the difference is the same for all 30 "
         "documents.",
     ]
+
+
+def test_RowTests_published_rows_keep_their_tests(tmp_path: Path) -> None:
+    """A row without scores keeps its interval and p-value as long as its difference stands."""
+    for seed in range(4):
+        write_run(tmp_path / str(seed), draw(seed))
+    names = {"M": ["0"], "a": ["1"], "b": ["2"], "c": ["3"]}
+    means = {
+        (row, measure): {0: float(draw(int(path))[:, column].mean())}
+        for row, [path] in names.items()
+        for measure, column in (("P@5", 2), ("NDCG@1", 3), ("ECE", 0))
+    }
+    whole = make_tests(tmp_path, names, values=means)
+    record = DatasetRecord(
+        name="toy", source="toy", checksum="abc", documents={"test": 30}, num_labels=9,
+        fields=[], rows=whole.experiment.expand([]),
+    )  # fmt: skip
+    published = whole.publish(record).tests
+    assert len(published) == 8
+    # one row is run again and has scores, one has none, one has others by now
+    names = {"M": ["0"], "a": ["1"], "b": ["gone"], "c": ["gone"]}
+    changed = {**means, ("c", "P@5"): {0: 0.0}, ("c", "NDCG@1"): {0: 0.0}}
+    found = make_tests(tmp_path, names, published, changed)
+    alone = make_tests(None, names, published, means)
+    for measure in ("P@5", "NDCG@1"):
+        for row in "Mab":
+            assert found.intervals[row, measure] == pytest.approx(whole.intervals[row, measure])
+        p_values = [found.by_unit["documents"][row, measure].p_value for row in "ab"]
+        expected = [whole.by_unit["documents"][row, measure].p_value for row in "ab"]
+        assert p_values == expected
+        holm = [found.by_unit["documents"][row, measure].p_holm for row in "ab"]
+        assert min(holm) == pytest.approx(min(1, 2 * min(p_values)))  # over two rows, not three
+        assert ("c", measure) not in found.by_unit["documents"]
+    assert not any(row == "c" for row, _ in found.intervals)
+    assert found.notes["c"][0] == (
+        "no intervals over documents and no stars: the scores of its documents cannot be read "
+        "from its run folders."
+    )
+    assert alone.intervals == whole.intervals
+    assert list(alone.by_unit["documents"]) == list(whole.by_unit["documents"])
+    for key, test in whole.by_unit["documents"].items():
+        kept = alone.by_unit["documents"][key]
+        assert (kept.p_value, kept.p_holm) == (test.p_value, test.p_holm)

@@ -1,0 +1,90 @@
+"""Scores of documents of a benchmark's cells, kept in one file where run folders are not."""
+
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from match_graph.benchmark.results import Cell
+from match_graph.errors import CheckpointError
+from match_graph.io.files import DamagedError, reading, write_beside
+from match_graph.runs.measures import SCORE_NAMES
+from match_graph.runs.readers import read_record, read_scores
+from match_graph.typing import Split
+
+SCORES = "scores.parquet"
+_KEY = ["dataset", "row", "seed"]
+_CHECKSUM = "data_checksum"
+
+
+class CellScores:
+    """Scores of the documents that a benchmark's cells were measured on.
+
+    A cell's run folder has them; those of published cells stand in ``scores.parquet``: columns
+    ``dataset``, ``row``, ``seed``, ``data_checksum`` and `SCORE_NAMES`, and a line per document of
+    the experiment's split, in the order of the data set.
+
+    Args:
+        folder: Folder of the benchmark.
+        split: Split that it measures.
+
+    Raises:
+        CheckpointError: ``scores.parquet`` is broken.
+    """
+
+    def __init__(self, folder: Path, split: Split) -> None:
+        self.folder, self.split = folder, split
+        self._kept = _read_kept(folder / SCORES)
+
+    def read(self, cell: Cell) -> tuple[str, Tensor]:
+        """Checksum of a cell's data, and its scores by `SCORE_NAMES`, [D, 6], float32.
+
+        Raises:
+            CheckpointError: Neither its run folder nor ``scores.parquet`` has them.
+        """
+        run = self.folder / cell.folder
+        if cell.key in self._kept and not run.is_dir():
+            return self._kept[cell.key]
+        columns = [read_scores(run, self.split, measure) for measure in SCORE_NAMES]
+        return str(read_record(run)[_CHECKSUM]), torch.stack(columns, dim=1)
+
+    def write(self, folder: Path, cells: list[Cell]) -> None:
+        """Writes ``scores.parquet`` of the cells that have scores into a folder, atomically."""
+        frames = []
+        for cell in cells:
+            try:
+                checksum, scores = self.read(cell)
+            except CheckpointError:  # published before scores were kept
+                continue
+            columns = dict(zip(SCORE_NAMES, scores.t().numpy(), strict=True))
+            key = dict(zip(_KEY, cell.key, strict=True))
+            frame = pd.DataFrame({**key, _CHECKSUM: checksum, **columns})
+            frames.append(frame)
+        if frames:
+            table = pd.concat(frames, ignore_index=True)
+            write_beside(
+                folder / SCORES,
+                lambda beside: table.to_parquet(beside, index=False, compression="zstd"),
+            )
+
+
+def _read_kept(path: Path) -> dict[tuple[str, str, int], tuple[str, Tensor]]:
+    """Checksum and scores of each cell of ``scores.parquet``, none without the file."""
+    if not path.is_file():
+        return {}
+    found: dict[tuple[str, str, int], tuple[str, Tensor]] = {}
+    must = f"'{path}' must hold scores of documents as match-graph wrote them"
+    with reading(path, must, "restore it, or delete it and do without its intervals"):
+        table = pd.read_parquet(path, columns=[*_KEY, _CHECKSUM, *SCORE_NAMES])
+        scores = torch.from_numpy(table[[*SCORE_NAMES]].to_numpy(dtype="float32", copy=True))
+        if not bool(((scores >= 0) & (scores <= 1)).all()):
+            raise DamagedError("a measure is not in 0..1")
+        for name, part in table.groupby(_KEY, sort=False):
+            dataset, row, seed = map(str, name)
+            checksums = part[_CHECKSUM].unique()
+            if len(checksums) != 1:
+                raise DamagedError(f"'{row}' has {len(checksums)} checksums of data for a seed")
+            place = torch.from_numpy(part.index.to_numpy(copy=True))
+            found[dataset, row, int(seed)] = str(checksums[0]), scores[place]
+    return found
