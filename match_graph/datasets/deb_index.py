@@ -7,6 +7,7 @@ is under the GPL, gives no line numbers, and skips lines that it cannot read.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +23,10 @@ PACKAGES, DESCRIPTIONS = "Packages", "Translation-en"
 
 _ALTERNATIVE = "mend that, or take the data set 'synthetic' or a folder in the MATCH format"
 _COMMANDS = ("apt-get", "apt-config")
+#: In the path, suite or code name of a release: bookworm-security, buster/updates.
+_is_update = re.compile(
+    r"\S(-(security|updates|proposed|proposed-updates|backports|backports-sloppy)|/updates)(\s|$)"
+).search
 _TIMEOUT = 600  # seconds for one command; a stalled connection is given up after 30
 
 # Read after the machine's own configuration, of which sources, keys and proxies stay in force.
@@ -67,7 +72,7 @@ def fetch_index(folder: Path) -> None:
     """Writes the stanzas and the English descriptions of releases into a folder.
 
     A release changes with its point releases alone. Its updates, security updates and backports
-    move from day to day and are left out: their code names have a hyphen (``bookworm-security``).
+    move from day to day and are left out.
 
     Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
     is removed at the end. Both files are written beside and renamed.
@@ -108,13 +113,13 @@ def _write_index(folder: Path) -> None:
     ):
         options += ["-o", f"{key}={value}"]
     _run(["apt-get", *options, "-q", "update"])
-    listing = ["--format", "$(CREATED_BY)\t$(CODENAME)\t$(FILENAME)"]
+    listing = ["--format", "$(CREATED_BY)\t$(RELEASE) $(SUITE) $(CODENAME)\t$(FILENAME)"]
     targets = _run(["apt-get", *options, "indextargets", *listing]).splitlines()
     for made_by, name in (("Packages", PACKAGES), ("Translations", DESCRIPTIONS)):
         with (folder / name).open("wb") as file:
             for target in targets:
-                created_by, codename, path = target.split("\t", 2)
-                if created_by == made_by and "-" not in codename:
+                created_by, release, path = target.split("\t", 2)
+                if created_by == made_by and not _is_update(release):
                     with Path(path).open("rb") as part:
                         shutil.copyfileobj(part, file)
                     file.write(b"\n")

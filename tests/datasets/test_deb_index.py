@@ -17,8 +17,13 @@ COMMANDS = {
 }
 #: Index targets of a release, of its updates and of another archive, as the project asks for them.
 TARGETS = """printf '%s\\t%s\\t%s\\n' \\
-Packages bookworm "$HERE/found" Translations bookworm "$HERE/found-en" \\
-Packages bookworm-security /no/such/file Translations bookworm-updates /no/such/file"""
+Packages "kali-rolling kali-rolling kali-rolling" "$HERE/found" \\
+Translations "bookworm oldstable bookworm" "$HERE/found-en" \\
+Packages "bookworm-security oldstable-security bookworm-security" /no/such/file \\
+Packages "buster/updates oldstable buster" /no/such/file \\
+Packages "jammy-updates jammy-updates jammy" /no/such/file \\
+Packages "sid-backports-sloppy" /no/such/file \\
+Translations "x stable-proposed-updates" /no/such/file"""
 
 
 def list_files(folder: str | Path) -> list[str]:
