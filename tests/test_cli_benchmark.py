@@ -36,6 +36,33 @@ def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
     assert (code, error) == (0, "")
 
 
+def test_benchmark_prints_measures_that_fit_beside_whole_names(
+    call, tmp_path: Path, monkeypatch
+) -> None:
+    """80 columns: measures in groups, names unbroken; rows that wait are named below."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a model of a rather long name", "label prior"]
+    content = EXPERIMENT.replace("name: tfidf_linear", f"name: {names[0]}")
+    content = content.replace("name: prior", f"name: {names[1]}")
+    content = content.replace("reference: tfidf_linear", f"reference: {names[0]}")
+    measures = ["P@1", "P@3", "P@5", "NDCG@3", "NDCG@5", "PSP@5", "violation_rate"]
+    content = content.replace("[P@1, NDCG@5]", f"[{', '.join(measures)}]")
+    (tmp_path / "trial.yaml").write_text(content + "  - {name: later, encoder: prior}\n")
+    write_match_folder(tmp_path / "toy")
+    rows = [part for name in names for part in ("--row", name)]
+    code, printed, _ = call("benchmark", "trial.yaml", "--dataset", "toy", "--runs", 1, *rows)
+    assert code == 0
+    lines = printed.splitlines()
+    heads = [line.strip("┃ ").split("┃") for line in lines if line.startswith("┃ toy")]
+    found = [[cell.strip() for cell in cells] for cells in heads]
+    assert [name for cells in found for name in cells if name in measures] == measures
+    assert [cells[-1] for cells in found] == ["runs"] * len(found)
+    assert max(len(line) for line in lines if line[0] in "┏┃│└") <= 80
+    for name in names:
+        assert sum(line.startswith(f"│ {name} ") for line in lines) == len(found) == 2
+    assert "Rows without a finished run: later." in lines
+
+
 def test_benchmark_faults_are_one_sentence(call, tmp_path: Path) -> None:
     """Faults are one sentence."""
     path = tmp_path / "trial.yaml"

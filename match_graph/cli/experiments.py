@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from match_graph.benchmark import Experiment, Results, RowSearch
 
 
+#: Characters of a row's name that are printed on one line.
+_MAX_NAME = 40
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question(Workers):
     """Experiment, changed by the command line, and the processes that run it."""
@@ -136,24 +140,46 @@ def _print_results(results: "Results") -> None:
     )
     from match_graph.report.tables import fraction
 
-    experiment = results.experiment
+    experiment, console = results.experiment, SafeConsole()
     for record in results.datasets:
-        table = Table(record.name, *experiment.measures, "runs")
-        for column in table.columns[1:]:
-            column.justify, column.overflow = "right", "fold"
-        table.columns[0].overflow = "fold"
-        for row in summarize(results, record.name):
-            values = [row.measured.get(measure) for measure in experiment.measures]
-            cells = [
-                Text("-") if one is None else Text(fraction(one.mean), "bold" * one.is_best)
-                for one in values
-            ]
-            table.add_row(Text(row.name), *cells, str(row.runs))
-        SafeConsole().print(table)
+        summaries = summarize(results, record.name)
+        rows = [row for row in summaries if row.runs]
+        widest = max((len(row.name) for row in rows), default=0)
+        for measures in _fit_columns(experiment.measures, console.width - min(widest, _MAX_NAME)):
+            table = Table(record.name, *measures, "runs")
+            table.columns[0].overflow = "fold"
+            for column in table.columns[1:]:
+                column.justify, column.overflow = "right", "fold"
+            for row in rows:
+                values = [row.measured[measure] for measure in measures]
+                cells = [Text(fraction(one.mean), "bold" * one.is_best) for one in values]
+                table.add_row(Text(row.name), *cells, str(row.runs))
+            console.print(table)
+        if others := [row.name for row in summaries if not row.runs]:
+            echo(f"Rows without a finished run: {', '.join(others)}.")
         if twins := describe_dataset_twins(record, experiment.split):
             echo(twins)
     policies = describe_policies(experiment.measures)
     echo(f"Means over runs, on {experiment.split}. {policies} Deviations, intervals and tests:")
+
+
+def _fit_columns(measures: "Sequence[str]", room: int) -> "list[list[str]]":
+    """Measures in groups whose columns fit beside the names of rows and the number of runs.
+
+    Args:
+        measures: Measures, the columns.
+        room: Characters of a line that names of rows leave.
+    """
+    groups: list[list[str]] = []
+    left = 0
+    for measure in measures:
+        width = max(len(measure), 6) + 3
+        if not groups or width > left:
+            groups.append([])
+            left = room - 11  # borders, and the runs
+        groups[-1].append(measure)
+        left -= width
+    return groups
 
 
 def _print_search(searches: "Sequence[RowSearch]", measure: str) -> None:
