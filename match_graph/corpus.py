@@ -87,8 +87,9 @@ class Corpus:
         rows = {DOCUMENT: len(self.documents)}
         rows |= {name: len(table) for name, table in self.instances.items()}
         faults += find_feature_faults(self.features, rows)
-        cycle = find_cycle(self.hierarchy)
-        if cycle is not None:
+        if missing := {"child", "parent"} - set(self.hierarchy.columns):
+            faults.append(f"the hierarchy lacks the columns {sorted(missing)}.")
+        elif (cycle := find_cycle(self.hierarchy)) is not None:
             faults.append(cycle)
         if faults:
             raise CorpusError(list_faults(f"The corpus '{self.name}' must be consistent", faults))

@@ -19,7 +19,7 @@ from match_graph.corpus import (
 )
 from match_graph.corpus_faults import check_field_names
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import LABEL, WORD
+from match_graph.typing import LABEL, SPLITS, WORD
 
 #: Faults after which a reader may stop: a file of another kind has one in every line.
 MAX_FAULTS = 100
@@ -141,6 +141,7 @@ class CorpusBuilder:
         self.time: list[int | None] = []
         self.place: dict[str, str] = {}  # by document
         self.types = {name: Interner() for name in (*fields, WORD, LABEL)}
+        self._listed = dict.fromkeys((*fields, LABEL)).keys()
         self.names: dict[str, dict[str, str]] = {}
         self.depths: dict[str, int] = {}
         self.edges: dict[tuple[str, str], str] = {}
@@ -192,8 +193,13 @@ class CorpusBuilder:
 
         The corpus has times if all documents have one. A document whose id was given before is a
         fault, unless it is ``replaceable``: then it is dropped, and these counts are added to the
-        notes.
+        notes. Fields that ``metadata`` lacks are empty.
+
+        Raises:
+            CorpusError: The split is none, a field is not of the corpus, or values are no list.
         """
+        lists = {**metadata, LABEL: labels}
+        self._check_document(split, lists, place)
         if document in self.place:
             if replaceable is None:
                 self.fail(describe_repeated(document, place, self.place[document]))
@@ -209,12 +215,30 @@ class CorpusBuilder:
             self.replaceable[row] = replaceable
         self.types[WORD].append(split_words(text, self.tokenizer))
         num_values = num_unique = 0
-        for name, values in {**metadata, LABEL: list(labels)}.items():
+        for name in self._listed:
+            values = lists.get(name, ())
             unique = list(dict.fromkeys(values))
             num_values, num_unique = num_values + len(values), num_unique + len(unique)
             self.types[name].append(unique)
         if num_values > num_unique:
             self.repeated_values[row] = num_values - num_unique
+
+    def _check_document(self, split: str, lists: Mapping[str, Sequence[str]], place: str) -> None:
+        """Checks what a reader gives of a document."""
+        if split not in SPLITS:
+            raise CorpusError(f"{place}: a split must be one of {SPLITS}, found '{split}'.")
+        if not lists.keys() <= self._listed:
+            unknown = sorted(lists.keys() - self._listed)
+            raise CorpusError(
+                f"{place}: the metadata of a document must be of the fields {self.fields}, found "
+                f"{unknown}; leave them out, or name them among the fields."
+            )
+        for name, values in lists.items():
+            if isinstance(values, str):
+                raise CorpusError(
+                    f"{place}: the values of '{name}' must be a list of strings, found the string "
+                    f"'{values[:60]}'; put it into a list."
+                )
 
     def extend(
         self,
@@ -263,6 +287,10 @@ class CorpusBuilder:
     def fail(self, fault: str) -> None:
         """Notes a fault; `build` raises them all, but those of documents that are left out."""
         self._note(Fault(self._num_rows, len(self.place), self._in_documents, fault))
+
+    def fail_file(self, fault: str) -> None:
+        """Notes a fault of a file as a whole, which `build` raises whatever may be left out."""
+        self._note(Fault(self._num_rows, len(self.place), False, fault))
 
     def _note(self, fault: Fault) -> None:
         self.noted.append(fault)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from match_graph.typing import CONTEXT, RESERVED_TYPES, SPLITS
+from match_graph.typing import CONTEXT, LABEL, RESERVED_TYPES, SPLITS
 
 #: Keys of a document in the MATCH format that are no metadata.
 RECORD_KEYS = frozenset({"paper", "text"})
@@ -72,6 +72,11 @@ def find_type_faults(
     faults = [f"the {name} '{value}' is given twice." for value in _repeated(ids["id"])]
     for column, limit in (("document", num_documents), ("instance", len(ids))):
         values = edges[column].to_numpy()
+        if len(values) and values.dtype.kind not in "iu":
+            return [
+                *faults,
+                f"the {name} edges must name {column}s by integers, found {values.dtype}.",
+            ]
         if len(values) and (values.min() < 0 or values.max() >= limit):
             faults.append(
                 f"the {name} edges must name {column}s in [0, {limit}), "
@@ -79,6 +84,12 @@ def find_type_faults(
             )
     if not edges["document"].is_monotonic_increasing:
         faults.append(f"the {name} edges must be sorted by document.")
+    elif name == LABEL and (twice := edges.duplicated([*ENDS])).any():
+        first = edges[[*ENDS]][twice].iloc[0]
+        faults.append(
+            f"a document must have a gold label once, but the document {first['document']} has the "
+            f"label {first['instance']} twice."
+        )
     for column in edges.columns.difference([*ENDS], sort=False):
         if not pd.api.types.is_numeric_dtype(edges[column]):
             faults.append(

@@ -57,6 +57,20 @@ def _repeat_document(given: dict[str, Any]) -> None:
     given["documents"]["id"] = ["a", "a"]
 
 
+def _repeat_label(given: dict[str, Any]) -> None:
+    edges = given["edges"]["label"]
+    given["edges"]["label"] = pd.concat([edges[:1], edges], ignore_index=True)
+
+
+def _name_by_strings(given: dict[str, Any]) -> None:
+    edges = given["edges"]["author"]
+    given["edges"]["author"] = edges.assign(instance=edges["instance"].astype(str).astype(object))
+
+
+def _drop_children(given: dict[str, Any]) -> None:
+    given["hierarchy"] = given["hierarchy"].drop(columns="child")
+
+
 def _name_split_dev(given: dict[str, Any]) -> None:
     given["documents"]["split"] = ["train", "dev"]
 
@@ -184,6 +198,12 @@ def _featurize(name: str, values: Any) -> Any:
             "the author edges must name documents in [0, 2), found -1 to 1.",
         ),
         (_unsort, "the author edges must be sorted by document."),
+        (
+            _repeat_label,
+            "a document must have a gold label once, but the document 0 has the label 1 twice.",
+        ),
+        (_name_by_strings, "the author edges must name instances by integers, found object."),
+        (_drop_children, "the hierarchy lacks the columns ['child']."),
         (
             _rename_column,
             "the type 'author' needs a column id, its edges need document and instance.",
@@ -335,6 +355,45 @@ def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
     assert corpus.edges["word"]["instance"].tolist() == [0, 0]
     assert len(corpus.edges["label"]) == 1
     assert corpus.notes == {"repeated_values_dropped": 2}
+
+
+def test_CorpusBuilder_fields_that_are_missing_are_empty() -> None:
+    """What the next document has does not move up to the one that lacks the field."""
+    builder = make_builder()
+    builder.add("d", "train", "x", {}, ["l"], "f:1")
+    builder.add("e", "train", "y", {"author": ["b"]}, ["l"], "f:2")
+    corpus = builder.build([])
+    assert corpus.edges["author"]["document"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"split": "dev"}, "a split must be one of ('train', 'valid', 'test'), found 'dev'."),
+        (
+            {"metadata": {"colour": ["red"], "author": []}},
+            "the metadata of a document must be of the fields ['author'], found ['colour']; leave "
+            "them out, or name them among the fields.",
+        ),
+        (
+            {"metadata": {"author": "Ann"}},
+            "the values of 'author' must be a list of strings, found the string 'Ann'; put it into "
+            "a list.",
+        ),
+        (
+            {"labels": "lab"},
+            "the values of 'label' must be a list of strings, found the string 'lab'; put it into "
+            "a list.",
+        ),
+    ],
+    ids=["split", "field", "metadata", "label"],
+)
+def test_CorpusBuilder_add_refuses(changes: dict[str, Any], fault: str) -> None:
+    """What a reader of a user's own may give."""
+    given = {"document": "d", "split": "train", "text": "", "metadata": {}, "labels": ["l"]}
+    with pytest.raises(CorpusError) as caught:
+        make_builder().add(**{**given, **changes}, place="f:1")
+    assert str(caught.value) == f"f:1: {fault}"
 
 
 def test_a_repeated_document_is_a_fault_with_both_places() -> None:

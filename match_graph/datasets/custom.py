@@ -232,7 +232,7 @@ class CustomReader(PartitionReader):
             rows = read_json_lines(lines, name, builder.fail, partition.line)
         else:
             separator = self.config.separator
-            rows = read_csv_rows(lines, name, delimiter, builder.fail)
+            rows = read_csv_rows(lines, name, delimiter, builder.fail, builder.fail_file)
         for place, row in builder.documents(rows):
             reader.add(row, place, separator)
         reader.note_columns()
@@ -291,6 +291,11 @@ class TableReader:
             for name in ("label", *self.builder.fields)
         }
         day = self._read_cell(row, "date", place)
+        if day and count_days(day) is None:
+            fail(
+                f"{place}: '{self.columns['date'][0]}' must be a year, a month or a day, such as "
+                f"2015, 2015-06 or 2015-06-30, found '{day}'."
+            )
         split = self._read_cell(row, "split", place)
         if "split" in self.columns and split.lower() not in SPLIT_NAMES:
             fail(
@@ -330,6 +335,7 @@ class TableReader:
             self.builder.fail(
                 f"{place}: '{self.columns[name][0]}' must be a string, found {describe(value)}."
             )
+            return ""
         return "" if value is None else str(value).strip()
 
     def note_columns(self) -> None:

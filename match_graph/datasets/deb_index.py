@@ -173,7 +173,7 @@ def _has_tags(path: Path) -> bool:
 def read_stanzas(
     lines: Iterable[bytes], name: str, fail: Fail
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """(file:line of its first line, fields) per stanza; field names in lower case.
+    """(file:line of its first line, fields) per stanza without a fault; names in lower case.
 
     The lines of a folded field are joined by line breaks, each without the one space or tab that
     marks it as a continuation.
@@ -181,19 +181,20 @@ def read_stanzas(
     Args:
         lines: Lines of the index: stanzas of ``Name: value`` lines between blank lines.
         name: Name of the file, for places.
-        fail: Callback that takes a fault of a line with its place; the line is left out.
+        fail: Callback that takes a fault of a line with its place.
     """
-    start, size, most = 0, 0, max_record_bytes()
+    start, size, most, is_faulty = 0, 0, max_record_bytes(), False
     fields, last = dict[str, list[str]](), ""
     for number, raw in enumerate(lines, start=1):
         line = decode_line(raw, f"{name}:{number}", fail)
         if line is None:
+            is_faulty = True
             continue
         line = line.rstrip("\r\n")
         if not line.strip():
-            if fields:
+            if fields and not is_faulty:
                 yield f"{name}:{start}", _join_lines(fields)
-            fields, last, size = {}, "", 0
+            fields, last, size, is_faulty = {}, "", 0, False
             continue
         start, size = start if fields else number, size + len(raw)
         if size > most:
@@ -205,11 +206,12 @@ def read_stanzas(
             last = key.lower()
             fields[last] = [value.strip()]
         else:
+            is_faulty = True
             fail(
                 f"{name}:{number}: a line must be 'Name: value', or go on with the one above after "
                 f"a space, found '{line[:60]}'; fetch the file again."
             )
-    if fields:
+    if fields and not is_faulty:
         yield f"{name}:{start}", _join_lines(fields)
 
 

@@ -166,11 +166,11 @@ def read_classes(store: NodeStorage, key: str, number: int, faults: Faults) -> t
     empty = np.empty(0, dtype=np.int64)
     nothing = Edges(empty, empty, None), 0
     values, index = _to_array(store[key]), _to_array(store.get(f"{key}_index"))
-    rows = np.arange(number) if index is None else index.astype(np.int64)
-    if len(rows) and (rows.min() < 0 or rows.max() >= number):
-        bounds = f"{rows.min()} to {rows.max()}"
-        faults.append(f"'{key}_index' must be in [0, {number}), found {bounds}.")
+    rows = np.arange(number) if index is None else index
+    if fault := _find_index_fault(rows, number):
+        faults.append(f"'{key}_index' must {fault}.")
         return nothing
+    rows = rows.astype(np.int64)
     if values is None or not 1 <= values.ndim <= 2 or len(values) != len(rows):
         found = "none" if values is None else list(values.shape)
         faults.append(
@@ -190,6 +190,17 @@ def read_classes(store: NodeStorage, key: str, number: int, faults: Faults) -> t
         return nothing
     edges = Edges(rows, values.astype(np.int64), None).take(values >= 0)
     return _sort_edges(edges), int(edges.tail.max(initial=-1)) + 1
+
+
+def _find_index_fault(rows: Array, number: int) -> str:
+    """Clause on what is wrong with indices of documents; empty if nothing is."""
+    if rows.dtype.kind not in "iu":
+        return f"be indices of documents, found {rows.dtype}"
+    if len(rows) and (rows.min() < 0 or rows.max() >= number):
+        return f"be in [0, {number}), found {rows.min()} to {rows.max()}"
+    if len(np.unique(rows)) < len(rows):
+        return "name every document once, but some are repeated"
+    return ""
 
 
 def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array | None:

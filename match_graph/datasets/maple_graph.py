@@ -114,7 +114,8 @@ def _read_edges(
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")
     if is_there(path):
-        for place, columns in builder.documents(read_columns(path, builder, sources)):
+        lines = split_columns(sources.lines(path), path.name, builder.fail_file)
+        for place, columns in builder.documents(lines):
             number = papers.get(columns[0])
             if number is None:
                 builder.fail(

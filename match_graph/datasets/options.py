@@ -54,7 +54,7 @@ class HierarchyConfig(TextConfig):
 
 def _read_date(value: Any) -> Any:
     if isinstance(value, str | int | date) and not isinstance(value, bool):
-        if not _is_date(str(value)):
+        if not _is_date(str(value)) or count_days(str(value)) is None:
             raise ValueError("a date must be a year, a month or a day, such as 2015 or 2015-06-30")
         return str(value)
     return value
@@ -86,7 +86,7 @@ class SplitConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        start, end = str(self.train_until), str(self.valid_until)
+        start, end = _last_day(str(self.train_until)), _last_day(str(self.valid_until))
         if self.valid_until is not None and (self.train_until is None or end <= start):
             raise ValueError(
                 f"valid_until must be a date after train_until, found "
@@ -103,11 +103,13 @@ class SplitConfig(StrictModel):
         Args:
             document: Id of the document.
             text: Text of the document, may be empty.
-            day: Date of the document, an ISO date, month or year; None without one.
+            day: Date of the document, an ISO date, month or year; None without one, as which
+                other strings count.
             notes: Takes the number of documents that are in train because they have no date.
         """
         if self.train_until is None:
             return self._draw(document, text)
+        day = day if count_days(day) is not None else None
         if notes is not None:
             notes[UNDATED] += not day
         if not day or _is_until(day, self.train_until):
@@ -138,8 +140,11 @@ def split_by_text(text: str) -> Split:
 
 
 def count_days(day: str | None) -> int | None:
-    """Days from 1970-01-01 to a date, to the first one of a year or month; None without a date."""
-    found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?!\d)", day or "")
+    """Days from 1970-01-01 to a date, to the first one of a year or month; None without a date.
+
+    A time of day may follow.
+    """
+    found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?=$|[T ])", day or "")
     if found is None:
         return None
     try:
@@ -147,6 +152,11 @@ def count_days(day: str | None) -> int | None:
     except ValueError:  # no such date
         return None
     return (first - date(1970, 1, 1)).days
+
+
+def _last_day(day: str) -> str:
+    """A date, or the last day of a year or month, to be compared as a string."""
+    return day + "-12-31"[len(day) - 4 :]
 
 
 def _is_until(day: str, until: str) -> bool:

@@ -9,19 +9,23 @@ from match_graph.io.source import max_record_bytes, too_long
 
 
 def read_csv_rows(
-    lines: Iterable[bytes], name: str, delimiter: str, fail: Fail
+    lines: Iterable[bytes], name: str, delimiter: str, fail: Fail, fail_file: Fail
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name:line, cells by column) per row; cells may hold line breaks, the line is the first.
+
+    Rows that are faulty are left out.
 
     Args:
         lines: Lines of the CSV file; the first row is the header.
         name: Name of the file, for places.
         delimiter: Delimiter between cells.
-        fail: Callback that takes the faults; after one of quoting the rest is not read.
+        fail: Callback that takes the faults of rows.
+        fail_file: Callback that takes a fault after which the rest of the file is not read.
     """
     csv.field_size_limit(max_record_bytes())  # its own is shorter than many texts
     row_start = [1]  # the line on which the row starts that is being read
-    decoded = _decode(lines, name, fail, row_start)
+    broken = [0]  # the last line that was not UTF-8
+    decoded = _decode(lines, name, fail, row_start, broken)
     reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
@@ -30,7 +34,7 @@ def read_csv_rows(
         try:
             row = next(reader, None)
         except csv.Error as error:
-            fail(f"{place}: a row must be CSV, but it is not ({error}); mend its quotes.")
+            fail_file(f"{place}: a row must be CSV, but it is not ({error}); mend its quotes.")
             return
         if row is None:
             return
@@ -38,19 +42,21 @@ def read_csv_rows(
             header = row
             repeated = sorted({column for column in row if row.count(column) > 1})
             if repeated:
-                fail(f"{place}: the columns must have names of their own, but {repeated} repeat.")
+                fail_file(
+                    f"{place}: the columns must have names of their own, but {repeated} repeat."
+                )
                 return
         elif row and len(row) != len(header):
             fail(
                 f"{place}: a row must have the {len(header)} cells of the header, found "
                 f"{len(row)}; quote cells that hold the delimiter."
             )
-        elif row:
+        elif row and broken[0] < row_start[0]:
             yield place, dict(zip(header, row, strict=True))
 
 
 def _decode(
-    lines: Iterable[bytes], name: str, fail: Fail, row_start: Sequence[int]
+    lines: Iterable[bytes], name: str, fail: Fail, row_start: Sequence[int], broken: list[int]
 ) -> Iterator[str]:
     """Lines decoded to text, blank ones too, as a cell may hold them; the row length is bounded."""
     size, most = 0, max_record_bytes()
@@ -61,4 +67,5 @@ def _decode(
         text = decode_line(line, f"{name}:{number}", fail)
         if text is None:
             text = line.decode("utf-8", "replace")  # keeps the quotes in pairs
+            broken[0] = number
         yield text.removeprefix("\ufeff") if number == 1 else text

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -170,6 +171,16 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "'fold' must be one of ['train', 'training', 'valid', 'validation', 'val', 'dev', 'test', "
         "'testing'], found 'later'.",
     ),
+    "date": (
+        {"day": "12/31/2019"},
+        "'day' must be a year, a month or a day, such as 2015, 2015-06 or 2015-06-30, found "
+        "'12/31/2019'.",
+    ),
+    "date-short": (
+        {"day": "2019-6-1"},
+        "'day' must be a year, a month or a day, such as 2015, 2015-06 or 2015-06-30, found "
+        "'2019-6-1'.",
+    ),
     "split-list": ({"fold": ["train"]}, "'fold' must be a string, found the list [\"train\"]."),
 }
 
@@ -179,8 +190,41 @@ def test_read_custom_wrong_values_are_named_by_line(tmp_path: Path, name: str) -
     """With what was found."""
     change, fault = FAULTS[name]
     path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
-    lines = refusal(path, columns={**COLUMNS_OF_AUTHOR, "split": "fold"})
-    assert f"a.jsonl:3: {fault}" in lines
+    columns = {**COLUMNS_OF_AUTHOR, "split": "fold", "date": "day"}
+    assert f"a.jsonl:3: {fault}" in refusal(path, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (b'3,"te"xt,a,l,train', "3: a row must be CSV, but it is not (',' expected after '\"')"),
+        (b"id,text,author,label,fold,fold", None),
+    ],
+    ids=["quotes", "header"],
+)
+def test_read_custom_skips_no_rest_of_a_file(
+    tmp_path: Path, line: bytes, fault: str | None
+) -> None:
+    """A fault that leaves the rows behind it unread is refused also where documents may go."""
+    head, row = b"id,text,author,label,fold", b"%d,text of %d,bo,l,train"
+    lines = [head, row % (1, 1), line, row % (4, 4)] if fault else [line, row % (1, 1)]
+    (tmp_path / "a.csv").write_bytes(b"\n".join(lines) + b"\n")
+    (tmp_path / "b.csv").write_bytes(b"\n".join([head, row % (9, 9)]) + b"\n")
+    columns = {"split": "fold"}
+    config = Custom.Config(fields=["author"], columns=columns)
+    fault = fault or "1: the columns must have names of their own, but ['fold'] repeat."
+    with pytest.raises(CorpusError, match=re.escape(f"a.csv:{fault}")):
+        read_custom([tmp_path / "a.csv", tmp_path / "b.csv"], config, faults="skip")
+
+
+def test_read_custom_skips_a_row_that_is_not_utf8(tmp_path: Path) -> None:
+    """It is left out, not kept with a letter that nobody wrote."""
+    lines = [b"id,text,label,fold", b"1,one,l,train", b"2,caf\xe9,l,train", b"3,three,l,test"]
+    (tmp_path / "a.csv").write_bytes(b"\n".join(lines) + b"\n")
+    config = Custom.Config(fields=[], columns={"split": "fold"})
+    corpus = read_custom([tmp_path / "a.csv"], config, faults="skip")
+    assert corpus.documents["id"].tolist() == ["1", "3"]
+    assert corpus.skipped["place"].tolist() == ["a.csv:3"]
 
 
 def test_read_custom_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:

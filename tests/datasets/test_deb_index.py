@@ -52,12 +52,11 @@ def fake_apt(
 
 
 def test_read_stanzas_folds_lines_and_names_lines():
-    content = b"\n\nA: 1\nB:\n x\n\ty\n \t\nC : 3\nno field\n\n continued\nD: \xe9\nE: 5"
+    content = b"\n\nA: 1\nB:\n x\n\ty\n \t\nC : 3\nno field\n\n continued\nD: \xe9\nE: 5\n\nF: 6"
     faults: list[str] = []
     assert list(read_stanzas(content.split(b"\n"), "Packages", faults.append)) == [
         ("Packages:3", {"a": "1", "b": "\nx\ny"}),
-        ("Packages:8", {"c ": "3"}),
-        ("Packages:13", {"e": "5"}),
+        ("Packages:15", {"f": "6"}),  # those between have faults
     ]
     rule = "a line must be 'Name: value', or go on with the one above after a space"
     assert faults == [

@@ -330,6 +330,14 @@ EDGE = ("movie", "to", "director")
             "'y_index' must be in [0, 40), found 1 to 40.",
         ),
         (
+            _set("movie", y_index=torch.arange(40) % 39),
+            "'y_index' must name every document once, but some are repeated.",
+        ),
+        (
+            _set("movie", y_index=torch.arange(40) < 20),
+            "'y_index' must be indices of documents, found bool.",
+        ),
+        (
             _set("movie", time=torch.rand(40)),
             "time must be [40] of integers, found float32 [40].",
         ),

@@ -108,3 +108,10 @@ def test_Maple_checks_the_dates_that_the_graph_release_has_not(tmp_path: Path) -
     assert given == Maple.Config(release="graph")
     with pytest.raises(ConfigError, match="a date must be a year, a month or a day"):
         open_dataset("maple", root=tmp_path, release="graph", train_until="soon")
+
+
+def test_read_maple_skips_no_edges(folder: Path) -> None:
+    """A paper is not kept without a label that a broken line may have held."""
+    (folder / "paper-label.txt").write_text("PAPER_2\tLABEL_12\nPAPER_1 LABEL_11\n")
+    with pytest.raises(CorpusError, match=r"paper-label\.txt:2: a line must have two"):
+        read_maple(folder, Maple.Config(release="graph"), faults="skip")

@@ -68,10 +68,13 @@ def test_SplitConfig_documents_without_date_training_can_counted() -> None:
     rule = SplitConfig(train_until="2015")
     assert rule.choose_split("d", "x", None) == rule.choose_split("d", "x", "") == "train"
     notes: Counter[str] = Counter()
-    for day in (None, "", "2020"):
+    for day in (None, "", "2020", "2020-06-30T12:00"):
         rule.choose_split("d", "x", day, notes)
         SplitConfig().choose_split("d", "x", day, notes)
     assert notes == {UNDATED: 2}
+    for day in ("12/31/2019", "2019-6-1", "2019-13", "soon"):
+        assert rule.choose_split("d", "x", day, notes) == "train"
+    assert notes == {UNDATED: 6}  # are no dates, so that they do not lie after one either
 
 
 def test_SplitConfig_dates_as_yaml_gives_them_are_options() -> None:
@@ -92,6 +95,12 @@ def test_SplitConfig_what_is_no_date_is_refused() -> None:
         "Options must be good: valid_until must be a date after train_until, found "
         "train_until=2015 and valid_until=2015; change one of them."
     )
+    for value in ("2015-13", "2015-02-30", "0000"):
+        assert fault in refusal(train_until=value)
+    order = "valid_until must be a date after train_until"
+    assert order in refusal(train_until=2015, valid_until="2015-06")  # no document could be valid
+    assert order in refusal(train_until="2015-06", valid_until="2015-06-30")
+    assert SplitConfig(train_until="2015-06", valid_until=2015).valid_until == "2015"
     assert refusal(valid_until=2015) == (
         "Options must be good: valid_until must be a date after train_until, found "
         "train_until=None and valid_until=2015; change one of them."
@@ -107,6 +116,8 @@ def test_SplitConfig_what_is_no_date_is_refused() -> None:
         ("2015-06-30", (date(2015, 6, 30) - date(1970, 1, 1)).days),
         ("2015-06-30T12:00:00", (date(2015, 6, 30) - date(1970, 1, 1)).days),
         ("20150630", None),
+        ("2015-6-1", None),
+        ("2015-06-30 12:00", (date(2015, 6, 30) - date(1970, 1, 1)).days),
         ("2015-02-30", None),
         ("0000", None),
         ("soon", None),

@@ -9,14 +9,19 @@ from match_graph.io.csv_lines import read_csv_rows
 
 
 def read(content: bytes, delimiter: str = ",") -> list[tuple[str, dict[str, str]]]:
-    return [*read_csv_rows(content.splitlines(keepends=True), "t.csv", delimiter, pytest.fail)]
+    lines = content.splitlines(keepends=True)
+    return [*read_csv_rows(lines, "t.csv", delimiter, pytest.fail, pytest.fail)]
 
 
-def read_faults(content: bytes) -> list[str]:
-    faults: list[str] = []
-    for _ in read_csv_rows(content.split(b"\n"), "t.csv", ",", faults.append):
-        pass
-    return faults
+def read_faults(content: bytes, of_file: bool = False) -> list[str]:
+    """Faults of rows, or of the file; a row with a fault is not given."""
+    of_rows: list[str] = []
+    of_files: list[str] = []
+    lines = content.split(b"\n")
+    rows = [*read_csv_rows(lines, "t.csv", ",", of_rows.append, of_files.append)]
+    assert rows == []
+    assert not (of_rows if of_file else of_files)
+    return of_files if of_file else of_rows
 
 
 def test_read_csv_rows_cells_by_column_with_first_line_of_row() -> None:
@@ -49,17 +54,17 @@ def test_read_csv_rows_faults_name_their_rows() -> None:
 
 def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
     """Nothing behind them can be told apart."""
-    assert read_faults(b'id,text\n1,"open\n2,x\n') == [
+    assert read_faults(b'id,text\n1,"open\n2,x\n', of_file=True) == [
         "t.csv:2: a row must be CSV, but it is not (unexpected end of data); mend its quotes."
     ]
-    assert read_faults(b'id,text\n1,"a"b\n') == [
+    assert read_faults(b'id,text\n1,"a"b\n', of_file=True) == [
         "t.csv:2: a row must be CSV, but it is not (',' expected after '\"'); mend its quotes."
     ]
 
 
 def test_read_csv_rows_columns_need_names_of_their_own() -> None:
     """Of two columns of one name the second would win unseen."""
-    assert read_faults(b"id,x,x\n1,2,3\n") == [
+    assert read_faults(b"id,x,x\n1,2,3\n", of_file=True) == [
         "t.csv:1: the columns must have names of their own, but ['x'] repeat."
     ]
 
@@ -70,7 +75,7 @@ def test_read_csv_rows_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyP
     for cell in (b"x\n", b'x\n","'):
         lines = [b"a,b\n", b"1,2\n", b'1,"', *[cell] * (1 << 20)]
         with pytest.raises(CorpusError) as caught:
-            list(read_csv_rows(iter(lines), "t.csv", ",", pytest.fail))
+            list(read_csv_rows(iter(lines), "t.csv", ",", pytest.fail, pytest.fail))
         assert str(caught.value) == (
             "t.csv:3: a row must have at most 1 MiB, but this one has more; mend the file, or set "
             "MATCH_GRAPH_MAX_RECORD_MIB."
