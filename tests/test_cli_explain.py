@@ -64,6 +64,21 @@ def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> 
     assert "--against and --json belong to --explain" in err
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--input", "nothing.jsonl"], ["--output", "case.json"], ["--threshold"],
+        ["--batch-size", "7"], ["--workers", "2"],
+    ],
+    ids=lambda given: given[0],
+)  # fmt: skip
+def test_explain_refuses_options_of_predictions(call, given: list[str]) -> None:
+    """They were passed over without a word."""
+    code, out, err = call("--explain", "--document", "d1", *given)
+    assert (code, out) == (2, "")
+    assert "--explain prints a study of --document" in " ".join(err.replace("│", "").split())
+
+
 def test_explain_unknown_document_is_one_sentence(call) -> None:
     """Exit code 1, no traceback."""
     code, out, err = call("--explain", "--document", "nobody")

@@ -28,6 +28,8 @@ from match_graph.io.source import is_folder
 if TYPE_CHECKING:
     from match_graph.runs import Run
 
+_BATCH_SIZE, _DEVICE = 256, "auto"
+
 
 @command("run")
 def run_line(
@@ -148,8 +150,8 @@ def evaluate(
     target: Annotated[
         Path | None, typer.Option("--output", help="With --input: the folder for metrics.json.")
     ] = None,
-    batch_size: BatchSizeOption = 256,
-    device: DeviceOption = "auto",
+    batch_size: BatchSizeOption = _BATCH_SIZE,
+    device: DeviceOption = _DEVICE,
     verify: VerifyOption = False,
 ) -> None:
     """Evaluate a trained run on its validation and test documents, or on files of documents."""
@@ -164,6 +166,11 @@ def evaluate(
     cluster = workers.find_cluster(Reporter(options.quiet))
     if cluster is not None and source is None:
         raise typer.BadParameter("--workers and --scheduler share the files of --input")
+    if source is None and (device, batch_size) != (_DEVICE, _BATCH_SIZE):
+        raise typer.BadParameter(
+            "--device and --batch-size belong to --input; a run's own documents are evaluated "
+            "where it was trained (train.accelerator)"
+        )
     if source and target:
         if devices.sharing:
             raise typer.BadParameter("--input is shared by the processes of torchrun alone")
@@ -210,8 +217,8 @@ def predict(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Labels above the thresholds of `evaluate`.")
     ] = False,
-    batch_size: BatchSizeOption = 256,
-    device: DeviceOption = "auto",
+    batch_size: BatchSizeOption = _BATCH_SIZE,
+    device: DeviceOption = _DEVICE,
     explain: Annotated[
         bool, typer.Option("--explain", help="A case study of --document of the run's data set.")
     ] = False,
@@ -236,6 +243,12 @@ def predict(
     from match_graph.training.launch import is_by_torchrun
 
     _check_explain(explain, document, bool(against) or json_lines)
+    of_files = (source, target, threshold, batch_size) != (None, "-", False, _BATCH_SIZE)
+    if explain and (of_files or workers.find_cluster(Reporter(quiet=True)) is not None):
+        raise typer.BadParameter(
+            "--input, --output, --threshold, --batch-size, --workers and --scheduler are of "
+            "predictions; --explain prints a study of --document"
+        )
     if verify:
         verify_run_folder(folder)
     code, reporter = (options.encoder, options.head), Reporter(options.quiet)

@@ -101,6 +101,11 @@ def write_text_beside(path: Path, text: str) -> None:
         place.replace(path)
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file is one that is written beside another, by its name."""
+    return path.name.startswith(".") and path.suffix == ".tmp"
+
+
 def remove_leftovers(folder: Path) -> None:
     """Deletes temporary files that killed processes of this machine left below a folder."""
     _remove_all_dead(folder.rglob(".*.tmp"))

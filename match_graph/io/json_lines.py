@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any, TypeAlias
 
 #: Notes a fault, a sentence that starts with its place; it may raise.
 Fail: TypeAlias = Callable[[str], None]
+#: Number that float32 holds; integers of any size are compared with it exactly.
+_LARGEST = 3.4e38
 
 
 def decode_line(line: bytes, place: str, fail: Fail) -> str | None:
@@ -153,8 +154,9 @@ def read_vector(
         fail(f"{place}: 'x' must be a list of {width} numbers, found {found}.")
         return None
     for value in x:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            fail(f"{place}: 'x' must hold finite numbers, found {describe(value)}.")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= _LARGEST:
+            fail(f"{place}: 'x' must hold finite numbers of 32 bits, found {describe(value)}.")
             return None
     return [float(value) for value in x]
 

@@ -23,6 +23,7 @@ from match_graph.graph import (
     Hierarchy,
     LengthBucketSampler,
 )
+from match_graph.io.run_folder import SHARES
 from match_graph.metrics import Blend, PlattScaling
 from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
@@ -351,6 +352,12 @@ def load(
             folder, config, vocabulary.space, len(vocabulary.labels), features.nodes
         )
         blend = read_blend(folder)
+        if blend is None:
+            raise CheckpointError(
+                f"A network that is blended with a linear classifier must have the share of each, "
+                f"but '{folder / SHARES}' was not written yet; finish the run with the command "
+                f"that started it."
+            )
     known = None
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary, features.x)

@@ -16,7 +16,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from match_graph.errors import ExportError
-from match_graph.io.beside import beside, finish, remove_leftovers, write_text_beside
+from match_graph.io.beside import (
+    beside,
+    finish,
+    is_temporary,
+    remove_leftovers,
+    write_text_beside,
+)
 from match_graph.io.manifest import (
     LARGE_BYTES,
     MANIFEST,
@@ -97,7 +103,7 @@ class ResultFolder:
                 f"Results must go to a folder, but '{self.folder}' is a file; choose another with "
                 f"--output."
             )
-        there = {path.name for path in self.folder.glob("*")}
+        there = {path.name for path in self.folder.glob("*") if not is_temporary(path)}
         if SOURCES not in there and (others := sorted(there - {PARTS, LOCK})):
             raise ExportError(
                 f"Results must go to a new or empty folder, or to one of earlier results, but "

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from match_graph.config import SHARING, Config, parse_settings, read_settings
 from match_graph.datasets import names_code
 from match_graph.errors import CheckpointError, list_faults
-from match_graph.io.beside import remove_leftovers
+from match_graph.io.beside import is_temporary, remove_leftovers
 from match_graph.io.files import reading, write_beside
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from match_graph.io.run_folder import (
@@ -180,7 +180,7 @@ def _check_ours(folder: Path) -> None:
     Raises:
         CheckpointError: It holds other files.
     """
-    there = {path.name for path in folder.glob("*") if not _is_temporary(path)}
+    there = {path.name for path in folder.glob("*") if not is_temporary(path)}
     others = sorted(there - RUN_FILES)
     if not others and (folder / CONFIG).is_file():
         return
@@ -193,10 +193,6 @@ def _check_ours(folder: Path) -> None:
             f"A run must start in a new or empty folder, but '{folder}' holds other files"
             f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another with --out."
         )
-
-
-def _is_temporary(path: Path) -> bool:
-    return path.name.startswith(".") and path.suffix == ".tmp"
 
 
 def _clear(folder: Path) -> None:

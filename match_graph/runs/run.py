@@ -32,7 +32,7 @@ from match_graph.runs.levels import Level, plan_levels
 from match_graph.runs.measures import SplitMeasures, write_bins, write_scores, write_thresholds
 from match_graph.runs.pretraining import Pretraining
 from match_graph.runs.readers import read_history, read_metrics
-from match_graph.training.checkpoint import close_training
+from match_graph.training.checkpoint import check_over, close_training
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
 from match_graph.training.loggers import check_logger, open_tracker
@@ -215,6 +215,7 @@ class Run(RunFinish):
     def _evaluate(self, with_test: bool) -> dict[str, dict[str, float]]:
         fabric = self.fabric
         check_logger(self.config.train.logger)
+        lead(fabric, lambda: check_over(self.folder, self.config.train))
         model = self._set_up_model()
         models: dict[Split, nn.Module] = {
             "valid": self.finish_model(model, held_out=True),

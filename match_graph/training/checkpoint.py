@@ -181,17 +181,15 @@ def check_same(fabric: Fabric, content: Mapping[str, Any] | None, path: Path) ->
         )
 
 
-def close_training(folder: Path, config: TrainConfig) -> None:
-    """Drops weights and optimizer from the checkpoint of a training that is over.
-
-    What stays says that it is over, so that no later command trains on or again.
+def check_over(folder: Path, config: TrainConfig) -> dict[str, Any] | None:
+    """Checkpoint of a training that is over; None without one.
 
     Raises:
         CheckpointError: The training was broken off.
     """
     path = folder / STATE
     if not has_state(path):
-        return
+        return None
     content = read_state(path)
     state = TrainState.from_checkpoint(content, path)
     if not state.is_over(config):
@@ -200,9 +198,22 @@ def close_training(folder: Path, config: TrainConfig) -> None:
             f"after epoch {state.epoch} of {config.epochs}; finish it with the command that "
             f"started it."
         )
-    kept = {name: content.get(name) for name in ("origin", "train")}
-    write_state(path, kept, keep_previous=False)
-    remove_parts(path.parent)
+    return content
+
+
+def close_training(folder: Path, config: TrainConfig) -> None:
+    """Drops weights and optimizer from the checkpoint of a training that is over.
+
+    What stays says that it is over, so that no later command trains on or again.
+
+    Raises:
+        CheckpointError: The training was broken off.
+    """
+    if (content := check_over(folder, config)) is not None:
+        path = folder / STATE
+        kept = {name: content.get(name) for name in ("origin", "train")}
+        write_state(path, kept, keep_previous=False)
+        remove_parts(path.parent)
 
 
 class SaveTimer:

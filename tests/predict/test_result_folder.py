@@ -59,6 +59,14 @@ def test_ResultFolder_open_after_an_error_keeps_parts(tmp_path: Path) -> None:
     assert ResultFolder(tmp_path, {"run": "s"}).locate_part("b", 0) != folder.locate_part("b", 0)
 
 
+def test_ResultFolder_open_after_a_kill_at_the_first_write(tmp_path: Path) -> None:
+    """A file that was written beside another is none of somebody else's."""
+    (tmp_path / f".{SOURCES}.a1b2.999999999.tmp").touch()
+    with ResultFolder(tmp_path, MADE_BY).open(["a"]):
+        pass
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+
+
 def test_ResultFolder_open_refuses_what_is_not_its_own(tmp_path: Path) -> None:
     """Other files, a file, a folder in use, and results of others by other settings."""
 

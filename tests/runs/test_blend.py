@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from match_graph.errors import CheckpointError
+from match_graph.io.files import remove_files
 from match_graph.io.run_folder import BLEND, METRICS, RECORD, SHARES
 from match_graph.metrics import Blend, BlendSearch
 from match_graph.predict import load
@@ -144,6 +145,19 @@ def test_open_run_without_it_is_blended_again(blended_run: Run, tmp_path: Path) 
     assert (folder / SHARES).read_bytes() == (blended_run.folder / SHARES).read_bytes()
     metrics = [json.loads((one / METRICS).read_text()) for one in (folder, blended_run.folder)]
     assert metrics[0] == metrics[1]
+
+
+def test_load_refuses_a_blend_that_was_not_finished(blended_run: Run, tmp_path: Path) -> None:
+    """Killed before the shares were written: the network alone would answer otherwise."""
+    folder = tmp_path / "run"
+    shutil.copytree(blended_run.folder, folder)
+    remove_files(folder / SHARES)
+    with pytest.raises(CheckpointError) as caught:
+        load(folder, "cpu")
+    assert str(caught.value) == (
+        f"A network that is blended with a linear classifier must have the share of each, but "
+        f"'{folder / SHARES}' was not written yet; finish the run with the command that started it."
+    )
 
 
 def test_load_without_blend(make_variant) -> None:

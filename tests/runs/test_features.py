@@ -13,6 +13,7 @@ from torch import Tensor
 import match_graph as mg
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError, CorpusError, MatchGraphError
+from match_graph.io.json_lines import describe
 from match_graph.io.manifest import write_manifest
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import FEATURES, MODEL
@@ -244,8 +245,18 @@ def test_KnownFeatures_of_columns_that_no_request_has(make_run, sentence_model: 
         ),
         (
             {"x": [1, 2, 3, 4, 5, float("nan")]},
-            "The documents must be in the MATCH format: document 2: 'x' must hold finite numbers, "
-            "found the number NaN.",
+            "The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            "of 32 bits, found the number NaN.",
+        ),
+        (
+            {"x": [1, 2, 3, 4, 5, 1e300]},
+            "The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            "of 32 bits, found the number 1e+300.",
+        ),
+        (
+            {"x": [1, 2, 3, 4, 5, 10**400]},
+            f"The documents must be in the MATCH format: document 2: 'x' must hold finite numbers "
+            f"of 32 bits, found {describe(10**400)}.",
         ),
     ],
 )

@@ -203,8 +203,11 @@ def test_start_run_unfinished_run_is_not_evaluated_and_goes_on(start, monkeypatc
         patch.setattr(loop, "_train_epoch", break_off)
         run.train()
     before = (run.folder / STATE).read_bytes()
+    files = {path for path in run.folder.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError) as caught:
         run.evaluate()
+    # neither a blend nor a calibration of weights that are still to change
+    assert {path for path in run.folder.rglob("*") if path.is_file()} == files
     assert str(caught.value) == (
         f"A run is evaluated when its training is over, but that in '{run.folder}' was broken off "
         f"after epoch 1 of 2; finish it with the command that started it."

@@ -91,7 +91,9 @@ class LabelGraphHead(Head):
                 "Label states must start from learned vectors or from features of labels, found "
                 "neither; set model.head_config.learned=true, or give labels features."
             )
-        self.register_buffer("edge_index", label_graph.hierarchy.edge_index, persistent=False)
+        # a copy, since what moves a module to a device may move its buffers in place
+        edge_index = label_graph.hierarchy.edge_index.clone()
+        self.register_buffer("edge_index", edge_index, persistent=False)
         x = None if label_graph.x is None else nn.functional.normalize(label_graph.x.float())
         self.register_buffer("x", x, persistent=False)
         channels = config.channels

@@ -368,6 +368,15 @@ def test_LabelGraphHead_label_vectors_become_start_vectors() -> None:
     )
 
 
+def test_LabelGraphHead_edges_are_its_own() -> None:
+    """What moves buffers in place, as FSDP does, leaves the hierarchy where it is."""
+    graph = make_graph(DAG)
+    before = graph.hierarchy.edge_index.clone()
+    head = make_head(graph)
+    head.get_buffer("edge_index").zero_()
+    assert graph.hierarchy.edge_index.equal(before)
+
+
 def test_LabelGraphHead_needs_something_to_start_from() -> None:
     """A label graph, of its labels, and features where nothing is learned; a sentence each."""
     config = LabelGraphHead.Config()
