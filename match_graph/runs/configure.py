@@ -33,6 +33,7 @@ from match_graph.config import (
 from match_graph.datasets import CorpusDataset, locate_dataset, resolve_paths
 from match_graph.errors import ConfigError, list_faults, suggest
 from match_graph.graph import DropFields, NodeFeatures, metadata_fields
+from match_graph.graph.build import CITATION_FIELD
 from match_graph.graph.view import Graph, view_graph
 from match_graph.io.source import is_folder, resolve_path
 from match_graph.io.yaml import put
@@ -40,7 +41,7 @@ from match_graph.own_code import CODE, locate_code, name_code
 from match_graph.training.device import choose_precision
 from match_graph.training.models import find_model
 from match_graph.training.setting_faults import find_setting_faults
-from match_graph.typing import CONTAINS, DOCUMENT, IS_A, MASKS
+from match_graph.typing import CITES, CONTAINS, DOCUMENT, IS_A, MASKS
 
 NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"
 
@@ -155,7 +156,20 @@ def resolve_ablations(config: Config, data: Graph) -> Config:
                 f"An ablation must leave out what the data set or the model has, one of {choices}, "
                 f"found '{name}'; {suggest(name, choices)}."
             )
+    _check_neighbors(config, data)
     return config
+
+
+def _check_neighbors(config: Config, data: Graph) -> None:
+    """Checks that features are not made from citations that the run leaves out."""
+    predicts = any(source.neighbors for source in config.data.features.values())
+    hides = CITATION_FIELD in config.data.drop_fields and CITES in view_graph(data).edge_types
+    if predicts and hides:
+        raise ConfigError(
+            f"Features of predicted neighbours learn from citations, but this run leaves out "
+            f"'{CITATION_FIELD}', of which these are made; leave out data.features.*.neighbors "
+            f"too, or keep the field."
+        )
 
 
 def _leave_out_fields(config: Config, name: str, left_out: list[str], fields: list[str]) -> Config:

@@ -134,6 +134,21 @@ def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) 
     )
 
 
+@pytest.mark.parametrize("name", ["no-reference", "no-metadata"])
+def test_resolve_ablations_refuses_neighbours_of_citations_left_out(
+    data: HeteroData, name: str
+) -> None:
+    """Features are made of the whole data set: what is left out would come in by them."""
+    near = "data.features.document={latent: 16, neighbors: 5}"
+    assert refusal(data, name, settings=(near,)).startswith(
+        "Features of predicted neighbours learn from citations, but this run leaves out "
+        "'reference', of which these are made; leave out"
+    )
+    own = "data.features.document={latent: 16}"
+    assert resolve(data, name, settings=(own,)).data.drop_fields
+    assert resolve(data, "no-author", settings=(near,)).data.drop_fields == ["author"]
+
+
 @pytest.mark.parametrize(
     ("encoder", "name", "sentence"),
     [
