@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from match_graph.benchmark.cell import make_cell, read_cell
+from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.results import (
     RESULTS,
@@ -123,10 +124,10 @@ class Ledger:
         self._resumed |= {cell.key for cell in earlier.cells if cell.resumed}
         here = {record.name: record for record in self.plan.datasets}
         there = {record.name: record for record in earlier.datasets}
-        same = all(
-            getattr(self.plan.experiment, name) == getattr(earlier.experiment, name)
-            for name in _WHAT_ROWS_ARE
-        )
+        mine, theirs = map(_describe_rows, (self.plan.experiment, earlier.experiment))
+        if any(cell.published for cell in earlier.cells):  # these have no paths
+            mine, theirs = shorten_paths(mine), shorten_paths(theirs)
+        same = mine == theirs
         self._take_published(earlier)
         left_out = 0
         for cell in earlier.cells:
@@ -203,6 +204,10 @@ class Ledger:
         )
         write_results(self.out, results)
         return results
+
+
+def _describe_rows(experiment: Experiment) -> dict[str, Any]:
+    return experiment.model_dump(mode="json", include={*_WHAT_ROWS_ARE})
 
 
 def describe_machine() -> Machine:
