@@ -34,7 +34,7 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
     """
     generator = np.random.default_rng(seed)
     train, valid = (
-        (folder / name).read_text(encoding="utf-8").splitlines()
+        (folder / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         for name in ("train.json", "dev.json")
     )
     if number > len(train):

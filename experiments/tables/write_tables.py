@@ -56,7 +56,7 @@ def make_summary(experiment: str, measure: str, names: list[str]) -> str:
         ]
         size = f"{record.documents['train']:,}, {record.num_labels:,}"
         lines.append(f"| {record.name} | {size} | {' | '.join(cells)} |")
-    *first, last = map(str, sorted(runs))
+    *first, last = map(str, sorted(runs) or [0])
     seeds = f"{', '.join(first)} or {last}" if first else last
     kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
     about = (

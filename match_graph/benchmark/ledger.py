@@ -12,6 +12,7 @@ import torch
 from match_graph.benchmark.cell import make_cell, read_cell
 from match_graph.benchmark.experiment import Experiment
 from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.published import Published
 from match_graph.benchmark.results import (
     RESULTS,
     Cell,
@@ -26,7 +27,6 @@ from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, METRICS, RECORD
-from match_graph.predict.share import shorten_paths
 from match_graph.runs.folder import find_difference, open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_software
@@ -121,16 +121,14 @@ class Ledger:
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
-        self._resumed |= {cell.key for cell in earlier.cells if cell.resumed}
+        self._resumed |= {one.key for one in earlier.cells if one.resumed and not one.published}
         here = {record.name: record for record in self.plan.datasets}
         there = {record.name: record for record in earlier.datasets}
-        mine, theirs = map(_describe_rows, (self.plan.experiment, earlier.experiment))
-        if any(cell.published for cell in earlier.cells):  # these have no paths
-            mine, theirs = shorten_paths(mine), shorten_paths(theirs)
-        same = mine == theirs
-        self._take_published(earlier)
+        same = _describe_rows(self.plan.experiment) == _describe_rows(earlier.experiment)
         left_out = 0
         for cell in earlier.cells:
+            if cell.published:
+                continue
             record = here.get(cell.dataset, there[cell.dataset])
             is_of_it = (
                 same
@@ -145,6 +143,7 @@ class Ledger:
                 f"{left_out} cells of earlier calls are of other rows, settings or data; their "
                 f"folders stay, the results have them no more"
             )
+        self._take_published(earlier)
         kept = {dataset for dataset, _, _ in self.cells} - here.keys()
         others = [record for record in earlier.datasets if record.name in kept]
         tests = {record.checksum: record.tests for record in earlier.datasets}
@@ -154,23 +153,26 @@ class Ledger:
         ] + others
 
     def _take_published(self, earlier: Results) -> None:
-        """Keeps published cells that are planned with the same settings, on the same data."""
-        checksums = {record.name: record.checksum for record in earlier.datasets}
-        same = {one.name for one in self.plan.datasets if checksums.get(one.name) == one.checksum}
-        published = {cell.key: cell for cell in earlier.cells if cell.published}
-        split, measures = self.plan.experiment.split, {*self.plan.experiment.measures}
-        taken = 0
-        for planned in self.plan.cells:
-            cell = published.get(planned.key)
-            if cell is None or cell.status != "done" or planned.dataset not in same:
-                continue
-            config = shorten_paths(planned.config.model_dump(mode="json"))
-            is_there = (self.out / planned.folder / CONFIG).is_file()
-            if not is_there and cell.config == config and measures <= {*cell.metrics[split]}:
-                self.cells[planned.key] = cell
-                taken += 1
-        if taken:
-            self.reporter.line(f"{taken} cells are published ones, kept without run folders")
+        """Keeps published cells of the same settings and data, which have no run folder."""
+        keeper = Published(self.plan, earlier, self._identify)
+        published = [cell for cell in earlier.cells if cell.published]
+        places = {one.key: self.out / one.folder for one in self.plan.cells}
+        kept, left_out = 0, []
+        for cell in published:
+            if cell.key in places and (places[cell.key] / CONFIG).is_file():
+                continue  # it was run again
+            if keeper.counts(cell):
+                self.cells[cell.key] = cell
+                kept += 1
+            else:
+                left_out.append(cell)
+        if kept:
+            self.reporter.line(f"{kept} cells are published ones, kept without run folders")
+        if left_out:
+            self.reporter.warn(
+                f"{len(left_out)} published cells are of other rows, settings, data or measures, "
+                f"such as '{left_out[0].folder}'; the results have them no more"
+            )
 
     def read(self, planned: PlannedCell) -> None:
         """Reads a finished cell from its run folder; one that lacks a measure has failed."""

@@ -210,7 +210,7 @@ def describe_failures(results: Results) -> str | None:
     here = {record.name for record in results.datasets if record.source in experiment.datasets}
     cells = [one for one in results.cells if one.dataset in here and one.seed in experiment.seeds]
     failed = [cell for cell in cells if cell.status == "failed"]
-    if failed or all(cell.status == "refused" for cell in cells):
+    if failed or (cells and all(cell.status == "refused" for cell in cells)):
         first = (failed or cells)[0]
         what = "failed" if failed else "were left out"
         return (

@@ -6,7 +6,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from match_graph.benchmark.results import Cell
+from match_graph.benchmark.results import RESULTS, Cell
 from match_graph.errors import CheckpointError
 from match_graph.io.files import DamagedError, reading, write_beside
 from match_graph.runs.measures import SCORE_NAMES
@@ -16,6 +16,8 @@ from match_graph.typing import Split
 SCORES = "scores.parquet"
 _KEY = ["dataset", "row", "seed"]
 _CHECKSUM = "data_checksum"
+#: Of means of float32.
+_ROUNDING = 1e-5
 
 
 class CellScores:
@@ -41,27 +43,47 @@ class CellScores:
         """Checksum of a cell's data, and its scores by `SCORE_NAMES`, [D, 6], float32.
 
         Raises:
-            CheckpointError: Neither its run folder nor ``scores.parquet`` has them.
+            CheckpointError: Neither its run folder nor ``scores.parquet`` has them, or those there
+                are not what the cell was measured by.
         """
         run = self.folder / cell.folder
-        if cell.key in self._kept and not run.is_dir():
-            return self._kept[cell.key]
+        if cell.published and cell.key in self._kept:
+            checksum, scores = self._kept[cell.key]
+            self._check_means(cell, scores)
+            return checksum, scores
         columns = [read_scores(run, self.split, measure) for measure in SCORE_NAMES]
         return str(read_record(run)[_CHECKSUM]), torch.stack(columns, dim=1)
 
+    def _check_means(self, cell: Cell, scores: Tensor) -> None:
+        measured = cell.metrics.get(self.split, {})
+        for name, mean in zip(SCORE_NAMES, scores.double().mean(dim=0).tolist(), strict=True):
+            if abs(measured.get(name, mean) - mean) > _ROUNDING or not measured:
+                raise CheckpointError(
+                    f"'{self.folder / SCORES}' must hold the scores behind {RESULTS}, but '{name}' "
+                    f"of '{cell.folder}' on {self.split} is {measured.get(name)} there and {mean} "
+                    f"on average here; restore both files together."
+                )
+
     def write(self, folder: Path, cells: list[Cell]) -> None:
-        """Writes ``scores.parquet`` of the cells that have scores into a folder, atomically."""
+        """Writes ``scores.parquet`` of the cells that have scores into a folder, atomically.
+
+        Published ones may have none; where no cell has any, a file that is there goes.
+
+        Raises:
+            CheckpointError: The scores in a run folder are missing or broken.
+        """
         frames = []
         for cell in cells:
-            try:
-                checksum, scores = self.read(cell)
-            except CheckpointError:  # published before scores were kept
+            if cell.published and cell.key not in self._kept:
                 continue
+            checksum, scores = self.read(cell)
             columns = dict(zip(SCORE_NAMES, scores.t().numpy(), strict=True))
             key = dict(zip(_KEY, cell.key, strict=True))
             frame = pd.DataFrame({**key, _CHECKSUM: checksum, **columns})
             frames.append(frame)
-        if frames:
+        if not frames:
+            (folder / SCORES).unlink(missing_ok=True)
+        else:
             table = pd.concat(frames, ignore_index=True)
             write_beside(
                 folder / SCORES,

@@ -165,18 +165,21 @@ class RowTests:
                 continue
             if abs(self._find_value(*key) - one.value) > _ROUNDING:
                 continue
-            tests[key] = Comparison(one.value, one.num_documents, one.p_value, one.reason)
+            if self.reference not in (None, one.row):
+                tests[key] = Comparison(one.value, one.num_documents, one.p_value, one.reason)
             if one.interval is not None:
                 self.intervals[key] = one.interval
         return tests
 
     def _note_missing(self, found: Mapping[str, RowScores | None]) -> None:
         """Adds why rows have neither scores nor published intervals."""
-        kept = {row for row, _ in self.intervals}
         for row in self.rows:
-            if row not in found and row not in kept:
+            missing = [one for one in self.scored if (row, one) not in self.intervals]
+            if row not in found and missing:
+                some = f" of {', '.join(missing)}" if len(missing) < len(self.scored) else ""
+                what = f"no intervals over documents{some} and no stars"
                 reason = "the scores of its documents cannot be read from its run folders"
-                self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")
+                self.notes[row].append(f"{what}: {reason}.")
             elif row in found and found[row] is None:
                 reason = "its seeds were measured on different documents"
                 self.notes[row].append(f"{_NO_INTERVALS}: {reason}.")

@@ -141,7 +141,8 @@ def publish(results: Results, folder: Path, out: Path) -> None:
     done = [cell for cell in results.cells if cell.status != "waiting"]
     cells = [cell.model_copy(update={"history": [], "published": True}) for cell in done]
     found = results.model_copy(update={"datasets": records, "cells": cells})
-    CellScores(folder, results.experiment.split).write(out, done)
+    finished = [cell for cell in done if cell.status == "done"]
+    CellScores(folder, results.experiment.split).write(out, finished)
     content = json.dumps(shorten_paths(found.model_dump(mode="json")))
     write_results(out, Results.model_validate_json(content))
 

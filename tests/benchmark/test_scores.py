@@ -13,6 +13,13 @@ from match_graph.errors import CheckpointError
 from match_graph.io import Reporter
 from match_graph.report import summarize, write_tables
 from match_graph.report.summary import publish
+from match_graph.testing import write_match_folder
+
+
+def find_intervals(results: Results, folder: Path) -> list:
+    """Intervals of a table, by row and measure."""
+    rows = summarize(results, "toy", folder)
+    return [value.interval for row in rows for value in row.measured.values()]
 
 
 def release(results: Results, folder: Path, out: Path) -> Path:
@@ -29,7 +36,8 @@ def test_CellScores_are_read_back_without_run_folders(make_experiment, tmp_path:
     assert sorted(path.name for path in kept.iterdir()) == ["results.json", SCORES]
     there, here = CellScores(tmp_path / "out", "test"), CellScores(kept, "test")
     for cell in results.cells:
-        (checksum, scores), found = there.read(cell), here.read(cell)
+        published = cell.model_copy(update={"published": True})
+        (checksum, scores), found = there.read(cell), here.read(published)
         assert found[0] == checksum == results.datasets[0].checksum
         torch.testing.assert_close(found[1], scores, rtol=0, atol=0)
     with pytest.raises(CheckpointError, match="must hold the measure"):
@@ -78,10 +86,6 @@ def test_run_benchmark_goes_on_from_published_results(
     assert [cell.published for cell in results.cells] == [False, False, True, True]
     assert not (kept / "cells" / "toy" / "MATCH").exists()
 
-    def find_intervals(found: Results, folder: Path) -> list:
-        rows = summarize(found, "toy", folder)
-        return [value.interval for row in rows for value in row.measured.values()]
-
     intervals = find_intervals(whole, out)
     assert None not in intervals
     assert find_intervals(results, kept) == intervals
@@ -91,23 +95,81 @@ def test_run_benchmark_goes_on_from_published_results(
     write_tables(again, read_results(again))
 
 
+PRIOR = {"rows": [{"name": "prior", "encoder": "prior"}], "reference": None}
+
+
 def test_run_benchmark_runs_published_cells_of_other_settings(
-    make_experiment, tmp_path: Path
+    make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """A cell is not taken for one of other settings, or of a measure that it lacks."""
+    """A cell is not taken for one of other settings, or of a measure or split that it lacks."""
     out, root = tmp_path / "out", tmp_path / "root"
-    common = {"rows": [{"name": "prior", "encoder": "prior"}], "reference": None, "runs": 1}
-    results = run_benchmark(make_experiment(**common), out, root)
+    results = run_benchmark(make_experiment(**PRIOR, runs=1), out, root)
     kept = release(results, out, tmp_path / "kept")
-    for number, changes in enumerate(
-        [{"settings": {**results.experiment.settings, "data.hierarchy": "ignore"}}, {}]
-    ):
-        copy = tmp_path / f"copy{number}"
-        shutil.copytree(kept, copy)
-        if not changes:
-            read = read_results(copy)
-            del read.cells[0].metrics["test"]["P@1"]
-            write_results(copy, read)
-        [cell] = run_benchmark(make_experiment(**common, **changes), copy, root).cells
+
+    def lose(name: str) -> dict:
+        read = read_results(copy)
+        measures = read.cells[0].metrics["test"]
+        measures.pop(name) if name else read.cells[0].metrics.pop("test")
+        write_results(copy, read)
+        return {}
+
+    other = {"settings": {**results.experiment.settings, "data.hierarchy": "ignore"}}
+    for number, change in enumerate([lambda: other, lambda: lose("P@1"), lambda: lose("")]):
+        copy = shutil.copytree(kept, tmp_path / f"copy{number}")
+        changes = {**PRIOR, "runs": 1, **change()}
+        [cell] = run_benchmark(make_experiment(**changes), copy, root, reporter=Reporter()).cells
         assert not cell.published
         assert (copy / cell.folder / "metrics.json").is_file()
+        assert (
+            "1 published cells are of other rows, settings, data or measures, such as "
+            "'cells/toy/prior/seed0'; the results have them no more"
+        ) in " ".join(capsys.readouterr().err.split())
+
+
+def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path: Path) -> None:
+    """Other seeds and data sets of the rows that were there stay, under their own settings."""
+    root, twin = tmp_path / "root", write_match_folder(tmp_path / "twin")
+    toy = make_experiment(**PRIOR, runs=2)
+    both = toy.model_copy(update={"datasets": [*toy.datasets, str(twin)]})
+    results = run_benchmark(both, tmp_path / "out", root)
+    kept = release(results, tmp_path / "out", tmp_path / "kept")
+    rows = [*PRIOR["rows"], {"name": "another", "encoder": "prior"}]
+    more = make_experiment(rows=rows, reference=None, runs=1)
+    found = run_benchmark(more, kept, root)
+    assert [(one.dataset, one.row, one.seed, one.published) for one in found.cells] == [
+        ("toy", "prior", 0, True), ("toy", "prior", 1, True), ("toy", "another", 0, False),
+        ("twin", "prior", 0, True), ("twin", "prior", 1, True),
+    ]  # fmt: skip
+    assert None not in find_intervals(found, kept)
+
+
+def test_CellScores_are_those_that_the_results_were_measured_by(
+    make_experiment, tmp_path: Path
+) -> None:
+    """Of another split, or beside other results, they give no intervals, nor are they published."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    results = run_benchmark(make_experiment(**PRIOR, runs=1), out, root)
+    kept = release(results, out, tmp_path / "kept")
+    read = read_results(kept)
+    with pytest.raises(CheckpointError, match=r"must hold the scores behind results\.json, but"):
+        CellScores(kept, "valid").read(read.cells[0])
+    read.cells[0].metrics["test"]["P@1"] += 0.25
+    with pytest.raises(CheckpointError, match="restore both files together"):
+        CellScores(kept, "test").read(read.cells[0])
+    write_results(kept, read)
+    [row] = summarize(read_results(kept), "toy", kept)
+    assert row.measured["P@1"].interval is None
+    assert "no intervals over documents of P@1" in row.notes[0]
+
+
+def test_CellScores_write_says_what_is_damaged(make_experiment, tmp_path: Path) -> None:
+    """A run folder without its scores is no reason to publish without them; an old file goes."""
+    out = tmp_path / "out"
+    results = run_benchmark(make_experiment(**PRIOR, runs=1), out, tmp_path / "root")
+    [path] = out.glob("cells/toy/prior/seed0/per_document.parquet")
+    path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"per_document\.parquet"):
+        publish(results, out, tmp_path)
+    (tmp_path / SCORES).touch()
+    CellScores(out, "test").write(tmp_path, [])
+    assert not (tmp_path / SCORES).exists()

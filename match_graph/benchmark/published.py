@@ -1,0 +1,76 @@
+"""Published cells that count in a benchmark: those of the same settings and data."""
+
+from collections.abc import Callable
+from typing import Any
+
+from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.results import Cell, Results
+from match_graph.config import Config, FeatureSource
+from match_graph.own_code import CODE, is_file_code
+from match_graph.predict.share import shorten_paths
+
+#: What cells of data sets that are not planned now must have in common with the plan.
+_SAME = ("settings", "overrides", "budget", "split", "grid")
+
+
+class Published:
+    """Published results, measured against a plan.
+
+    Args:
+        plan: Plan of the benchmark.
+        earlier: Results with published cells.
+        identify: Gives the checksum of features from their source, node type and the checksum of
+            the data; None where they are not to be had.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        earlier: Results,
+        identify: Callable[[FeatureSource, str, str], str | None],
+    ) -> None:
+        self.plan, self.identify = plan, identify
+        self.split, self.measures = plan.experiment.split, {*plan.experiment.measures}
+        self.here = {record.name: record for record in plan.datasets}
+        self.there = {record.name: record for record in earlier.datasets}
+        self.planned = {one.key[:2]: one for one in plan.cells}  # any seed stands for the row
+        mine, theirs = (
+            shorten_paths(one.model_dump(mode="json", include={*_SAME}))
+            for one in (plan.experiment, earlier.experiment)
+        )
+        self.is_same = mine == theirs
+
+    def counts(self, cell: Cell) -> bool:
+        """Whether a cell is of the same row, settings and data, and has all measures."""
+        if cell.status != "done" or not self.measures <= cell.metrics.get(self.split, {}).keys():
+            return False
+        if cell.dataset not in self.here:
+            return self._is_row(cell)
+        planned = self.planned.get(cell.key[:2])
+        is_of_it = self.here[cell.dataset].checksum == self.there[cell.dataset].checksum
+        return planned is not None and is_of_it and self._is_planned(cell, planned)
+
+    def _is_planned(self, cell: Cell, planned: PlannedCell) -> bool:
+        config = planned.config
+        if any(is_file_code(getattr(config.model, kind) or "") for kind in CODE):
+            return False  # nothing says that it is the same code
+        sources = config.data.features
+        found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
+        return _describe(config) == _drop_seed(cell.config) and found == cell.feature_checksums
+
+    def _is_row(self, cell: Cell) -> bool:
+        """Whether a row on a data set that is not planned now is one of the plan's experiment."""
+        record = self.there[cell.dataset]
+        mine, theirs = (
+            {row.name: shorten_paths(row.model_dump(mode="json")) for row in rows}
+            for rows in (self.plan.experiment.expand(record.fields), record.rows)
+        )
+        return self.is_same and mine.get(cell.row) == theirs[cell.row]
+
+
+def _describe(config: Config) -> dict[str, Any]:
+    return _drop_seed(shorten_paths(config.model_dump(mode="json")))
+
+
+def _drop_seed(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != "seed"}
