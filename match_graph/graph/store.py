@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 
+from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.csr import row_index
 from match_graph.graph.labels import Targets
@@ -213,7 +214,17 @@ class MappedGraph(FeatureStore, GraphStore):
         return values if values is None or attr.index is None else values[attr.index]
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        """Adds or replaces an attribute in memory; the files stay."""
+        """Adds or replaces an attribute in memory; the files stay.
+
+        Raises:
+            GraphError: It is one by which the lists of the files are sorted and cut.
+        """
+        if attr.attr_name in _NODE_DTYPES:
+            raise GraphError(
+                f"An attribute that is put into a built graph must leave its neighbour lists "
+                f"right, which are in the order of times and training, found '{attr.attr_name}' of "
+                f"'{attr.group_name}'; put it into the HeteroData that to_hetero() gives."
+            )
         values = torch.as_tensor(tensor)
         if attr.index is not None or len(values) != self.num_nodes(attr.group_name):
             return False

@@ -10,6 +10,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.loader import NodeLoader
 
 from match_graph.datasets import Synthetic, open_dataset
+from match_graph.errors import GraphError
 from match_graph.graph import (
     BuiltGraph,
     EgoSampler,
@@ -123,6 +124,19 @@ def test_MappedGraph_put_tensor_joins_features(graph: MappedGraph) -> None:
     assert other.get_tensor_size(group_name="venue", attr_name="x", index=None) == x.shape
     assert other.remove_tensor(group_name="venue", attr_name="x", index=None)
     assert other.node_tensor("venue", "x") is None
+
+
+@pytest.mark.parametrize("name", ["time", "train_mask"])
+def test_MappedGraph_put_tensor_refuses_what_sorts_the_lists(graph: MappedGraph, name: str) -> None:
+    """Draws search the lists of the files by it: others than the built ones would mislead them."""
+    values = torch.zeros(graph.num_nodes(DOCUMENT), dtype=torch.int64)
+    with pytest.raises(GraphError) as error:
+        graph.put_tensor(values, group_name=DOCUMENT, attr_name=name, index=None)
+    assert str(error.value) == (
+        "An attribute that is put into a built graph must leave its neighbour lists right, which "
+        f"are in the order of times and training, found '{name}' of 'document'; put it into the "
+        "HeteroData that to_hetero() gives."
+    )
 
 
 def test_MappedGraph_without_hides_types(graph: MappedGraph) -> None:
