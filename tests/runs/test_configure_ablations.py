@@ -135,7 +135,7 @@ def test_resolve_ablations_unknown_names_one_sentence_choices(data: HeteroData) 
 
 
 @pytest.mark.parametrize("name", ["no-reference", "no-metadata"])
-def test_resolve_ablations_refuses_neighbours_of_what_is_left_out(
+def test_resolve_ablations_refuses_neighbours_without_citations(
     data: HeteroData, name: str
 ) -> None:
     """Features are made of the whole data set: what is left out would come in by them."""
