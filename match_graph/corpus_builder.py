@@ -199,7 +199,7 @@ class CorpusBuilder:
             CorpusError: The split is none, a field is not of the corpus, or values are no list.
         """
         lists = {**metadata, LABEL: labels}
-        self._check_document(split, lists, place)
+        self._check_given(split, lists, place)
         if document in self.place:
             if replaceable is None:
                 self.fail(describe_repeated(document, place, self.place[document]))
@@ -216,19 +216,17 @@ class CorpusBuilder:
         self.types[WORD].append(split_words(text, self.tokenizer))
         num_values = num_unique = 0
         for name in self._listed:
-            values = lists.get(name, ())
-            unique = list(dict.fromkeys(values))
+            unique = list(dict.fromkeys(values := lists.get(name, ())))
             num_values, num_unique = num_values + len(values), num_unique + len(unique)
             self.types[name].append(unique)
         if num_values > num_unique:
             self.repeated_values[row] = num_values - num_unique
 
-    def _check_document(self, split: str, lists: Mapping[str, Sequence[str]], place: str) -> None:
+    def _check_given(self, split: str, lists: Mapping[str, Sequence[str]], place: str) -> None:
         """Checks what a reader gives of a document."""
         if split not in SPLITS:
             raise CorpusError(f"{place}: a split must be one of {SPLITS}, found '{split}'.")
-        if not lists.keys() <= self._listed:
-            unknown = sorted(lists.keys() - self._listed)
+        if unknown := sorted(lists.keys() - self._listed):
             raise CorpusError(
                 f"{place}: the metadata of a document must be of the fields {self.fields}, found "
                 f"{unknown}; leave them out, or name them among the fields."
