@@ -358,7 +358,7 @@ def test_CorpusBuilder_metadata_and_labels_sets_words_sequence() -> None:
 
 
 def test_CorpusBuilder_fields_that_are_missing_are_empty() -> None:
-    """What the next document has does not move up to the one that lacks the field."""
+    """Values of the next document stay with it."""
     builder = make_builder()
     builder.add("d", "train", "x", {}, ["l"], "f:1")
     builder.add("e", "train", "y", {"author": ["b"]}, ["l"], "f:2")
@@ -389,7 +389,7 @@ def test_CorpusBuilder_fields_that_are_missing_are_empty() -> None:
     ids=["split", "field", "metadata", "label"],
 )
 def test_CorpusBuilder_add_refuses(changes: dict[str, Any], fault: str) -> None:
-    """What a reader of a user's own may give."""
+    """Wrong arguments of a custom reader, a sentence each."""
     given = {"document": "d", "split": "train", "text": "", "metadata": {}, "labels": ["l"]}
     with pytest.raises(CorpusError) as caught:
         make_builder().add(**{**given, **changes}, place="f:1")

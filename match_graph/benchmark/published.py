@@ -41,7 +41,7 @@ class Published:
         self.is_same = mine == theirs
 
     def counts(self, cell: Cell) -> bool:
-        """Whether a cell is of the same row, settings and data, and has all measures."""
+        """True if row, settings and data of a cell match the plan and no measure is missing."""
         if cell.status != "done" or not self.measures <= cell.metrics.get(self.split, {}).keys():
             return False
         if cell.dataset not in self.here:
@@ -59,7 +59,7 @@ class Published:
         return _describe(config) == _drop_seed(cell.config) and found == cell.feature_checksums
 
     def _is_row(self, cell: Cell) -> bool:
-        """Whether a row on a data set that is not planned now is one of the plan's experiment."""
+        """True if the experiment has the cell's row, for data sets outside the plan."""
         record = self.there[cell.dataset]
         mine, theirs = (
             {row.name: shorten_paths(row.model_dump(mode="json")) for row in rows}

@@ -102,7 +102,7 @@ def write_text_beside(path: Path, text: str) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file is one that is written beside another, by its name."""
+    """True for the name of a temporary file, as `beside` gives it."""
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 

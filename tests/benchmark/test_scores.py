@@ -146,7 +146,7 @@ def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path
 def test_CellScores_are_those_that_the_results_were_measured_by(
     make_experiment, tmp_path: Path
 ) -> None:
-    """Of another split, or beside other results, they give no intervals, nor are they published."""
+    """Scores of another split, or beside other results, give no intervals."""
     out, root = tmp_path / "out", tmp_path / "root"
     results = run_benchmark(make_experiment(**PRIOR, runs=1), out, root)
     kept = release(results, out, tmp_path / "kept")

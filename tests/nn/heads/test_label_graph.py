@@ -369,7 +369,7 @@ def test_LabelGraphHead_label_vectors_become_start_vectors() -> None:
 
 
 def test_LabelGraphHead_edges_are_its_own() -> None:
-    """What moves buffers in place, as FSDP does, leaves the hierarchy where it is."""
+    """Moving its buffers in place, as FSDP does, leaves the hierarchy unchanged."""
     graph = make_graph(DAG)
     before = graph.hierarchy.edge_index.clone()
     head = make_head(graph)
