@@ -24,10 +24,11 @@ class MatchEncoder(Encoder):
     channels, so that the width is 128 with delta = 100; metadata are a set, so their code is zero;
     a learned vector of its type is added to every token, so that a venue can be told from an
     author and both from a word; the feed-forward layer is 4 times as wide, with ReLU; [CLS] tokens
-    are learned at full width; dropout acts on the residual branches and not on attention weights,
-    which costs most of the time on CPU. Dropout is 0.2 by default against the paper's 0.1, which
-    overfits on corpora of a few thousand documents. So do its 3 layers on corpora of 20,000: by
-    default there is one, in which the [CLS] tokens read all others (experiments/defaults).
+    are learned at full width, and one mask of dropout is drawn for those of a batch; dropout acts
+    on the residual branches and not on attention weights, which costs most of the time on CPU.
+    Dropout is 0.2 by default against the paper's 0.1, which overfits on corpora of a few thousand
+    documents. So do its 3 layers on corpora of 20,000: by default there is one, in which the [CLS]
+    tokens read all others (experiments/defaults).
 
     The preset "paper" is the paper and, where it is silent, the authors' release
     (https://github.com/yuzhimanhua/MATCH): no type vectors among other things. It was made for half
@@ -47,6 +48,7 @@ class MatchEncoder(Encoder):
       the last five norms.
     - ``position_channels``: not given; the release adds learned codes instead.
     - sign: minus the Riemannian gradient; the paper prints plus, which would raise the loss.
+    - step: without the release's factor, 1 minus a cosine, which the paper does not have.
     - vectors: training starts from the pre-trained ones; the release overwrites them at random.
     - LayerNorm: as the paper has it; in the release it does nothing.
     - layers: 3, then equation 22; the release has a fourth and a linear layer with ELU after it.

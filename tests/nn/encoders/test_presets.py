@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import torch
 
 from match_graph.config import Config
 from match_graph.datasets import Synthetic
 from match_graph.nn import ENCODERS, HEADS, MatchEncoder
 from match_graph.nn.model import choose_head
+from match_graph.pretrain import margin_gradients
 from match_graph.runs.configure import load_preset_config, resolve_config
 
 PRESETS = [
@@ -43,7 +45,7 @@ MATCH = {
     "pretrain.shared_negatives": False,
     "pretrain.window": 5,
     "pretrain.margin": 0.3,  # section 4.1
-    "pretrain.learning_rate": 0.04,
+    "pretrain.learning_rate": 0.2,  # 0.04, summed over 5 negatives
     "pretrain.filter_positives": False,
     "pretrain.label_parent": False,  # section 3.1: four proximities
     "pretrain.cited_documents": False,  # likewise
@@ -87,7 +89,7 @@ EXCEPTIONS = {
     "train.clip_norm": 5 * 15_809,
     "model.encoder_config.position_channels": 28,
 }
-NO_SETTINGS = {"sign", "vectors", "LayerNorm", "layers", "hypernymy", "dropout"}
+NO_SETTINGS = {"sign", "step", "vectors", "LayerNorm", "layers", "hypernymy", "dropout"}
 #: CorNet's configure/models, but for what MATCH says of all that it compares (section 4.1).
 CORNET = {
     "model.channels": 100, "pretrain.channels": 100, "train.batch_size": 256,
@@ -197,3 +199,22 @@ def test_resolve_config_presets_have_the_values_of_their_sources(
     added = ["model.blend", "model.label_prior", "model.coherent", "pretrain.shared_negatives"]
     assert not any(resolved[key] for key in [*added, "train.calibrate", "model.token_dropout"])
     assert resolved["train.precision"] == "32-true"
+
+
+def test_paper_steps_by_the_sum_over_negatives() -> None:
+    """Equations 2 to 8 of MATCH sum over pairs, each with its negative; the release has .04."""
+    config = load_preset_config(preset="paper").pretrain
+    shape = (config.negatives, 7, 16)
+    rows = torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = torch.nn.functional.normalize(rows, dim=-1)
+    anchor, positive = rows[0], rows[1].requires_grad_()
+    negative = rows.transpose(0, 1)
+    near = (anchor * positive).sum(dim=1)
+    far = torch.einsum("pc,pkc->pk", anchor, negative.detach())
+    (gradient,) = torch.autograd.grad((config.margin + far - near[:, None]).relu().sum(), positive)
+    allowed = torch.ones(7, config.negatives, dtype=torch.bool)
+    _, _, ours, _ = margin_gradients(
+        anchor, positive.detach(), negative.detach(), config.margin, allowed
+    )
+    assert not config.shared_negatives
+    assert torch.allclose(config.learning_rate * ours, 0.04 * gradient, atol=1e-15)
