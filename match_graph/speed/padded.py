@@ -27,7 +27,8 @@ class PaddedModel(nn.Module):
     """MATCH as it is usually written: dense batches into `torch.nn.TransformerEncoder`.
 
     With the weights of a `MatchModel` it gives the same scores for documents of at most ``length``
-    tokens; longer ones are cut. Dropout is torch's, at the same rates.
+    tokens; longer ones are cut. Dropout is torch's, at the same rates, on what MATCH drops:
+    neither attention weights nor the hidden layer, where torch's own layer has it too.
 
     Args:
         model: Model with the encoder and head of MATCH, whose weights are copied.
@@ -108,4 +109,5 @@ def _make_encoder(encoder: MatchEncoder) -> nn.TransformerEncoder:
             module = getattr(ours, name)
             weights |= {f"{name}.weight": module.weight, f"{name}.bias": module.bias}
         theirs.load_state_dict(weights)
+        theirs.self_attn.dropout = theirs.dropout.p = 0.0
     return padded

@@ -40,6 +40,14 @@ def test_PaddedModel_it_gives_the_same_gradients(bench: Bench) -> None:
     )
 
 
+def test_PaddedModel_drops_what_match_drops(bench: Bench) -> None:
+    """Both residual branches; not attention weights, nor the hidden layer."""
+    model = open_bench(bench).make_model()
+    for layer in PaddedModel(model).encoder.layers:
+        rates = layer.self_attn.dropout, layer.dropout.p, layer.dropout1.p, layer.dropout2.p
+        assert rates == (0.0, 0.0, 0.2, 0.2) == (0, 0, *[model.encoder.dropout.p] * 2)
+
+
 def test_PaddedModel_longer_documents_are_cut(bench: Bench) -> None:
     """Beyond the length nothing is read."""
     run = open_bench(bench)
