@@ -16,7 +16,7 @@ from torch import Tensor
 from match_graph.baselines.base import Advance, Baseline
 from match_graph.baselines.tensors import read_table, write_table
 from match_graph.baselines.tfidf import Rows, TfidfConfig, TfidfFeatures, stack_labels
-from match_graph.errors import CheckpointError, import_extra
+from match_graph.errors import CheckpointError, ConfigError, import_extra
 from match_graph.graph import EgoBatch, TokenSpace
 
 TREES = "trees"
@@ -29,7 +29,7 @@ class OmikujiTrees(Baseline):
 
     Source: Prabhu et al. 2018, https://doi.org/10.1145/3178876.3185998, by
     https://github.com/tomtung/omikuji. A document's probability of a label is the mean over trees
-    of the product along its path; labels off the beam get 1e-6.
+    of the product along its path; labels off the beam get 1e-7.
 
     omikuji draws the starts of its clustering by itself: two fits differ a little, whatever the
     seed.
@@ -75,15 +75,28 @@ class OmikujiTrees(Baseline):
         self.trees: Any = None
 
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
-        """Fits the trees; omikuji reads a text file, which is written for it and removed."""
+        """Fits the trees; omikuji reads a text file, which is written for it and removed.
+
+        Documents without features are left out: omikuji takes none.
+
+        Raises:
+            ConfigError: No document has features.
+        """
         batches = list(batches)
         rows = self.features.fit(batches)
         gold = stack_labels(batches, self.num_labels)
+        read = rows.indptr[1:] > rows.indptr[:-1]
+        if not read.any():
+            raise ConfigError(
+                f"Label trees must be fitted to documents with words or metadata that are kept, "
+                f"but none of {len(read):,} training documents has one; lower data.min_count and "
+                f"data.min_word_count."
+            )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "documents.txt"
-            write_documents(path, rows, gold)
+            write_documents(path, rows[read], gold[read])
+            number = self.config.num_threads or torch.get_num_threads()
             with _hush():
-                number = self.config.num_threads or torch.get_num_threads()
                 self.trees = self._omikuji.Model.train_on_data(
                     str(path), self._hyper_parameters(), number
                 )

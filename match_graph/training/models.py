@@ -87,8 +87,8 @@ class Model(ABC):
 
     @property
     def may_leave_unused(self) -> bool:
-        """Whether parameters may be unused in a step: those of graph and custom encoders."""
-        return ":" in self.config.model.encoder or "graph" in self.needs
+        """Whether parameters may be unused in a step: of graph, text and custom encoders."""
+        return ":" in self.config.model.encoder or bool(self.needs & {"graph", "text"})
 
     def find_preset(self, name: str) -> Mapping[str, Any]:
         """Dotted keys with values of a preset.

@@ -69,6 +69,18 @@ def test_OmikujiTrees_nothing_is_printed(
     assert (captured.out, captured.err) == ("seen\n", "")
 
 
+def test_OmikujiTrees_documents_without_tokens(synthetic: Synthetic, batches) -> None:
+    """They teach nothing; where no other is left, one sentence says so."""
+    pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
+    trees = OmikujiTrees(synthetic.token_space(), synthetic.num_labels, OmikujiTrees.Config())
+    first, *others = batches("train")
+    bare = first.select_tokens(torch.zeros_like(first.token_id, dtype=torch.bool))
+    trees.fit([bare, *others])
+    assert trees.predict(bare).shape == (bare.num_documents, synthetic.num_labels)
+    with pytest.raises(ConfigError, match=rf"none of {bare.num_documents} training documents"):
+        trees.fit([bare])
+
+
 def test_OmikujiTrees_probabilities_are_those_of_omikuji(fitted: OmikujiTrees, batches) -> None:
     """The sigmoid of the scores gives them back; the labels off the beam are near 0."""
     batch = batches("test", batch_size=1)[0]

@@ -195,6 +195,14 @@ def test_Run_names_and_settings_are_checked_before_folder_made(start, tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("encoder", "may"), [("match", False), ("rgcn", True), ("language_model", True), (OWN, True)]
+)
+def test_NeuralModel_parameters_that_a_step_may_leave_unused(encoder: str, may: bool) -> None:
+    """Types without nodes in a graph, and rows of metadata that a text is read without."""
+    assert find_model(Config().change("model", encoder=encoder)).may_leave_unused == may
+
+
 def test_find_model_tells_kinds_apart(start) -> None:
     """By class, not by name."""
     config = start("prior").config

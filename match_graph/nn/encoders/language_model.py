@@ -42,8 +42,8 @@ class LanguageModelEncoder(Encoder):
         config: Settings of the encoder.
 
     Raises:
-        ConfigError: transformers is not installed, the checkpoint cannot be read, or it has fewer
-            positions than ``max_pieces``.
+        ConfigError: transformers is not installed, the checkpoint cannot be read, it has fewer
+            positions than ``max_pieces``, or its first piece knows no other.
     """
 
     class Config(StrictModel):
@@ -86,11 +86,27 @@ class LanguageModelEncoder(Encoder):
                 f"model.encoder_config.max_pieces."
             )
         self.word_field = embedding.space.field_index(WORD)
-        self.out_channels = int(self._pieces.weight.size(1))
+        settings: Any = self.language_model.config
+        self._check_pooling(settings.model_type)
+        self.out_channels = int(settings.hidden_size)  # ALBERT's and ELECTRA's pieces are narrower
         self.project: nn.Linear | None = None
         if config.metadata or embedding.document is not None:
-            self.project = nn.Linear(embedding.channels, self.out_channels)
+            self.project = nn.Linear(embedding.channels, int(self._pieces.weight.size(1)))
             self._reset_projection()
+
+    def _check_pooling(self, kind: str) -> None:
+        from transformers.models.auto.modeling_auto import (
+            MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+            MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        )
+
+        causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        if self.config.pooling == "first" and causal > (kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+            raise ConfigError(
+                f"With pooling=first a language model must read in both directions, but "
+                f"'{self.config.checkpoint}' ({kind}) reads from left to right, so that its first "
+                f"piece knows no other; set model.encoder_config.pooling=mean."
+            )
 
     @property
     def rate_factors(self) -> Mapping[str, float]:
@@ -148,13 +164,13 @@ class LanguageModelEncoder(Encoder):
 
     def forward(self, batch: EgoBatch) -> EncoderOutput:
         """Document states [B, C]."""
-        vectors, lengths = self._embed(batch)  # [N, C], [B]
+        vectors, lengths = self._embed(batch)  # [N, E], [B]
         row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
         column = ragged_arange(torch.zeros_like(lengths), lengths)
         longest = max(int(lengths.max()), 1)
         mask = torch.arange(longest, device=lengths.device) < lengths.clamp(min=1).unsqueeze(1)
-        padded = vectors.new_zeros(len(lengths), longest, self.out_channels)
-        padded = padded.index_put((row, column), vectors)  # [B, T, C]
+        padded = vectors.new_zeros(len(lengths), longest, vectors.size(1))
+        padded = padded.index_put((row, column), vectors)  # [B, T, E]
         output = self.language_model(inputs_embeds=padded, attention_mask=mask.long())
         states: Tensor = output.last_hidden_state  # [B, T, C]
         if self.config.pooling == "first":
@@ -165,14 +181,14 @@ class LanguageModelEncoder(Encoder):
         return EncoderOutput(document, None, make_ptr(lengths))
 
     def _embed(self, batch: EgoBatch) -> tuple[Tensor, Tensor]:
-        """Pieces and then metadata of each document, packed [N, C], and how many, [B]."""
+        """Pieces and then metadata of each document, packed [N, E], and how many, [B]."""
         assert batch.text is not None
         pieces = self.tokenizer(batch.text, truncation=True, max_length=self.config.max_pieces)
         ids: list[list[int]] = pieces["input_ids"]
         device = self._pieces.weight.device
         num_pieces = torch.tensor([len(one) for one in ids], device=device)
         flat = torch.tensor([piece for one in ids for piece in one], device=device).long()
-        text = self._pieces(flat)  # [pieces, C]
+        text = self._pieces(flat)  # [pieces, E]
         if self.project is None:
             return text, num_pieces
         of_features = batch.field == self.embedding.space.document_field
@@ -182,7 +198,7 @@ class LanguageModelEncoder(Encoder):
             batch.ptr[:-1], batch.ptr.diff()
         )
         batch = batch.select_tokens(rank < (self.max_positions - num_pieces)[row_index(batch.ptr)])
-        metadata = self.project(self.embedding(batch))  # [M, C]
+        metadata = self.project(self.embedding(batch))  # [M, E]
         num_metadata = batch.ptr.diff()
         lengths = num_pieces + num_metadata
         start = make_ptr(lengths)[:-1]

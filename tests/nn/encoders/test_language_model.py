@@ -52,6 +52,12 @@ def write_checkpoint(folder: Path, kind: str = "bert", positions: int = 48) -> P
         "distilbert": lambda: transformers.DistilBertConfig(
             **common, dim=16, n_layers=2, n_heads=2, hidden_dim=32
         ),
+        "albert": lambda: transformers.AlbertConfig(
+            **common, **bert, embedding_size=8, intermediate_size=32
+        ),
+        "electra": lambda: transformers.ElectraConfig(
+            **common, **bert, embedding_size=8, intermediate_size=32
+        ),
         "gpt2": lambda: transformers.GPT2Config(
             vocab_size=size, n_positions=positions, n_embd=16, n_layer=2, n_head=2
         ),
@@ -101,6 +107,8 @@ def make_batch(texts: list[str], venues: list[list[int]]) -> EgoBatch:
         ("bert", {}),
         ("distilbert", {"pooling": "mean"}),
         ("roberta", {}),
+        ("albert", {}),
+        ("electra", {"pooling": "mean"}),
         ("gpt2", {"pooling": "mean"}),
         ("bert", {"pretrained": False}),
     ],
@@ -293,6 +301,17 @@ def test_LanguageModelEncoder_decoder_is_refused(checkpoint) -> None:
     """It has no state of a document before it decodes."""
     with pytest.raises(ConfigError, match=r"is not \(it is an encoder-decoder\)"):
         make_encoder(checkpoint("t5"))
+
+
+def test_LanguageModelEncoder_first_piece_of_a_causal_model(checkpoint) -> None:
+    """It has read nothing but itself."""
+    with pytest.raises(ConfigError) as caught:
+        make_encoder(checkpoint("gpt2"))
+    assert str(caught.value) == (
+        f"With pooling=first a language model must read in both directions, but "
+        f"'{checkpoint('gpt2')}' (gpt2) reads from left to right, so that its first piece knows no "
+        f"other; set model.encoder_config.pooling=mean."
+    )
 
 
 def test_LanguageModelEncoder_without_package_sentence_says(monkeypatch) -> None:
