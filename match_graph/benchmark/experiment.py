@@ -16,6 +16,7 @@ from match_graph.errors import shorten, suggest
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, put
 from match_graph.runs.configure import load_preset_config
+from match_graph.runs.folder import flatten
 from match_graph.training.models import find_model
 
 EXPERIMENT_FORMAT = 1
@@ -288,8 +289,13 @@ class Experiment(StrictModel):
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
-        layers = (self.overrides, row.point, row.settings, self.settings)
-        return next((layer[key] is not None for layer in layers if key in layer), False)
+        for layer in (self.overrides, row.point, row.settings, self.settings):
+            content: dict[str, Any] = {}
+            for name, value in layer.items():
+                put(content, name, deepcopy(value))
+            if key in (flat := dict(flatten(content))):
+                return flat[key] is not None
+        return False
 
 
 def _is_of_slice(measure: str) -> bool:

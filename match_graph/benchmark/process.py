@@ -34,6 +34,8 @@ from match_graph.openmp import limit_spinning
 _PATIENCE, _STOPPING = 60.0, 10.0
 #: Seconds between two questions whether a cell of a cluster is still wanted.
 _POLLING = 1.0
+#: Characters of a reason, which a pipe must hold: it is read when the process has ended.
+_REASON = 10_000
 #: Bytes of the path of a socket on macOS; Linux has 107.
 _SOCKET = 103
 
@@ -221,9 +223,10 @@ def _hold(path: Path) -> AbstractContextManager[object]:
 
 def describe_error(error: Exception) -> str:
     """Error as a sentence where it is ours, else as a clause: its type and message."""
-    if isinstance(error, MatchGraphError):
-        return str(error)
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    told = str(error)
+    if not isinstance(error, MatchGraphError):
+        told = f"{type(error).__name__}: {' '.join(told.split())}".removesuffix(": ")
+    return told[:_REASON]
 
 
 def prepare_process(work: Work) -> None:

@@ -54,6 +54,13 @@ def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
     assert set(epochs(found).values()) == {3}
 
 
+def test_make_plan_nested_settings_are_a_budget_too(plan) -> None:
+    """As dotted ones: a section of the experiment's or of a row's own."""
+    rows = [{"name": "MATCH"}, {"name": "short", "settings": {"train": {"epochs": 2}}}]
+    found = plan(rows=rows, settings={"train": {"epochs": 7, "accelerator": "cpu"}})
+    assert epochs(found) == {"MATCH": 7, "short": 2}
+
+
 def test_make_plan_budgets_of_their_own(plan) -> None:
     """Epochs by size, or those of an encoder's own settings."""
     found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")

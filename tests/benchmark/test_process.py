@@ -1,12 +1,14 @@
 """Processes of cells: how they are started."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from match_graph.benchmark.process import make_context
+from match_graph.benchmark.process import describe_error, make_context
+from match_graph.errors import ConfigError
 
 #: Without ``if __name__ == "__main__"``, as a script of a gallery.
 SCRIPT = """
@@ -38,3 +40,11 @@ def test_start_process_does_not_import_the_script(tmp_path: Path) -> None:
         env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.stdout == "imported\n0\n", done.stderr
+
+
+@pytest.mark.parametrize("kind", [ValueError, ConfigError])
+def test_describe_error_fits_a_pipe(kind: type[Exception]) -> None:
+    """Of 64 KiB, which nobody reads before the process that said it has ended."""
+    told = describe_error(kind("\U0001f600" * 200_000))
+    assert len(told) > 5_000 and len(pickle.dumps(told)) < 2**16
+    assert describe_error(kind("short")).endswith("short")

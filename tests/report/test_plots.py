@@ -108,6 +108,10 @@ def test_draw_grid(tmp_path: Path, drawn) -> None:
     assert (first.get_xlabel(), first.get_ylabel()) == ("b", "a")
     shown = {text.get_position(): text.get_text() for text in first.texts}
     assert shown == {(0, 0): "0.5000", (1, 0): "0.6000", (0, 1): "0.7000"}
+    table["b"] = [[2, 4] if one == 1 else [8] for one in table["b"]]
+    plots.draw_grid(tmp_path / "grid.png", table, ["a", "b"])
+    labels = [text.get_text() for text in drawn[1].axes[0].get_xticklabels()]
+    assert labels == ["[2, 4]", "[8]"]
 
 
 def test_make_figure_without_matplotlib(tmp_path: Path, monkeypatch) -> None:
