@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from match_graph import Run, load
 from match_graph.cli import main
@@ -345,3 +346,23 @@ def test_predict_lines_refuses_names_that_no_file_has(
         f"with --output.\n"
     )
     assert loop.is_symlink()
+
+
+def test_main_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """Errors of torch that are no others keep their traceback."""
+
+    def raise_(error: Exception) -> None:
+        raise error
+
+    full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    monkeypatch.setattr(sys.modules[main.__module__], "app", lambda: raise_(full))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == (
+        "Error: A batch must fit the memory of the device, but it does not (CUDA out of memory); "
+        "lower train.batch_size or data.max_words, or choose another device.\n"
+    )
+    monkeypatch.setattr(sys.modules[main.__module__], "app", lambda: raise_(RuntimeError("other")))
+    with pytest.raises(RuntimeError, match="other"):
+        main()

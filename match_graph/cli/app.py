@@ -44,6 +44,15 @@ def main() -> None:
     except MatchGraphError as error:
         sys.stderr.write(f"Error: {escape_controls(str(error))}\n")
         sys.exit(1)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+            raise
+        sys.stderr.write(
+            f"Error: A batch must fit the memory of the device, but it does not "
+            f"({escape_controls(str(error)).partition('. ')[0]}); lower train.batch_size or "
+            f"data.max_words, or choose another device.\n"
+        )
+        sys.exit(1)
     except OSError as error:
         which = (
             f"'{escape_controls(str(error.filename))}'"

@@ -134,6 +134,10 @@ class TokenEmbedding(TokenTable):
         self._rows = [fn(rows) for rows in self._rows]
         return super()._apply(fn, recurse)
 
+    def move_features(self, device: torch.device) -> None:
+        """Moves the rows of features alone."""
+        self._rows = [rows.to(device) for rows in self._rows]
+
     @property
     def num_fields(self) -> int:
         """Number of types that tokens can have: those of the space, and documents with features."""

@@ -95,6 +95,8 @@ def locate_config(dataset_name: str, config: Config) -> Config:
     config = config.change("data", options=options, features=features)
     code = {kind: getattr(config.model, kind) for kind in CODE}
     code = {kind: locate_code(name) for kind, name in code.items() if name is not None}
+    if config.model.word_vectors is not None:
+        code["word_vectors"] = str(resolve_path(config.model.word_vectors))
     return config.change("model", **code).model_copy(
         update={"dataset": locate_dataset(dataset_name)}
     )

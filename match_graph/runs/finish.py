@@ -67,9 +67,12 @@ class RunFinish(RunInputs):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether scores are calibrated: `train.calibrate`, with 1,000 validation documents."""
+        """Whether scores are calibrated: `train.calibrate`, with 1,000 documents to fit it on."""
+        train = self.config.train
         number = len(self.dataset.documents(MASKS["valid"]))
-        return self.config.train.calibrate and number >= _MIN_DOCUMENTS
+        if train.valid_documents is not None:
+            number = min(number, train.valid_documents)
+        return train.calibrate and number >= _MIN_DOCUMENTS
 
     def _set_up_model(self) -> nn.Module:
         """Trained model on its device."""

@@ -18,12 +18,17 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
+#: What the process that trained a run has to say, or one that evaluated it first.
+_PROCESS = ("processes", "device", "versions", "python", "git")
 #: What only some runs have to say.
 _NOTES = ("parameters", "vectors_from", "twins", "network_share")
 
 
 class RunRecord:
     """Provenance of a run, updated by its stages; a resumed run adds to what is there.
+
+    Once a run is evaluated, processes, device and versions stay: whoever opens it later, perhaps on
+    another machine, adds seconds and memory alone.
 
     Args:
         folder: Run folder.
@@ -40,6 +45,8 @@ class RunRecord:
         #: By stage. Of a process that was killed in a stage, the stage's are lost.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
         self._notes = {name: before[name] for name in _NOTES if name in before}
+        evaluated = "evaluate" in self.seconds
+        self._process = {name: before[name] for name in _PROCESS if evaluated and name in before}
         self._peak: dict[str, float] = before.get("peak_memory_mib", {})
 
     @contextmanager
@@ -70,7 +77,7 @@ class RunRecord:
         for name, value in process["peak_memory_mib"].items():
             self._peak[name] = max(value, self._peak.get(name, 0.0))
         process["peak_memory_mib"] = self._peak
-        content = {**self.content, "seconds": seconds, **self._notes, **process}
+        content = {**self.content, "seconds": seconds, **self._notes, **process, **self._process}
         write_json(self.folder / RECORD, content)
 
 

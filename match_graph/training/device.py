@@ -176,11 +176,15 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
 
 
 def keep_apart(model: MatchModel, device: torch.device) -> None:
-    """Leaves what `find_apart` names out of what wraps a model, and moves it to the device."""
+    """Leaves what `find_apart` names out of what wraps a model, and moves it to the device.
+
+    So does it move the features of nodes: FSDP moves parameters alone.
+    """
     names = find_apart(model)
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
     for name in names:
         model.get_submodule(name.removesuffix(".weight")).to(device)
+    model.embedding.move_features(device)
 
 
 def find_apart(model: nn.Module) -> list[str]:

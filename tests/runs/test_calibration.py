@@ -239,6 +239,10 @@ def test_load_without_calibration_scores_stay(from_few, make_variant, trained_ru
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finish, "_MIN_DOCUMENTS", 41)
         assert not trained_run.is_calibrated
+        patch.setattr(finish, "_MIN_DOCUMENTS", 40)
+        few = trained_run.config.change("train", valid_documents=39)
+        assert trained_run.is_calibrated
+        assert not replace(trained_run, config=few).is_calibrated
         model = plain.load_model()
         assert plain.finish_model(model) is model
     for run in (plain, trained_run):

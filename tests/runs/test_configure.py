@@ -236,3 +236,13 @@ def test_locate_config_makes_paths_of_features_absolute(
     assert features["document"].ids == str(tmp_path / "x.txt")
     assert features["label"].model == str(tmp_path / "lm")
     assert features["author"].model == "org/lm"
+
+
+def test_locate_config_makes_the_path_of_word_vectors_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is opened in any working folder."""
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.init=word_vectors", "model.word_vectors=glove.txt"]
+    located = locate_config("synthetic", load_config(None, settings))
+    assert located.model.word_vectors == str(tmp_path / "glove.txt")

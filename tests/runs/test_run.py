@@ -63,6 +63,22 @@ def test_start_run_line_writes_what_the_design_names(start) -> None:
     assert not list(run.folder.rglob("*.tmp"))
 
 
+def test_RunRecord_stays_that_of_the_training(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens an evaluated run, perhaps on another machine, adds seconds alone."""
+    run = start("a", "train.epochs=1")
+    run.train()
+    run.evaluate()
+    before = json.loads((run.folder / RECORD).read_text())
+    other = {"versions": {"torch": "0"}, "python": "0", "git": "0"}
+    monkeypatch.setattr("match_graph.runs.record.describe_software", lambda: other)
+    again = open_run(run.folder, run.dataset.root)
+    again.evaluate()
+    after = json.loads((run.folder / RECORD).read_text())
+    assert after["seconds"]["evaluate"] > before["seconds"]["evaluate"]
+    names = ("processes", "device", "versions", "python", "git")
+    assert [after[name] for name in names] == [before[name] for name in names]
+
+
 def test_start_run_same_seed_gives_same_metrics_another_seed(start) -> None:
     """The same seed gives the same metrics and another seed others.
 

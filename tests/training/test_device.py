@@ -11,12 +11,14 @@ from torch_geometric.data import HeteroData
 from match_graph.config import ModelConfig, TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, TokenSpace
-from match_graph.nn import MatchModel
+from match_graph.graph.tokens import NodeFeatures
+from match_graph.nn import MatchModel, TokenEmbedding
 from match_graph.training import device as device_module
 from match_graph.training.device import (
     choose_device,
     choose_precision,
     count_threads,
+    keep_apart,
     make_fabric,
 )
 
@@ -85,3 +87,14 @@ def test_count_threads_grows_with_tokens_labels_and_nodes(monkeypatch) -> None:
         count_threads(replace(small, text=["a" * 4000] * 32), model)
         == (32_000 * per_token + 32 * per_document) // 2**28
     )
+
+
+def test_keep_apart_moves_features_of_nodes() -> None:
+    """They are no parameters, which is all that FSDP moves."""
+    rows = NodeFeatures(rows={"word": torch.ones(3, 2)})
+    embedding = TokenEmbedding(TokenSpace(("word",), (3,)), 4, features=rows)
+    model = torch.nn.Module()
+    model.embedding = embedding
+    keep_apart(model, torch.device("meta"))
+    assert [one.device.type for one in embedding._rows] == ["meta"]
+    assert embedding.weight.device.type == "cpu"
