@@ -199,6 +199,8 @@ class _Reader:
             if self.roles.is_a is not None:
                 found = read_edges(self.data, self.roles.is_a, (number, number), self.faults)
                 pairs = np.stack([found.head, found.tail])
+            elif isinstance(hierarchy, Tensor):
+                pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
         else:
             store, rows = self.data[self.roles.document], self.roles.sizes[self.roles.document]
             edges, number = read_classes(store, labels, rows, self.faults)

@@ -142,7 +142,7 @@ def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | None) -> list[str]:
             homeless.append(edge_type)
     if isinstance(hierarchy, tuple):
         roles.is_a = hierarchy
-    elif len(between) == 1:
+    elif hierarchy is None and len(between) == 1:
         roles.is_a = between[0]
     faults = []
     if roles.is_a is not None and roles.is_a not in between:

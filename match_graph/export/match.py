@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from match_graph.config import FeatureSource
-from match_graph.corpus import Tokenizer
+from match_graph.corpus import Tokenizer, split_words
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
@@ -22,6 +22,7 @@ from match_graph.datasets.match_folder import (
     read_match_folder,
     write_lines,
 )
+from match_graph.errors import ExportError
 from match_graph.export.inventory import Array, Inventory
 from match_graph.export.parquet import write_batches
 from match_graph.export.source import Source, add_graph_edges
@@ -29,8 +30,11 @@ from match_graph.export.target import NOT_IN_TAXONOMY, Reading, Target, escape_a
 from match_graph.features.store import find_nodes
 from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
-from match_graph.graph.build import contract_hierarchy
-from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
+from match_graph.graph.build import MAX_POSITIONS, contract_hierarchy
+from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, WORD, Split, has_edge
+
+#: Documents whose words are compared with their texts before anything is written.
+_CHECKED = 1000
 
 
 class MatchTarget(Target):
@@ -44,6 +48,22 @@ class MatchTarget(Target):
 
     features = ("none", "data")
     texts = ("raw", "words")
+
+    def check(self, source: Source) -> None:
+        """Checks on some documents that a reader makes the graph's words of their texts."""
+        tokenizer = find_tokenizer(source)
+        lists, names = source.graph.adjacency(CONTAINS), source.dataset.names(WORD).to_numpy()
+        batch = next(source.nodes(DOCUMENT)).slice(0, _CHECKED)
+        texts, ids = (batch.column(name).to_pylist() for name in ("text", "id"))
+        for row, text in enumerate(texts):
+            words = names[lists.node[lists.ptr[row] : lists.ptr[row + 1]].numpy()].tolist()
+            if split_words(text, tokenizer)[:MAX_POSITIONS] != words:
+                instead = "" if source.options.text == "words" else "--text words or "
+                raise ExportError(
+                    f"The format 'match' holds texts of which a reader makes the words, but the "
+                    f"words of document '{ids[row]}' are not those of its text by the tokenizer "
+                    f"'{tokenizer}'; choose {instead}another target."
+                )
 
     def write(self, source: Source, folder: Path, out: Path) -> None:
         ids = source.dataset.names(LABEL).tolist()
@@ -96,6 +116,7 @@ class MatchTarget(Target):
             built.tables[LABEL]["id"] = [unescape(value) for value in built.tables[LABEL]["id"]]
         left_out = {
             "label.depth": "The depth of labels: the format has no place for it.",
+            "*.definition": "Definitions: the format has no place for them.",
             "document.time": "The time of documents: the format has no place for it.",
         }
         for node_type in (LABEL, *source.fields):

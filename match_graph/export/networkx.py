@@ -23,7 +23,7 @@ MAX_ITEMS, MAX_GRAPHML_ITEMS = 10_000_000, 500_000
 ESCAPED = "percent_escaped"
 #: Node-link JSON calls a node itself "id".
 _NAMES = {"id": "name", "name": "title"}
-_STRINGS = {"name", "title", "split", "text"}
+_STRINGS = {"name", "title", "definition", "split", "text"}
 
 
 class NetworkxTarget(Target):

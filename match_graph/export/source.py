@@ -144,9 +144,9 @@ class Source:
     def nodes(self, node_type: str) -> Iterator[pa.RecordBatch]:
         """Nodes of a type in batches, in the order of the graph.
 
-        Columns: ``id``; of documents ``split``, ``text`` and ``time``; ``name`` where the data set
-        has names for people; of labels ``depth`` where their source gives it; ``train_count``;
-        ``x``. Each only if it is there and taken along.
+        Columns: ``id``; of documents ``split``, ``text`` and ``time``; ``name`` and
+        ``definition`` where the data set has them; of labels ``depth`` where their source gives it;
+        ``train_count``; ``x``. Each only if it is there and taken along.
         """
         train_count, start = self.train_count(node_type), 0
         with_text = self.options.text == "raw"
@@ -156,7 +156,7 @@ class Source:
             if node_type == DOCUMENT:
                 columns["split"] = pa.array(self.split[rows], pa.string())
                 columns |= self._texts(batch, start)
-            for column in ("name", "depth", "time"):
+            for column in ("name", "definition", "depth", "time"):
                 if column in batch.schema.names:
                     columns[column] = batch.column(column)
             if train_count is not None:

@@ -250,6 +250,10 @@ def test_from_hetero_labels_may_be_nodes_with_a_hierarchy() -> None:
     ids = graph.tables["label"]["id"]
     child, parent = graph.data["label", "is_a", "label"].edge_index
     assert [(ids[int(child)], ids[int(parent)])] == [("h", "c")]
+    pairs = data["genre", "below", "genre"].edge_index
+    del data["genre", "below", "genre"]
+    same = from_hetero(data, "movie", "genre", hierarchy=pairs, names=names)
+    assert same.hierarchy.equals(corpus.hierarchy)
     assert corpus.documents["text"][0] == "w0 movie"
     assert sorted(corpus.instances["word"]["id"]) == ["movie", "w0", "w1", "w2"]
     texts = [f"x{one}" for one in range(40)]

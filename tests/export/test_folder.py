@@ -95,6 +95,24 @@ def test_export_dataset_carries_times_and_names_lost_edge_attr(
     assert ("The time of documents" in text) == (target == "match")
 
 
+def test_export_dataset_carries_definitions(
+    given_dataset: type, tmp_path: Path, target: str
+) -> None:
+    """Beside names, with an empty one; EXPORT.md says where they have no place."""
+    corpus = toy_corpus()
+    label = corpus.instances["label"]
+    texts = [f"all of {name} & more" for name in label["id"]]
+    texts[1] = ""
+    instances = {**corpus.instances, "label": label.assign(name=label["id"], definition=texts)}
+    dataset = given_dataset(replace(corpus, instances=instances), tmp_path / "root")
+    options = ExportOptions(text="words", include_labels="all")
+    out = export_dataset(dataset, target, tmp_path / "out", options)
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert ("Definitions: the format has no place" in text) == (target == "match")
+    held = any(texts[0].encode() in path.read_bytes() for path in out.rglob("*.json"))
+    assert held == (target == "networkx")
+
+
 # Leaks ------------------------------------------------------------------------------------------
 
 

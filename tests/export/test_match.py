@@ -1,6 +1,7 @@
 """Back to the release's format: what is read again equals what was built."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,10 @@ import torch
 
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import CorpusDataset, MatchFolder, Synthetic
+from match_graph.errors import ExportError
 from match_graph.export import ExportOptions, export_dataset
 from match_graph.graph import describe_graph
+from match_graph.testing import toy_corpus
 from match_graph.typing import TAGGED
 
 ALL = ExportOptions(include_labels="all")
@@ -113,3 +116,22 @@ def test_export_dataset_names_come_back_and_depths_do_not(given_dataset, tmp_pat
         assert ("id2label.txt has one name a line" in text) == ("\n" in name)
         assert "id2author.txt has one name a line" in text
         assert "The depth of labels: the format has no place for it." in text
+
+
+def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_path: Path) -> None:
+    """A reader would make other words of the texts; nothing is written."""
+    corpus = toy_corpus()
+    first = corpus.documents["id"][0]
+    texts = ["other words", *corpus.documents["text"][1:]]
+    dataset = given_dataset(
+        replace(corpus, documents=corpus.documents.assign(text=texts)), tmp_path
+    )
+    with pytest.raises(ExportError) as caught:
+        export_dataset(dataset, "match", tmp_path / "out", ExportOptions(text="raw"))
+    assert str(caught.value) == (
+        f"The format 'match' holds texts of which a reader makes the words, but the words of "
+        f"document '{first}' are not those of its text by the tokenizer 'whitespace'; choose "
+        f"--text words or another target."
+    )
+    assert not (tmp_path / "out").exists()
+    assert export_dataset(dataset, "match", tmp_path / "out", ExportOptions(text="words"))
