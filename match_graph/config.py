@@ -57,7 +57,9 @@ class FeatureSource(StrictModel):
         "vector stands behind a document's own",
     )  # fmt: skip
     earlier: bool | None = Field(
-        None, description="with neighbors: none that is later than the document; needs times"
+        None,
+        description="with neighbors: no document that is later; needs times. Vectors of "
+        "labels are those of all training documents",
     )
     column: list[str] | None = Field(
         None, description="text, name, definition, id, or several joined; none: text, else name"

@@ -57,11 +57,12 @@ def hash_source(source: Mapping[str, Any]) -> str:
 
 
 def _hash_own_code(cls: type) -> dict[str, str]:
-    """SHA-256 of the file that defines a class, by "code"; nothing for the package's own."""
-    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return {}
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    return {} if file is None else {"code": hash_file(file)}
+    """SHA-256 of the files that define a class and its bases, by "code"; none for the package's."""
+    names = (one.__module__ for one in cls.__mro__[: cls.__mro__.index(CorpusDataset)])
+    own = (name for name in names if name.partition(".")[0] != __name__.partition(".")[0])
+    files = dict.fromkeys(getattr(sys.modules.get(name), "__file__", None) for name in own)
+    code = "".join(hash_file(file) for file in files if file is not None)
+    return {"code": code} if code else {}
 
 
 class CorpusDataset(InMemoryDataset):
@@ -87,11 +88,11 @@ class CorpusDataset(InMemoryDataset):
                     builder.add(str(row.id), row.split, row.title, authors, labels, place)
                 return builder.build(hierarchy=[("graphs", "mathematics", "by hand")])
 
-    The built files lie in a folder named by the SHA-256 of inputs and options, and of the file that
-    defines a class of a user's own: changed inputs build anew. They are built beside and renamed,
-    under a lock, so that two processes can build at once; what is built is opened without a lock
-    and without writing anything. Inputs that change between hashing and the end of reading are
-    refused, so that no build has another's key.
+    The built files lie in a folder named by the SHA-256 of inputs and options, and of the files
+    that define a class of a user's own and its bases (a notebook has none): changed inputs build
+    anew. They are built beside and renamed, under a lock, so that two processes can build at once;
+    what is built is opened without a lock and without writing anything. Inputs that change between
+    hashing and the end of reading are refused, so that no build has another's key.
 
     Differs from PyG: `_process` and `load` are overridden, because both unpickle.
 

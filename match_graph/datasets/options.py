@@ -144,7 +144,8 @@ def count_days(day: str | None) -> int | None:
 
     A time of day may follow.
     """
-    found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?=$|[T ])", day or "")
+    day = (day or "").strip()
+    found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?=$|[T ]\d)", day, re.ASCII)
     if found is None:
         return None
     try:

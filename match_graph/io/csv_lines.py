@@ -40,6 +40,9 @@ def read_csv_rows(
             return
         if not header:
             header = row
+            if broken[0]:
+                fail_file(f"{place}: the header must be UTF-8; save the file in UTF-8.")
+                return
             repeated = sorted({column for column in row if row.count(column) > 1})
             if repeated:
                 fail_file(

@@ -24,6 +24,7 @@ from match_graph.datasets.memory import hash_corpus
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import DropFields, build_graph
 from match_graph.io.manifest import write_manifest
+from match_graph.io.source import hash_file
 from match_graph.testing import write_match_folder
 
 
@@ -239,6 +240,17 @@ def test_CorpusDataset_of_ones_own_depends_on_its_code(own: str, tmp_path: Path)
     """Another reader makes another graph; the package's own classes have versions."""
     assert "code" in open_dataset(own, root=tmp_path / "root", path="notes.txt").source
     assert "code" not in Synthetic(root=tmp_path / "root", num_documents=200).source
+
+
+def test_CorpusDataset_of_ones_own_depends_on_its_bases(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that is inherited from another file."""
+    monkeypatch.syspath_prepend(tmp_path)
+    base, derived = tmp_path / "my_notes.py", tmp_path / "more_notes.py"
+    derived.write_text("import my_notes\n\n\nclass More(my_notes.Notes):\n    pass\n")
+    source = open_dataset("more_notes.py:More", root=tmp_path / "root", path="notes.txt").source
+    assert source["code"] == hash_file(derived) + hash_file(base)
 
 
 def test_CorpusDataset_of_ones_own_refuses_what_is_none(own: str, tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_read_csv_rows_faults_name_their_rows() -> None:
     ]
 
 
+def test_read_csv_rows_header_in_another_encoding() -> None:
+    """Its columns would have names that nobody gave them."""
+    of_rows: list[str] = []
+    of_files: list[str] = []
+    lines = [b"id,caf\xe9\n", b"1,x\n"]
+    assert not [*read_csv_rows(lines, "t.csv", ",", of_rows.append, of_files.append)]
+    assert of_files == ["t.csv:1: the header must be UTF-8; save the file in UTF-8."]
+
+
 def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
     """Nothing behind them can be told apart."""
     assert read_faults(b'id,text\n1,"open\n2,x\n', of_file=True) == [
