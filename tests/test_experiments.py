@@ -139,6 +139,10 @@ def test_write_subsets(
     for number, message in ((16, "toy_16 is there already"), (41, "must be at most 40")):
         with pytest.raises(BadParameter, match=message):
             content["main"](folder, [number])
+    monkeypatch.setitem(content["draw"].__globals__, "FEW", 1)
+    (folder / "dev.json").write_text("dev.json 0\ndev.json 1\n")
+    with pytest.raises(BadParameter, match="must leave some of the 2 validation documents"):
+        content["draw"](folder, 16, seed=0)
 
 
 def test_measure_adds_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

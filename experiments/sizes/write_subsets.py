@@ -30,7 +30,7 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
         seed: Random seed.
 
     Raises:
-        BadParameter: There are not as many training documents.
+        BadParameter: There are not as many training documents, or too few for validation.
     """
     generator = np.random.default_rng(seed)
     train, valid = (
@@ -45,6 +45,11 @@ def draw(folder: Path, number: int, seed: int) -> dict[str, list[str]]:
     if len(valid) < FEW:
         drawn = train[:number]
         return {"train.json": drawn[eighth:], "dev.json": drawn[:eighth], "test.json": valid}
+    if eighth >= len(valid):
+        raise typer.BadParameter(
+            f"must leave some of the {len(valid):,} validation documents of {folder} for the test, "
+            f"found {number:,}, of which an eighth is {eighth:,}."
+        )
     return {
         "train.json": train[:number],
         "dev.json": valid[:eighth],

@@ -29,8 +29,9 @@ class BertXmlEncoder(TextEncoder):
     which MATCH compares itself to; BERT-XML of Zhang et al. 2020
     (https://aclanthology.org/2020.clinicalnlp-1.3) is another network of that name, with one
     attention per label. Positions are learned, ELU stands before and after the pooling layer.
-    LayerNorm is real here, while the release's does nothing. With ``metadata``, metadata tokens
-    have no position. Nothing is pre-trained but the words' vectors.
+    LayerNorm is real here, while the release's does nothing. Dropout is not on attention weights,
+    and draws one mask for the [CLS] tokens of a batch. With ``metadata``, metadata tokens have no
+    position. Nothing is pre-trained but the words' vectors.
 
     Args:
         embedding: Embedding layer of the token space.
