@@ -63,25 +63,25 @@ def open_study(journal: Path, row: str) -> "Study":
 def run_trial(work: Work) -> None:
     """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
 
-    Its value is the mean over the data sets of the measure on valid. Test is never read. From a
-    third of the epochs on, a trial is pruned whose best epoch is behind the median of what others
-    had reached by then (before, a low learning rate would be taken for a bad one). Source: the
-    median rule of Golovin et al., "Google Vizier", KDD 2017,
+    Its value is the mean over the data sets of the measure on valid. Test is never read. On each
+    data set, from a third of the epochs on, a trial is pruned whose best epoch is behind the median
+    of what others had reached by then (before, a low learning rate would be taken for a bad one).
+    Source: the median rule of Golovin et al., "Google Vizier", KDD 2017,
     https://doi.org/10.1145/3097983.3098043, by Optuna.
     """
     import optuna
 
     assert isinstance(work, TrialWork)
     study = open_study(work.journal, work.row)
-    num_epochs = work.cells[0].config.train.epochs or 1
-    study.pruner = optuna.pruners.MedianPruner(_WHOLE_TRIALS, n_warmup_steps=num_epochs // 3)
+    study.pruner = optuna.pruners.MedianPruner(_WHOLE_TRIALS)
     trial, start = optuna.trial.Trial(study, work.trial_id), time.monotonic()
     try:
         values = []
         for place, (cell, vectors) in enumerate(zip(work.cells, work.sources, strict=True)):
             run = open_cell(work, cell, vectors)
             if not run.is_finished:
-                run.train(_watch(study, trial, place, work.measure))
+                patience = (cell.config.train.epochs or 1) // 3
+                run.train(watch_trial(study, trial, place, work.measure, patience))
                 run.evaluate(with_test=False)
             values.append(run.read_metrics()["valid"][work.measure])
         state, value = optuna.trial.TrialState.COMPLETE, fmean(values)
@@ -91,8 +91,17 @@ def run_trial(work: Work) -> None:
     study.tell(trial, value, state)
 
 
-def _watch(study: "Study", trial: "Trial", place: int, measure: str) -> Watch:
-    """Reports each epoch to the journal, and ends a training that others are ahead of."""
+def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, patience: int) -> Watch:
+    """Reports each epoch to the journal, and ends a training that others are ahead of.
+
+    Args:
+        study: Study of the row.
+        trial: Trial, which is told how each epoch ended.
+        place: Number of the data set. It is added to the measure, which is at most 1: the rule
+            takes the best value of all steps, and a data set before may have had better ones.
+        measure: Measure on valid.
+        patience: Epochs before the first one that may be the last.
+    """
     import optuna
 
     reported = study.trials[trial.number].intermediate_values
@@ -100,8 +109,8 @@ def _watch(study: "Study", trial: "Trial", place: int, measure: str) -> Watch:
     def watch(row: Mapping[str, float]) -> None:
         step = place * _EPOCHS + int(row["epoch"])
         if step not in reported:  # by the process that was killed
-            trial.report(row.get(measure, row[MONITOR]), step)
-        if trial.should_prune():
+            trial.report(place + row.get(measure, row[MONITOR]), step)
+        if row["epoch"] >= patience and trial.should_prune():
             raise optuna.TrialPruned
 
     return watch

@@ -12,12 +12,13 @@ import yaml
 
 from match_graph.benchmark import load_experiment, run_benchmark, run_search
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
+from match_graph.benchmark.trial import watch_trial
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
 from match_graph.testing import toy_documents, write_match_folder
 
-pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
+optuna = pytest.importorskip("optuna", reason="no Optuna (extra: tune)")
 
 SMALL = {"model.encoder_config": {"num_layers": 1, "num_cls": 1, "position_channels": 4}}
 NETWORK = [{"name": "MATCH", "settings": SMALL, "space": {"model.token_dropout": [0.0, 0.1]}}]
@@ -152,6 +153,24 @@ def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -
     assert set(pruned["train.learning_rate"]) == {1e-9}
     assert set(pruned["epochs"]) == {2}
     assert search.best.params == {"train.learning_rate": 1e-3}
+
+
+def test_watch_trial_compares_on_each_data_set() -> None:
+    """Behind on the second one, where all are worse than on the first; not before the patience."""
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(4))
+    for _ in range(4):
+        trial = study.ask()
+        for place, value in enumerate((0.9, 0.5)):
+            for epoch in (1, 2, 3):
+                watch_trial(study, trial, place, "NDCG@5", 2)({"NDCG@5": value, "epoch": epoch})
+        study.tell(trial, 0.7)
+    trial = study.ask()
+    for epoch in (1, 2, 3):
+        watch_trial(study, trial, 0, "NDCG@5", 2)({"NDCG@5": 0.95, "epoch": epoch})
+    second = watch_trial(study, trial, 1, "NDCG@5", 2)
+    second({"NDCG@5": 0.4, "epoch": 1})
+    with pytest.raises(optuna.TrialPruned):
+        second({"NDCG@5": 0.4, "epoch": 2})
 
 
 def test_run_search_minutes_are_of_a_row(make_search, tmp_path: Path) -> None:
