@@ -92,7 +92,8 @@ class Run(RunFinish):
     @shared
     def evaluate_pretraining(self) -> dict[str, Any]:
         """Measures vectors trained apart, without the pairs that they rank; ``pretrain.json``."""
-        return self.pretraining.evaluate()
+        with self._alone():
+            return self.pretraining.evaluate()
 
     def _pretrain_once(self) -> None:
         if self.pretraining.is_done():
