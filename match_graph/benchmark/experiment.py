@@ -10,13 +10,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.benchmark.space import Search, Space
+from match_graph.benchmark.space import Search, Space, find_setting
 from match_graph.config import Config, StrictModel
 from match_graph.errors import shorten, suggest
 from match_graph.io.names import FileName
 from match_graph.io.yaml import dump_yaml, put
 from match_graph.runs.configure import load_preset_config
-from match_graph.runs.folder import flatten
 from match_graph.training.models import find_model
 
 EXPERIMENT_FORMAT = 1
@@ -279,23 +278,13 @@ class Experiment(StrictModel):
 
     def list_featured(self, row: PlannedRow) -> Collection[str]:
         """Node types that have features in a row."""
-        content: Any = {}
-        for layer in (self.settings, *row.layers):
-            for key, value in layer.items():
-                put(content, key, deepcopy(value))
-        for section in ("data", "features"):
-            content = content.get(section) if isinstance(content, dict) else None
-        return content or ()
+        found = find_setting(_join_layers([self.settings, *row.layers]), "data.features")
+        return () if found in (..., None) else found
 
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
-        for layer in (self.overrides, row.point, row.settings, self.settings):
-            content: dict[str, Any] = {}
-            for name, value in layer.items():
-                put(content, name, deepcopy(value))
-            if key in (flat := dict(flatten(content))):
-                return flat[key] is not None
-        return False
+        content = _join_layers([self.settings, *row.layers, self.overrides])
+        return find_setting(content, key) not in (..., None)
 
 
 def _is_of_slice(measure: str) -> bool:
@@ -324,6 +313,15 @@ def find_source_type(key: str) -> str | None:
     """Node type of a setting of a part of its features, such as ``data.features.TYPE.model``."""
     found = _FEATURE_PART.match(key)
     return None if found is None else found[1]
+
+
+def _join_layers(layers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Nested settings of layers, as a configuration takes them: the last win."""
+    content: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            put(content, key, deepcopy(value))
+    return content
 
 
 def _write_settings(layers: Iterable[dict[str, Any]]) -> list[str]:

@@ -81,7 +81,7 @@ def find_defaults(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for keys, values in space.items():
-        value = _find(config, split_keys(keys)[0].split("."))
+        value = find_setting(config, split_keys(keys)[0])
         is_there = values.holds(value) if isinstance(values, Range) else value in values
         if is_there:
             found[keys] = value
@@ -98,8 +98,9 @@ def list_ends(values: Range | Sequence[Scalar]) -> Sequence[Scalar]:
     return (values.low, values.high) if isinstance(values, Range) else values
 
 
-def _find(content: Any, path: Sequence[str]) -> Any:
-    for name in path:
+def find_setting(content: Any, key: str) -> Any:
+    """Value of a dotted key in nested mappings; ``...`` where it is not set."""
+    for name in key.split("."):
         if not isinstance(content, Mapping) or name not in content:
             return ...  # no value: in no space
         content = content[name]

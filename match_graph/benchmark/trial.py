@@ -100,7 +100,7 @@ def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, patien
         place: Number of the data set. It is added to the measure, which is at most 1: the rule
             takes the best value of all steps, and a data set before may have had better ones.
         measure: Measure on valid.
-        patience: Epochs before the first one that may be the last.
+        patience: Number of epochs on a data set before the trial can be pruned there.
     """
     import optuna
 

@@ -61,6 +61,16 @@ def test_make_plan_nested_settings_are_a_budget_too(plan) -> None:
     assert epochs(found) == {"MATCH": 7, "short": 2}
 
 
+def test_Experiment_sets_what_its_configuration_takes(make_experiment) -> None:
+    """A row's section takes the place of the experiment's, so that no epochs are set."""
+    rows = [{"name": "MATCH", "settings": {"train": {"patience": 3}}}, {"name": "plain"}]
+    experiment = make_experiment(rows=rows, settings={"train.epochs": 7})
+    own, plain = experiment.expand([])
+    assert [experiment.configure(one, 0).train.epochs for one in (own, plain)] == [None, 7]
+    assert not experiment.sets(own, "train.epochs")
+    assert experiment.sets(plain, "train.epochs")
+
+
 def test_make_plan_budgets_of_their_own(plan) -> None:
     """Epochs by size, or those of an encoder's own settings."""
     found = plan(rows=ROWS, settings={"train.accelerator": "cpu"}, budget="own")
