@@ -349,7 +349,7 @@ def test_predict_lines_refuses_names_that_no_file_has(
 
 
 def test_main_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """Errors of torch that are no others keep their traceback."""
+    """Other errors of torch keep their traceback."""
 
     def raise_(error: Exception) -> None:
         raise error

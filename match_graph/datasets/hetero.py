@@ -199,14 +199,12 @@ class _Reader:
             if self.roles.is_a is not None:
                 found = read_edges(self.data, self.roles.is_a, (number, number), self.faults)
                 pairs = np.stack([found.head, found.tail])
-            elif isinstance(hierarchy, Tensor):
-                pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
         else:
             store, rows = self.data[self.roles.document], self.roles.sizes[self.roles.document]
             edges, number = read_classes(store, labels, rows, self.faults)
             number = max(number, len(self.names.get(labels, ())))
-            if isinstance(hierarchy, Tensor):
-                pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
+        if isinstance(hierarchy, Tensor):
+            pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
         ids = self._list_ids(labels, number)
         kept = self.kept[edges.head]
         there = np.bincount(edges.tail[kept], minlength=number) > 0  # others only join these

@@ -31,7 +31,7 @@ from match_graph.features.store import find_nodes
 from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import MAX_POSITIONS, contract_hierarchy
-from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, WORD, Split, has_edge
+from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
 
 #: Documents whose words are compared with their texts before anything is written.
 _CHECKED = 1000
@@ -52,16 +52,15 @@ class MatchTarget(Target):
     def check(self, source: Source) -> None:
         """Checks on some documents that a reader makes the graph's words of their texts."""
         tokenizer = find_tokenizer(source)
-        lists, names = source.graph.adjacency(CONTAINS), source.dataset.names(WORD).to_numpy()
         batch = next(source.nodes(DOCUMENT)).slice(0, _CHECKED)
         texts, ids = (batch.column(name).to_pylist() for name in ("text", "id"))
-        for row, text in enumerate(texts):
-            words = names[lists.node[lists.ptr[row] : lists.ptr[row + 1]].numpy()].tolist()
-            if split_words(text, tokenizer)[:MAX_POSITIONS] != words:
+        known = source.list_words(0, len(texts))
+        for name, text, words in zip(ids, texts, known, strict=True):
+            if split_words(text, tokenizer)[:MAX_POSITIONS] != words.tolist():
                 instead = "" if source.options.text == "words" else "--text words or "
                 raise ExportError(
                     f"The format 'match' holds texts of which a reader makes the words, but the "
-                    f"words of document '{ids[row]}' are not those of its text by the tokenizer "
+                    f"words of document '{name}' are not those of its text by the tokenizer "
                     f"'{tokenizer}'; choose {instead}another target."
                 )
 

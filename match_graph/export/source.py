@@ -229,16 +229,18 @@ class Source:
         if self.options.text == "raw":
             return {"text": batch.column("text")}
         if self.options.text == "words":
-            return {"text": pa.array(self._join_words(start, batch.num_rows), pa.string())}
+            texts = map(" ".join, self.list_words(start, batch.num_rows))
+            return {"text": pa.array(texts, pa.string())}
         return {}
 
-    def _join_words(self, start: int, number: int) -> list[str]:
+    def list_words(self, start: int, number: int) -> list[np.ndarray[Any, np.dtype[Any]]]:
+        """Words of a range of documents, in order, strings."""
         lists = self.graph.adjacency(CONTAINS)
         ptr = lists.ptr[start : start + number + 1]
         words = lists.node[int(ptr[0]) : int(ptr[-1])]
         names = self._words[words.numpy()]
         bounds = (ptr[1:-1] - ptr[0]).numpy()
-        return [" ".join(part) for part in np.split(names, bounds)]
+        return np.split(names, bounds)
 
     @cached_property
     def _words(self) -> np.ndarray[Any, np.dtype[Any]]:

@@ -169,11 +169,12 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
         ConfigError: matplotlib is not installed.
     """
     measures = list(table["measure"].unique())
+    table = table.copy()
+    for key in keys:  # lists are no values of an index
+        table[key] = [str(one) if isinstance(one, list) else one for one in table[key]]
     figure, axes = make_panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
-        points = table[table["measure"] == measure].copy()
-        for key in keys:  # lists are no values of an index
-            points[key] = [str(one) if isinstance(one, list) else one for one in points[key]]
+        points = table[table["measure"] == measure]
         grid = points.pivot_table(index=keys[0], columns=keys[1], values="mean")
         image = axis.imshow(grid.to_numpy(), aspect="auto", cmap="cividis")
         middle = (image.norm.vmin + image.norm.vmax) / 2

@@ -94,10 +94,10 @@ def locate_config(dataset_name: str, config: Config) -> Config:
     features = {name: _locate_source(source) for name, source in config.data.features.items()}
     config = config.change("data", options=options, features=features)
     code = {kind: getattr(config.model, kind) for kind in CODE}
-    code = {kind: locate_code(name) for kind, name in code.items() if name is not None}
+    model = {kind: locate_code(name) for kind, name in code.items() if name is not None}
     if config.model.word_vectors is not None:
-        code["word_vectors"] = str(resolve_path(config.model.word_vectors))
-    return config.change("model", **code).model_copy(
+        model["word_vectors"] = str(resolve_path(config.model.word_vectors))
+    return config.change("model", **model).model_copy(
         update={"dataset": locate_dataset(dataset_name)}
     )
 

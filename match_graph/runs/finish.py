@@ -67,12 +67,10 @@ class RunFinish(RunInputs):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether scores are calibrated: `train.calibrate`, with 1,000 documents to fit it on."""
+        """True if `train.calibrate` is set and training validates on 1,000 documents or more."""
         train = self.config.train
-        number = len(self.dataset.documents(MASKS["valid"]))
-        if train.valid_documents is not None:
-            number = min(number, train.valid_documents)
-        return train.calibrate and number >= _MIN_DOCUMENTS
+        documents = self.dataset.documents(MASKS["valid"])[: train.valid_documents]
+        return train.calibrate and len(documents) >= _MIN_DOCUMENTS
 
     def _set_up_model(self) -> nn.Module:
         """Trained model on its device."""

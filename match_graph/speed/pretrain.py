@@ -1,27 +1,27 @@
-"""Positives per second of spherical pre-training, against negatives of each positive's own."""
+"""Positives per second of spherical pre-training, against independent negatives."""
 
 import time
 from collections.abc import Callable, Iterator
 
 from match_graph.config import PretrainConfig
+from match_graph.nn import MatchEncoder
 from match_graph.pretrain import SphericalTrainer
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare, synchronize
 from match_graph.typing import DOCUMENT
 
 _CHUNKS = {True: 20, False: 1}  # per piece of work; independent negatives are much slower
-#: Independent negatives of a positive in the paper's settings.
-_OF_THE_PAPER = 5
 
 
 def measure_pretrain(bench: Bench) -> Iterator[Speed]:
     """Measures the trainer's own loop, with shared and with independent negatives.
 
-    One baseline compares each positive with as many negatives as ours, the other with the five of
+    One baseline compares each positive with as many negatives as ours, the other with those of
     ``--preset paper``. The memory is the peak from before a trainer is made, less its tables.
     """
     shared = bench.config.pretrain.model_copy(update={"shared_negatives": True})
     alone = shared.model_copy(update={"shared_negatives": False})
-    few = alone.model_copy(update={"negatives": _OF_THE_PAPER})
+    number = MatchEncoder.presets["paper"]["pretrain.negatives"]
+    few = alone.model_copy(update={"negatives": number})
     with MemoryPeak(bench.device).watch() as memory:
         trainer, ours = _make_work(bench, shared)
         ours()
@@ -32,7 +32,7 @@ def measure_pretrain(bench: Bench) -> Iterator[Speed]:
     work = {
         "shared": ours,
         "independent negatives": _make_work(bench, alone)[1],
-        f"{_OF_THE_PAPER} independent negatives": _make_work(bench, few)[1],
+        f"{number} independent negatives": _make_work(bench, few)[1],
     }
     yield from compare(
         bench, "pretrain",

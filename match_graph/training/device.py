@@ -178,7 +178,7 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
 def keep_apart(model: MatchModel, device: torch.device) -> None:
     """Leaves what `find_apart` names out of what wraps a model, and moves it to the device.
 
-    So does it move the features of nodes: FSDP moves parameters alone.
+    The features of nodes are moved too: FSDP moves parameters alone.
     """
     names = find_apart(model)
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)

@@ -87,7 +87,7 @@ class Model(ABC):
 
     @property
     def may_leave_unused(self) -> bool:
-        """Whether parameters may be unused in a step: of graph, text and custom encoders."""
+        """True if a step may leave parameters without gradient: graph, text, custom encoders."""
         return ":" in self.config.model.encoder or bool(self.needs & {"graph", "text"})
 
     def find_preset(self, name: str) -> Mapping[str, Any]:

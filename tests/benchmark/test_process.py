@@ -44,7 +44,8 @@ def test_start_process_does_not_import_the_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, ConfigError])
 def test_describe_error_fits_a_pipe(kind: type[Exception]) -> None:
-    """Of 64 KiB, which nobody reads before the process that said it has ended."""
+    """The reason of a failed cell is shorter than the 64 KiB that a pipe holds."""
     told = describe_error(kind("\U0001f600" * 200_000))
-    assert len(told) > 5_000 and len(pickle.dumps(told)) < 2**16
+    assert len(told) > 5_000  # cut, not dropped
+    assert len(pickle.dumps(told)) < 2**16  # as a connection of multiprocessing sends it
     assert describe_error(kind("short")).endswith("short")

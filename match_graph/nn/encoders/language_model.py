@@ -100,8 +100,9 @@ class LanguageModelEncoder(Encoder):
             MODEL_FOR_MASKED_LM_MAPPING_NAMES,
         )
 
-        causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-        if self.config.pooling == "first" and causal > (kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES):
+        is_masked = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        is_causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not is_masked
+        if self.config.pooling == "first" and is_causal:
             raise ConfigError(
                 f"With pooling=first a language model must read in both directions, but "
                 f"'{self.config.checkpoint}' ({kind}) reads from left to right, so that its first "
