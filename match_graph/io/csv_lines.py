@@ -25,9 +25,13 @@ def read_csv_rows(
     csv.field_size_limit(max_record_bytes())  # its own is shorter than many texts
     row_start = [1]  # the line on which the row starts that is being read
     broken = [0]  # the last line that was not UTF-8
-    decoded = _decode(lines, name, fail, row_start, broken)
-    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     header: list[str] = []
+
+    def fail_line(fault: str) -> None:
+        (fail if header else fail_file)(fault)
+
+    decoded = _decode(lines, name, fail_line, row_start, broken)
+    reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
         row_start[0] = reader.line_num + 1
         place = f"{name}:{row_start[0]}"
@@ -41,7 +45,6 @@ def read_csv_rows(
         if not header:
             header = row
             if broken[0]:
-                fail_file(f"{place}: the header must be UTF-8; save the file in UTF-8.")
                 return
             repeated = sorted({column for column in row if row.count(column) > 1})
             if repeated:

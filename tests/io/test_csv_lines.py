@@ -58,7 +58,10 @@ def test_read_csv_rows_header_in_another_encoding() -> None:
     of_files: list[str] = []
     lines = [b"id,caf\xe9\n", b"1,x\n"]
     assert not [*read_csv_rows(lines, "t.csv", ",", of_rows.append, of_files.append)]
-    assert of_files == ["t.csv:1: the header must be UTF-8; save the file in UTF-8."]
+    assert of_rows == []
+    assert of_files == [
+        "t.csv:1: the file must be UTF-8, but byte 6 of the line is 0xe9; convert the file."
+    ]
 
 
 def test_read_csv_rows_quotes_without_end_named_by_row_opens() -> None:
