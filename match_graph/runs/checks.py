@@ -1,4 +1,4 @@
-"""Checks before a run folder is made: contract, memory, device."""
+"""Checks before a run folder is made: contract, memory, device, word vectors."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from match_graph.config import ModelConfig
 from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.graph import EgoLoader, EgoSampler, Hierarchy, TokenSpace
 from match_graph.nn import MatchModel
@@ -57,6 +58,20 @@ def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
     for batch in loader:
         prepared = model.embedding.prepare(batch)
         check_encoding(model.encoder.eval(), prepared, run.config.model.encoder)
+
+
+def check_word_vectors(config: ModelConfig) -> None:
+    """Checks that the file of word vectors is there; a trained run needs it no more.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    path = config.word_vectors
+    if config.init == "word_vectors" and path is not None and not Path(path).is_file():
+        raise ConfigError(
+            f"model.word_vectors must be a text file of word vectors, but there is none at "
+            f"'{path}'; check the path."
+        )
 
 
 def check_memory(run: Run) -> None:

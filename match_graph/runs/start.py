@@ -15,7 +15,7 @@ from match_graph.io.files import has_file
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.own_code import shorten_code
-from match_graph.runs.checks import check_model
+from match_graph.runs.checks import check_model, check_word_vectors
 from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.features import join_features, keep_features, write_features
 from match_graph.runs.folder import (
@@ -81,6 +81,8 @@ def start_run(
     run = Run(folder, config, dataset, reporter, fabric)
     check_model(run)
     check_logger(config.train.logger)
+    if overwrite or not (folder / CONFIG).is_file():
+        check_word_vectors(config.model)
     lead(fabric, lambda: _claim(run, overwrite, elapsed))
     _check_is_seen(run)
     reporter.line(f"build: {dataset.graph.num_nodes(DOCUMENT):,} documents in {elapsed:.1f} s")

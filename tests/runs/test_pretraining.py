@@ -252,6 +252,7 @@ def test_start_run_word_vectors_start_words_and_print_coverage(
     start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Word vectors start the words and print their coverage."""
+    (tmp_path / "glove.txt").touch()  # the words are known once the data set is built
     run = start("model.init=word_vectors", f"model.word_vectors={tmp_path / 'glove.txt'}")
     names = run.dataset.names("word").tolist()
     write_glove(tmp_path / "glove.txt", names[:7], 32)
@@ -269,6 +270,18 @@ def change_model(run: Run, **changes: Any) -> module.Pretraining:
     """The stage with settings that `load_config` refuses."""
     model = run.config.model.model_copy(update=changes)
     return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
+
+
+def test_start_run_word_vectors_that_are_not_there(start, tmp_path: Path) -> None:
+    """No folder is left that another path could not use."""
+    path = tmp_path / "no.txt"
+    with pytest.raises(ConfigError) as caught:
+        start("model.init=word_vectors", f"model.word_vectors={path}")
+    assert str(caught.value) == (
+        f"model.word_vectors must be a text file of word vectors, but there is none at '{path}'; "
+        f"check the path."
+    )
+    assert not list(tmp_path.rglob("config.yaml"))
 
 
 def test_Pretraining_word_vectors_need_a_file(start) -> None:
