@@ -32,7 +32,9 @@ class LabelAttentionHead(Head):
     the label prior, against .75).
 
     Nothing of size [B, L, C] or [B, L, tokens] exists: the labels are taken in chunks, of which
-    the scores alone are kept; what the gradient needs is computed again, chunk by chunk.
+    the scores alone are kept; what the gradient needs is computed again, chunk by chunk. Outside
+    of training the last layer is computed in float32 under autocast too: rounded to bfloat16, the
+    best labels of a document tie.
 
     Args:
         in_channels: Width of a token's state.
@@ -153,7 +155,15 @@ class LabelAttentionHead(Head):
         shared = self._shared()
         blocks = [
             _LabelAttention.apply(
-                key, value, valid, self.attention, self.bias, labels, self.chunk_values, *shared
+                key,
+                value,
+                valid,
+                self.attention,
+                self.bias,
+                labels,
+                self.chunk_values,
+                not self.training,
+                *shared,
             )
             for (key, valid), (value, _), labels in zip(keys, values, chosen, strict=True)
         ]
@@ -169,28 +179,38 @@ class LabelAttentionHead(Head):
         return [*tensors, self.out.weight]
 
     def _score_empty(self, candidates: Tensor | None, num_documents: int) -> Tensor:
-        score = score_hidden(self.project.bias, self._shared())
+        score = score_hidden(self.project.bias, self._shared(), exact=not self.training)
         if candidates is not None:
             return score + self.bias[candidates]
         return (score + self.bias).unsqueeze(1).repeat(1, num_documents).t()
 
 
-def score_hidden(hidden: Tensor, shared: list[Tensor]) -> Tensor:
+def score_hidden(hidden: Tensor, shared: list[Tensor], *, exact: bool = False) -> Tensor:
     """relu, then the layers that the labels share, [..., F] -> [...].
 
     Args:
         hidden: Output of the first layer, [..., F].
         shared: Weight and bias of each further layer, then the weights of the last, [1, F].
+        exact: Whether the last layer keeps the weights' precision under autocast.
     """
     hidden = torch.relu(hidden)
     *layers, last = shared
     for weight, bias in zip(layers[::2], layers[1::2], strict=True):
         hidden = torch.relu(nn.functional.linear(hidden, weight, bias))
-    return nn.functional.linear(hidden, last).squeeze(-1)
+    if not exact:
+        return nn.functional.linear(hidden, last).squeeze(-1)
+    with torch.autocast(last.device.type, enabled=False):
+        return nn.functional.linear(hidden.to(last.dtype), last).squeeze(-1)
 
 
 def score_labels(
-    keys: Tensor, values: Tensor, valid: Tensor | None, query: Tensor, shared: list[Tensor]
+    keys: Tensor,
+    values: Tensor,
+    valid: Tensor | None,
+    query: Tensor,
+    shared: list[Tensor],
+    *,
+    exact: bool = False,
 ) -> Tensor:
     """The scores of some labels without their biases, [B, K].
 
@@ -200,12 +220,15 @@ def score_labels(
         valid: Mask of tokens that are not padding, [B, T], bool; None for all.
         query: Attention vectors, [K, C], or per document [B, K, C].
         shared: Weights and biases of the shared layers, see `score_hidden`.
+        exact: Whether the last layer keeps the weights' precision under autocast.
     """
     scores = keys @ query.transpose(-1, -2)  # [B, T, K]
     if valid is not None:
         scores = scores.masked_fill(~valid.unsqueeze(2), -torch.inf)
     weights = torch.softmax(scores, dim=1).transpose(1, 2)
-    return score_hidden(weights.to(values.dtype) @ values, shared)  # [B, K, F] -> [B, K]
+    return score_hidden(
+        weights.to(values.dtype) @ values, shared, exact=exact
+    )  # [B, K, F] -> [B, K]
 
 
 class _LabelAttention(torch.autograd.Function):
@@ -221,6 +244,7 @@ class _LabelAttention(torch.autograd.Function):
         bias: Tensor,
         candidates: Tensor | None,
         chunk_values: int,
+        exact: bool,
         *shared: Tensor,
     ) -> Tensor:
         ctx.save_for_backward(keys, values, valid, weight, candidates, *shared)
@@ -233,7 +257,7 @@ class _LabelAttention(torch.autograd.Function):
         inputs = [layer.detach() for layer in shared]  # detached ones are not cached by autocast
         chunks = []
         for labels in _chunks(weight, candidates, ctx.step):
-            scores = score_labels(keys, values, valid, weight[labels], inputs)
+            scores = score_labels(keys, values, valid, weight[labels], inputs, exact=exact)
             chunks.append((scores + bias[labels]).t())
         return torch.cat(chunks)
 
@@ -259,7 +283,7 @@ class _LabelAttention(torch.autograd.Function):
             else:
                 d_weight.index_add_(0, labels.reshape(-1), found[0].flatten(0, 1))
                 d_bias.index_add_(0, labels.reshape(-1), part.reshape(-1).to(d_bias))
-        return (sums[0], sums[1], None, d_weight, d_bias, None, None, *sums[2:])
+        return (sums[0], sums[1], None, d_weight, d_bias, None, None, None, *sums[2:])
 
 
 def _chunks(weight: Tensor, candidates: Tensor | None, step: int) -> list[Any]:

@@ -172,6 +172,28 @@ def test_LabelAttentionHead_gradient_computed_precision_scores() -> None:
         assert float((one - other).norm() / one.norm()) < 0.05
 
 
+def test_LabelAttentionHead_ranks_without_rounding_but_in_training() -> None:
+    """In bfloat16 the best of many labels tie; those of candidates are the same numbers."""
+
+    def count_ties(scores: Tensor) -> int:
+        best = scores.topk(6, dim=1).values
+        return int((best.diff(dim=1) == 0).any(dim=1).sum())
+
+    torch.manual_seed(0)
+    head = LabelAttentionHead(64, 2000, LabelAttentionHead.Config(hidden_channels=[128]))
+    states = torch.randn(20 * 30, 64).bfloat16()
+    output = EncoderOutput(None, states, torch.arange(0, 601, 30))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        rounded = head.train()(output)
+        found = head.eval()(output)
+        chosen = head(output, torch.arange(2000).repeat(20, 1))
+    assert count_ties(rounded) > 10
+    assert count_ties(found) == 0
+    assert torch.allclose(chosen, found, atol=0.02)
+    exact = head.double()(EncoderOutput(None, states.double(), output.ptr)).detach().float()
+    assert float((found - exact).norm() / exact.norm()) < 0.02
+
+
 class LiveMemory(TorchDispatchMode):
     """The largest number of bytes of tensors made within that live at one time."""
 
