@@ -7,6 +7,7 @@ caller first (`check_code`).
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from match_graph.errors import ConfigError, suggest
-from match_graph.io.source import is_there, resolve_path
+from match_graph.io.source import hash_file, is_there, resolve_path
 
 T = TypeVar("T")
 
@@ -75,6 +76,31 @@ def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
     """Names of the encoder and the head in the settings."""
     model = content.get("model")
     return {kind: model[kind] for kind in CODE if kind in model} if isinstance(model, dict) else {}
+
+
+def hash_code(cls: type, base: type) -> str:
+    """SHA-256 of the files that define a class and what it inherits from below a base, joined.
+
+    Of a class without a file, as in a notebook, the cells of its methods are hashed where Python
+    has their source; the package's own classes have none.
+    """
+    own = [
+        one
+        for one in cls.__mro__[: cls.__mro__.index(base)]
+        if one.__module__.partition(".")[0] != __name__.partition(".")[0]
+    ]
+    files = {one: getattr(sys.modules.get(one.__module__), "__file__", None) for one in own}
+    hashes = [_hash_cells(one) if file is None else hash_file(file) for one, file in files.items()]
+    return "".join(dict.fromkeys(hashes))
+
+
+def _hash_cells(cls: type) -> str:
+    members = (inspect.unwrap(getattr(one, "__func__", one)) for one in vars(cls).values())
+    try:
+        cells = ["".join(inspect.findsource(one)[0]) for one in members if inspect.isfunction(one)]
+    except OSError:  # typed at a prompt
+        return ""
+    return hashlib.sha256("".join(dict.fromkeys(cells)).encode()).hexdigest()
 
 
 def find_class(

@@ -1,5 +1,6 @@
 """Classes of a user's own by name, and the errors of their code."""
 
+import linecache
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from match_graph.errors import ConfigError, MatchGraphError
-from match_graph.own_code import check_code, find_class, locate_code, shorten_code
+from match_graph.own_code import check_code, find_class, hash_code, locate_code, shorten_code
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,43 @@ def test_check_code_knows_a_file_by_either_path(
     check_code([("encoder", f"{tmp_path}/mine.py:Shelf")], ["mine.py:Shelf"], "'x'", "--{kind} ")
     with pytest.raises(MatchGraphError, match="names the dataset 'mine\\.py:Shelf', and code is"):
         check_code([("dataset", "mine.py:Shelf")], ["other.py:Shelf"], "'x'", "--{kind} ")
+
+
+CELL = """class Notes({base}):
+    path = {value}
+
+    def read(self):
+        return self.path
+
+    @classmethod
+    def make(cls):
+        return cls()
+"""
+
+
+def run_cell(number: int, value: str, base: type = dict) -> type:
+    """A class of a notebook's cell: its module has no file, its source is in `linecache`."""
+    source = CELL.format(base="Base", value=value)
+    name = f"<cell {number}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    namespace = {"Base": base, "__name__": "no_such_module"}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace["Notes"]
+
+
+def test_hash_code_of_a_notebook_follows_its_cells() -> None:
+    """The same cell run again is the same code, another is not; neither are other bases."""
+    first = hash_code(run_cell(1, "1"), dict)
+    assert len(first) == 64
+    assert hash_code(run_cell(2, "1"), dict) == first
+    changed = run_cell(3, "2")
+    assert hash_code(changed, dict) != first
+    assert hash_code(run_cell(4, "1", changed), dict) == first + hash_code(changed, dict)
+
+
+def test_hash_code_without_source_is_empty() -> None:
+    """What was typed at a prompt; a class of the package."""
+    typed = run_cell(5, "1")
+    del linecache.cache["<cell 5>"]
+    assert hash_code(typed, dict) == ""
+    assert hash_code(ConfigError, MatchGraphError) == ""

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -40,7 +39,8 @@ from match_graph.graph.view import GraphView, view_graph
 from match_graph.io.build_folder import check_file
 from match_graph.io.cluster import Cluster
 from match_graph.io.manifest import MANIFEST
-from match_graph.io.source import Snapshot, Track, hash_file, resolve_path
+from match_graph.io.source import Snapshot, Track, resolve_path
+from match_graph.own_code import hash_code
 from match_graph.typing import DOCUMENT, LABEL
 
 FORMAT_VERSION = 4
@@ -54,15 +54,6 @@ def default_root() -> Path:
 def hash_source(source: Mapping[str, Any]) -> str:
     """SHA-256 of a build's identity, as hexadecimal digits."""
     return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
-
-
-def _hash_own_code(cls: type) -> dict[str, str]:
-    """SHA-256 of the files that define a class and its bases, by "code"; none for the package's."""
-    names = (one.__module__ for one in cls.__mro__[: cls.__mro__.index(CorpusDataset)])
-    own = (name for name in names if name.partition(".")[0] != __name__.partition(".")[0])
-    files = dict.fromkeys(getattr(sys.modules.get(name), "__file__", None) for name in own)
-    code = "".join(hash_file(file) for file in files if file is not None)
-    return {"code": code} if code else {}
 
 
 class CorpusDataset(InMemoryDataset):
@@ -224,13 +215,15 @@ class CorpusDataset(InMemoryDataset):
     @cached_property
     def source(self) -> dict[str, Any]:
         """Identity of a build: class, options, versions, and the SHA-256 of every raw file."""
-        return {
+        code = hash_code(type(self), CorpusDataset)
+        source = {
             "format": FORMAT_VERSION,
             "class": type(self).__qualname__,
             "options": self.options | ({"faults": "skip"} if self.faults_mode == "skip" else {}),
             "pre_transform": repr(self.pre_transform),
             "files": self._snapshot.name_hashes(),
-        } | _hash_own_code(type(self))
+        }
+        return source | ({"code": code} if code else {})
 
     @cached_property
     def _snapshot(self) -> Snapshot:
