@@ -89,3 +89,15 @@ def test_run_recurrent_no_token_gives_no_state() -> None:
     network = nn.LSTM(3, 4, bidirectional=True)
     found = run_recurrent(network, torch.zeros(0, 3), torch.zeros(3, dtype=torch.int64))
     assert found.shape == (0, 8)
+
+
+def test_run_recurrent_by_torch_keeps_precision_of_its_weights() -> None:
+    """Autocast would run cuDNN in float16; this network takes the same way on CPU."""
+    torch.manual_seed(0)
+    network = nn.RNN(3, 4)
+    ptr, tokens = torch.tensor([0, 3, 8]), torch.randn(8, 3).bfloat16()
+    expected = run_recurrent(network, tokens.float(), ptr)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run_recurrent(network, tokens, ptr)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
