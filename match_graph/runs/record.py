@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -133,8 +134,9 @@ def describe_device(accelerator: str) -> dict[str, Any]:
     return device
 
 
+@cache
 def find_git_hash() -> str | None:
-    """Commit of the checkout that the package lies in; None outside one."""
+    """Commit of the checkout that the package lies in when first asked; None outside one."""
     try:
         result = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
