@@ -1,6 +1,6 @@
 """Experiments read from YAML: found by name or path, with every fault of their settings."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from match_graph.errors import ConfigError, Fault, find_faults, list_faults, sug
 from match_graph.io.yaml import parse_setting, read_mapping
 from match_graph.own_code import check_code, name_code
 from match_graph.runs.configure import read_preset_settings
+from match_graph.runs.folder import flatten
 from match_graph.training.models import find_model
 from match_graph.training.setting_faults import find_setting_faults
 
@@ -124,7 +125,7 @@ def find_experiment_faults(experiment: Experiment) -> list[str]:
     rows = experiment.expand(["x"])
     found: dict[tuple[str, str], dict[str, str]] = {}  # path or text -> text by row
     for row in rows:
-        own = [key for layer in row.layers for key in _list_keys(layer)]
+        own = [key for layer in row.layers for key, _ in flatten(layer)]
         for fault in _find_row_faults(experiment, row):
             is_own = not fault.path or any(
                 f"{key}.".startswith(f"{fault.path}.") or f"{fault.path}.".startswith(f"{key}.")
@@ -147,15 +148,6 @@ def _describe(texts: Mapping[str, str], num_rows: int) -> str:
     names = [*texts][:_NAMED]
     more = f" and {len(texts) - len(names)} more" if len(texts) > len(names) else ""
     return f"'rows', {', '.join(names)}{more}: {text}"
-
-
-def _list_keys(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted keys of nested mappings."""
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from _list_keys(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
 
 
 def _find_row_faults(experiment: Experiment, row: PlannedRow) -> list[Fault]:
