@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from match_graph.config import parse_settings
 from match_graph.corpus import Corpus, Tokenizer, hierarchy_frame, split_words
 from match_graph.corpus_builder import Interner
 from match_graph.corpus_faults import RECORD_KEYS
@@ -41,9 +43,9 @@ def from_hetero(
     document: str | None = None,
     labels: str | None = None,
     *,
-    hierarchy: EdgeType | Tensor | None = None,
+    hierarchy: EdgeType | Tensor | Array | None = None,
     text: str | Sequence[str] | None = None,
-    names: Mapping[str, Sequence[str]] | None = None,
+    names: Mapping[str, Sequence[str | int]] | None = None,
     drop: Collection[str | EdgeType] = (),
     time: str = "time",
     tokenizer: Tokenizer = "regex",
@@ -56,7 +58,8 @@ def from_hetero(
     point; both directions of one relation count once. Edges between documents are citations, the
     field ``reference``. Node features ``x`` and ``edge_attr`` are kept, as are the lists of strings
     ``name`` and ``definition`` of nodes. Edges to a type ``word`` are the words of the documents,
-    by ``position`` if they have it. Other attributes are left out, which `Corpus.warnings` says.
+    by ``position`` if they have it; edges from words are read where there are none to them. Other
+    attributes are left out, which `Corpus.warnings` says.
 
     Args:
         data: Graph; nothing of it is changed.
@@ -68,8 +71,8 @@ def from_hetero(
             None takes the only edge type between labels.
         text: Texts of the documents, or the attribute that holds them; None takes ``text`` if
             there is one.
-        names: Ids of nodes by node type, unique; of classes under the name of their attribute. None
-            takes their numbers.
+        names: Ids of nodes by node type, unique, in the order of the nodes; of classes under the
+            name of their attribute. None takes their numbers.
         drop: Node types and edge types to leave out.
         time: Attribute of the documents' times, [N], integers in one unit.
         tokenizer: How texts become words.
@@ -81,6 +84,7 @@ def from_hetero(
     Raises:
         CorpusError: With every fault: a type that has no place in a corpus and is not dropped,
             masks that overlap, labels of another length, features that are not finite, and so on.
+        ConfigError: The seed is none.
     """
     if not isinstance(data, HeteroData):
         raise CorpusError(
@@ -88,8 +92,8 @@ def from_hetero(
             f"its method to_heterogeneous."
         )
     roles = find_roles(data, document, labels, hierarchy, names or {}, drop)
-    reader = _Reader(data, roles, names or {})
-    reader.read_documents(text, time, SplitConfig(seed=seed))
+    reader = _Reader(data, roles)
+    reader.read_documents(text, time, parse_settings(SplitConfig, {"seed": seed}, SUMMARY))
     reader.read_labels(hierarchy)
     reader.read_fields()
     reader.read_words(tokenizer)
@@ -101,8 +105,8 @@ def from_hetero(
 class _Reader:
     """Reader of a graph: turns its types into tables, by their roles."""
 
-    def __init__(self, data: HeteroData, roles: Roles, names: Mapping[str, Sequence[str]]) -> None:
-        self.data, self.roles, self.names = data, roles, names
+    def __init__(self, data: HeteroData, roles: Roles) -> None:
+        self.data, self.roles = data, roles
         self.faults: list[str] = []
         self.warnings: list[str] = []
         self.num_repeated = 0
@@ -177,11 +181,11 @@ class _Reader:
 
     def _list_ids(self, node_type: str, number: int) -> Array:
         """Ids of the nodes of a type, or of classes."""
-        if node_type not in self.names:
+        if node_type not in self.roles.names:
             prefix = "reference " if node_type == CITATION_FIELD else ""  # no ids of documents
             return np.array([f"{prefix}{one}" for one in range(number)], dtype=object)
-        given = [str(one) for one in self.names[node_type]]
-        found = read_strings(given, number, f"the names of '{node_type}'", self.faults)
+        given, what = self.roles.names[node_type], f"the names of '{node_type}'"
+        found = read_strings(given, number, what, self.faults)
         return np.array([*range(number)] if found is None else found, dtype=object)
 
     def _read_x(self, node_type: str) -> Array | None:
@@ -190,27 +194,45 @@ class _Reader:
         number = self.roles.sizes[node_type]
         return read_features(self.data[node_type].x, node_type, number, self.faults)
 
-    def read_labels(self, hierarchy: EdgeType | Tensor | None) -> None:
+    def read_labels(self, hierarchy: EdgeType | Tensor | Array | None) -> None:
         """Reads the labels of the documents, and the hierarchy above them."""
-        labels, pairs = self.roles.labels, np.empty((2, 0), dtype=np.int64)
-        if self.roles.has_label_nodes:
+        labels, is_nodes = self.roles.labels, self.roles.has_label_nodes
+        if is_nodes:
             number = self.roles.sizes[labels]
             edges = self._join(labels)
-            if self.roles.is_a is not None:
-                found = read_edges(self.data, self.roles.is_a, (number, number), self.faults)
-                pairs = np.stack([found.head, found.tail])
         else:
             store, rows = self.data[self.roles.document], self.roles.sizes[self.roles.document]
             edges, number = read_classes(store, labels, rows, self.faults)
-            number = max(number, len(self.names.get(labels, ())))
-        if isinstance(hierarchy, Tensor):
+            number = max(number, len(self.roles.names.get(labels, ())))
+        pairs = np.empty((2, 0), dtype=np.int64)
+        if isinstance(hierarchy, Tensor | np.ndarray):
             pairs = number_edges(hierarchy, (number, number), "hierarchy", self.faults)
-        ids = self._list_ids(labels, number)
+        elif self.roles.is_a is not None:
+            found = read_edges(self.data, self.roles.is_a, (number, number), self.faults)
+            pairs = np.stack([found.head, found.tail])
+        if is_nodes:
+            ids = self._list_ids(labels, number)
+        else:
+            ids, edges, pairs = self._list_classes(number, edges, pairs)
         kept = self.kept[edges.head]
-        there = np.bincount(edges.tail[kept], minlength=number) > 0  # others only join these
+        there = np.bincount(edges.tail[kept], minlength=len(ids)) > 0  # others only join these
         edges = edges.take(kept).renumber_tail(np.cumsum(there) - 1)
-        self._add_type(LABEL, labels if self.roles.has_label_nodes else None, ids, edges, there)
+        self._add_type(LABEL, labels if is_nodes else None, ids, edges, there)
         self.hierarchy = hierarchy_frame([(*pair, "hierarchy") for pair in ids[pairs].T.tolist()])
+
+    def _list_classes(self, number: int, edges: Edges, pairs: Array) -> tuple[Array, Edges, Array]:
+        """Ids of the classes that occur, and both edges by their numbers among these.
+
+        Class indices may be ids of a database: nothing here has a place for each smaller one.
+        """
+        found, place = np.unique(np.concatenate([edges.tail, *pairs]), return_inverse=True)
+        ids, labels = found.astype(str).astype(object), self.roles.labels
+        if labels in self.roles.names:
+            names = self.roles.names[labels]
+            if read_strings(names, number, f"the names of '{labels}'", self.faults) is not None:
+                ids = np.array(names, dtype=object)[found]
+        tail, ends = np.split(place, [len(edges.tail)])
+        return ids, replace(edges, tail=tail), ends.reshape(2, -1)
 
     def read_fields(self) -> None:
         """Reads metadata fields and citations."""
@@ -235,6 +257,8 @@ class _Reader:
     def _join(self, node_type: str, is_set: bool = True) -> Edges:
         """Edges from documents to a type, by document, from all edge types between the two."""
         document, edge_types = self.roles.document, self.roles.of_type[node_type]
+        if not is_set:  # both directions would give each element twice
+            edge_types = [one for one in edge_types if one[0] == document] or edge_types
         found = []
         for one in edge_types:
             sizes = self.roles.sizes[one[0]], self.roles.sizes[one[2]]

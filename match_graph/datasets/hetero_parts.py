@@ -1,8 +1,8 @@
 """Parts of a `HeteroData` as arrays, with faults: edges, masks, classes, features."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -65,9 +65,11 @@ class Edges:
 
 def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) -> Array:
     """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
+    index = torch.from_numpy(index) if _is_numeric(index) else index
     is_index = isinstance(index, Tensor) and index.dim() == 2 and index.size(0) == 2
     if not is_index or index.is_floating_point() or index.dtype == torch.bool:
-        found = f"{index.dtype} {list(index.shape)}" if isinstance(index, Tensor) else "none"
+        is_tensor, kind = isinstance(index, Tensor), type(index).__name__
+        found = f"{index.dtype} {list(index.shape)}" if is_tensor else kind
         faults.append(f"the edge_index of {what} must be [2, E] of integers, found {found}.")
         return np.empty((2, 0), dtype=np.int64)
     edges: Array = index.cpu().numpy().astype(np.int64)
@@ -224,6 +226,35 @@ def read_times(time: Any, number: int, faults: Faults) -> Array:
     return array.astype(np.int64)
 
 
+def read_names(given: Any, known: Collection[str], faults: Faults) -> dict[str, list[Any]]:
+    """Ids of nodes by node type, as `from_hetero` takes them; faults of what are none.
+
+    Args:
+        given: What the user gave.
+        known: Node types, and the attribute of the labels.
+        faults: Takes the faults.
+    """
+    if not isinstance(given, Mapping):
+        faults.append(f"names must be lists of ids by node type, found {type(given).__name__}.")
+        return {}
+    names = dict[str, list[Any]]()
+    for key, ids in given.items():
+        is_array = isinstance(ids, Tensor | np.ndarray | pd.Series | pd.Index)
+        values = ids.tolist() if is_array else ids
+        if key not in known:
+            faults.append(f"names must be of the types {[*known]}, found '{key}'.")
+        elif not isinstance(values, Sequence) or isinstance(values, str):
+            kind = type(values).__name__
+            faults.append(f"the names of '{key}' must be a list of ids, found {kind}.")
+        else:
+            names[key] = [str(one) if _is_number(one) else one for one in values]
+    return names
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[str] | None:
     """A string per node; None and a fault where they are none."""
     is_list = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
@@ -245,6 +276,8 @@ def _to_array(values: Any) -> Array | None:
         dense = values.detach().to_dense().cpu()
         dense = dense.float() if dense.dtype == torch.bfloat16 else dense
         return np.asarray(dense.numpy())
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
-        return values
-    return None
+    return values if _is_numeric(values) else None
+
+
+def _is_numeric(values: Any) -> TypeGuard[Array]:
+    return isinstance(values, np.ndarray) and values.dtype.kind in "fiub"

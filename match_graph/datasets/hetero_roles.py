@@ -4,11 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from match_graph.datasets.hetero_parts import Array, read_names
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import DOCUMENT, LABEL, EdgeType
+from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType
 
 SUMMARY = "A HeteroData must be readable as a corpus"
 
@@ -20,6 +22,7 @@ class Roles:
     Args:
         document: Node type of the documents.
         labels: Node type of the labels, or attribute of the documents.
+        names: Ids of nodes by node type, of classes by their attribute, where they are given.
         sizes: Number of nodes by node type, in the graph's order; without what is dropped.
         edge_types: Edge types that are not dropped.
         of_type: Edge types between documents and another type, by that type, labels among them.
@@ -29,6 +32,7 @@ class Roles:
 
     document: str
     labels: str
+    names: dict[str, list[Any]]
     sizes: dict[str, int]
     edge_types: list[EdgeType]
     of_type: dict[str, list[EdgeType]]
@@ -45,8 +49,8 @@ def find_roles(
     data: HeteroData,
     document: str | None,
     labels: str | None,
-    hierarchy: EdgeType | Tensor | None,
-    names: Mapping[str, Sequence[str]],
+    hierarchy: EdgeType | Tensor | Array | None,
+    names: Mapping[str, Sequence[str | int]],
     drop: Collection[str | EdgeType],
 ) -> Roles:
     """Finds the roles of a graph's types; arguments as for `from_hetero`.
@@ -54,7 +58,9 @@ def find_roles(
     Raises:
         CorpusError: A type has no place in a corpus, or a name is none of the graph's.
     """
-    faults = []
+    if isinstance(drop, str):
+        raise CorpusError(f"{SUMMARY}: drop must be a list of types, found '{drop}'.")
+    faults: list[str] = []
     if unknown := [one for one in drop if one not in (*data.node_types, *data.edge_types)]:
         faults.append(
             f"drop must name node and edge types of the graph, found {unknown}; it has "
@@ -65,10 +71,17 @@ def find_roles(
     edge_types = [one for one in edge_types if {one[0], one[2]} <= {*types}]
     document = _find_document(data, types, document)
     labels = _find_labels(data, types, document, labels)
-    sizes = {one: _count_nodes(data, one, names) for one in types}
+    ids = read_names(names, dict.fromkeys([*data.node_types, labels]), faults)
+    sizes = {one: _count_nodes(data, one, ids, labels) for one in types}
     of_type: dict[str, list[EdgeType]] = {one: [] for one in types if one != document}
-    roles = Roles(document, labels, sizes, edge_types, of_type)
+    roles = Roles(document, labels, ids, sizes, edge_types, of_type)
     faults += _sort_edges(roles, hierarchy)
+    if not roles.has_label_nodes and of_type.get(LABEL):
+        faults.append(
+            f"labels must be '{labels}' or the nodes '{LABEL}', found both, and beside '{labels}' "
+            f"the nodes would be metadata that name labels; call from_hetero(data, "
+            f"labels='{LABEL}'), or drop=['{LABEL}']."
+        )
     if faults:
         raise CorpusError(list_faults(SUMMARY, faults))
     return roles
@@ -109,13 +122,18 @@ def _find_labels(data: HeteroData, types: Sequence[str], document: str, labels: 
     return labels
 
 
-def _count_nodes(data: HeteroData, node_type: str, names: Mapping[str, Sequence[str]]) -> int:
+def _count_nodes(
+    data: HeteroData, node_type: str, names: Mapping[str, Sequence[str]], labels: str
+) -> int:
     """Number of nodes, also where the graph does not say it."""
     store = data[node_type]
-    if {"x", "num_nodes", "y"} & {*store}:
+    if {"x", "num_nodes"} & {*store}:
         return int(store.num_nodes or 0)
     if node_type in names:
         return len(names[node_type])
+    for key in (*MASKS.values(), labels, "text", "time", "name", "definition"):
+        if key in store and f"{key}_index" not in store and hasattr(store[key], "__len__"):
+            return len(store[key])
     largest = [
         int(index[row].max()) + 1
         for edge_type in data.edge_types
@@ -127,7 +145,7 @@ def _count_nodes(data: HeteroData, node_type: str, names: Mapping[str, Sequence[
     return max(largest, default=0)
 
 
-def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | None) -> list[str]:
+def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | Array | None) -> list[str]:
     """Gives every edge type its role; sentences about those without one."""
     homeless, between = list[Any](), list[EdgeType]()
     for edge_type in [one for one in roles.edge_types if not _is_reverse(one, roles.edge_types)]:
@@ -145,6 +163,11 @@ def _sort_edges(roles: Roles, hierarchy: EdgeType | Tensor | None) -> list[str]:
     elif hierarchy is None and len(between) == 1:
         roles.is_a = between[0]
     faults = []
+    if not isinstance(hierarchy, tuple | Tensor | np.ndarray | None):
+        faults.append(
+            f"hierarchy must be an edge type between labels, or class indices [2, E] as a tensor "
+            f"or an array, found {type(hierarchy).__name__}."
+        )
     if roles.is_a is not None and roles.is_a not in between:
         faults.append(
             f"hierarchy must name an edge type between labels, one of {between}, found "

@@ -34,7 +34,8 @@ def from_networkx(
 
     Attributes of nodes that are read: ``x`` (a list of numbers), ``name`` and ``definition``; of
     documents ``text``, ``split`` (train, valid, test) and ``time``, an integer. Of edges: the type
-    (none: "to") and ``weight``. What edges become is said at `from_hetero`, which reads the graph.
+    (none: "to"), ``weight`` and ``position``, an integer. What edges become is said at
+    `from_hetero`, which reads the graph.
 
     Args:
         graph: Graph, directed or not, a multigraph or not; its nodes are the ids.
@@ -123,8 +124,8 @@ class _Reader:
             store.text = [row.get("text") or "" for row in rows]
         if any("time" in row for row in rows):
             times = [row.get("time") for row in rows]
-            if all(isinstance(one, int | np.integer) for one in times):
-                store.time = torch.tensor(times, dtype=torch.int64)
+            if (numbers := _read_integers(times)) is not None:
+                store.time = numbers
             else:
                 self.faults.append("time must be an integer of every document, or of none.")
         if any("split" in row for row in rows):
@@ -154,9 +155,10 @@ class _Reader:
         self.data[self.document, "tagged", LABEL].edge_index = _pack(pairs)
 
     def add_edges(self, labels: str) -> None:
-        """Adds the edges by type, with their weights."""
+        """Adds the edges by type, with their weights and positions."""
         pairs: dict[EdgeType, list[tuple[int, int]]] = {}
         weights: dict[EdgeType, list[Any]] = {}
+        positions: dict[EdgeType, list[Any]] = {}
         is_directed = self.graph.is_directed()
         for head, tail, attributes in self.graph.edges(data=True):
             (head_type, first), (tail_type, second) = self.place[head], self.place[tail]
@@ -171,10 +173,13 @@ class _Reader:
             for pair in [(first, second), (second, first)][: 2 if both else 1]:
                 pairs.setdefault(edge_type, []).append(pair)
                 weights.setdefault(edge_type, []).append(attributes.get("weight"))
+                positions.setdefault(edge_type, []).append(attributes.get("position"))
         for edge_type, found in pairs.items():
             self.data[edge_type].edge_index = _pack(found)
             if any(one is not None for one in weights[edge_type]):
                 self._add_weights(edge_type, weights[edge_type])
+            if any(one is not None for one in positions[edge_type]):
+                self._add_positions(edge_type, positions[edge_type])
 
     def _add_weights(self, edge_type: EdgeType, weights: Sequence[Any]) -> None:
         try:
@@ -183,6 +188,24 @@ class _Reader:
             self.faults.append(f"weight must be a number of every edge {edge_type}, or of none.")
         else:
             self.data[edge_type].edge_attr = torch.from_numpy(attributes)
+
+    def _add_positions(self, edge_type: EdgeType, positions: Sequence[Any]) -> None:
+        if (numbers := _read_integers(positions)) is None:
+            self.faults.append(
+                f"position must be an integer of every edge {edge_type}, or of none."
+            )
+        else:
+            self.data[edge_type].position = numbers
+
+
+def _read_integers(values: Sequence[Any]) -> Tensor | None:
+    """Integers of 64 bits; None where one is none."""
+    if not all(isinstance(one, int | np.integer) for one in values):
+        return None
+    try:
+        return torch.from_numpy(np.array(values, dtype=np.int64))
+    except OverflowError:
+        return None
 
 
 def _as_list(value: Any) -> Any:

@@ -16,7 +16,7 @@ from match_graph.corpus import Corpus
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import from_hetero, open_dataset
 from match_graph.datasets.options import SplitConfig
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.typing import SPLITS, TAGGED
 
@@ -398,10 +398,22 @@ def test_from_hetero_features_must_be_finite() -> None:
         ({"hierarchy": ("a", "b", "a")}, "hierarchy must name an edge type between labels, one of"),
         ({"text": "plot"}, "text must name an attribute of 'movie', found 'plot'."),
         ({"time": "date"}, "time must name an attribute of 'movie', found 'date'."),
+        ({"drop": "actor"}, "drop must be a list of types, found 'actor'."),
+        (
+            {"hierarchy": [[0], [1]]},
+            "hierarchy must be an edge type between labels, or class indices [2, E] as a tensor or "
+            "an array, found list.",
+        ),
         (
             {"names": {"actor": ["Ada"]}},
             "the names of 'actor' must be 9 strings, one per node, found 1 items.",
         ),
+        ({"names": {"y": "ab"}}, "the names of 'y' must be a list of ids, found str."),
+        ({"names": {"actor": {*"abcdefghi"}}}, "the names of 'actor' must be a list of ids, found"),
+        ({"names": {"actor": 5}}, "the names of 'actor' must be a list of ids, found int."),
+        ({"names": {"actor": [None] * 9}}, "the names of 'actor' must be 9 strings, one per node,"),
+        ({"names": {"acter": ["Ada"]}}, "names must be of the types ['movie', 'director', 'actor"),
+        ({"names": ["Ada"]}, "names must be lists of ids by node type, found list."),
     ],
 )
 def test_from_hetero_wrong_argument_is_one_sentence(arguments: Any, fault: str) -> None:
@@ -409,6 +421,83 @@ def test_from_hetero_wrong_argument_is_one_sentence(arguments: Any, fault: str) 
     with pytest.raises(CorpusError) as caught:
         from_hetero(make_graph(), **arguments)
     assert str(caught.value).startswith(f"A HeteroData must be readable as a corpus: {fault}")
+
+
+def test_from_hetero_wrong_seed_is_one_sentence() -> None:
+    """As of every setting."""
+    with pytest.raises(ConfigError, match="'seed': Input should be greater than or equal to 0"):
+        from_hetero(make_graph(), seed=-1)
+
+
+@pytest.mark.parametrize("as_ids", [torch.tensor, np.array, tuple, list])
+def test_from_hetero_names_may_be_numbers(as_ids: Callable[[list[int]], Any]) -> None:
+    """Ids of a database, in any list."""
+    corpus = from_hetero(make_graph(), names={"actor": as_ids([*range(20, 29)])})
+    assert corpus.instances["actor"]["id"].tolist() == [str(one) for one in range(20, 29)]
+
+
+def test_from_hetero_words_of_both_directions_count_once() -> None:
+    """As `ToUndirected` leaves a graph with words; where they point to documents, these count."""
+    data = HeteroData()
+    data["document"].y, data["word"].num_nodes = torch.zeros(3, dtype=torch.int64), 3
+    ends = torch.tensor([[0, 0, 0, 2], [0, 1, 0, 2]])
+    data["document", "contains", "word"].edge_index = ends
+    alone = from_hetero(data).edges["word"]
+    assert alone.to_numpy().tolist() == ends.t().tolist()
+    assert from_hetero(ToUndirected(merge=False)(data)).edges["word"].equals(alone)
+    turned = HeteroData()
+    turned["document"].y, turned["word"].num_nodes = data["document"].y, 3
+    turned["word", "in", "document"].edge_index = ends.flip(0)
+    assert from_hetero(turned).edges["word"].equals(alone)
+
+
+def test_from_hetero_hierarchy_may_be_an_array() -> None:
+    """As a tensor is."""
+    pairs = [[0, 1], [2, 2]]
+    found = from_hetero(make_graph(), hierarchy=np.array(pairs)).hierarchy
+    assert found.equals(from_hetero(make_graph(), hierarchy=torch.tensor(pairs)).hierarchy)
+    assert found[["child", "parent"]].to_numpy().tolist() == [["0", "2"], ["1", "2"]]
+
+
+def test_from_hetero_counts_documents_by_what_they_have() -> None:
+    """Classes, masks, texts or times, where there is neither x nor num_nodes."""
+    for key, values in [
+        ("y", torch.tensor([0, 1, 0, 1])),
+        ("train_mask", torch.ones(4, dtype=torch.bool)),
+        ("text", ["a", "b", "c", "d"]),
+        ("time", torch.arange(4)),
+    ]:
+        data = HeteroData()
+        data["document"][key] = values
+        data["label"].name = ["A", "B", "C"]
+        data["document", "tagged", "label"].edge_index = torch.tensor([[0, 1], [0, 1]])
+        labels = "y" if key == "y" else "label"
+        corpus = from_hetero(data, labels=labels, drop=["label"] if key == "y" else [])
+        assert len(corpus.documents) == 4
+
+
+def test_from_hetero_classes_may_be_ids_of_millions() -> None:
+    """Only those that documents or the hierarchy have become nodes."""
+    data = HeteroData()
+    data["document"].x = torch.rand(3, 2)
+    data["document"].y = torch.tensor([2**40, -1, 7])
+    corpus = from_hetero(data, hierarchy=torch.tensor([[7], [3]]))
+    assert corpus.instances["label"]["id"].tolist() == ["7", str(2**40)]
+    assert corpus.edges["label"].to_numpy().tolist() == [[0, 1], [2, 0]]
+    assert corpus.hierarchy[["child", "parent"]].to_numpy().tolist() == [["7", "3"]]
+    with pytest.raises(CorpusError, match=f"the names of 'y' must be {2**40 + 1:,} strings"):
+        from_hetero(data, names={"y": ["a", "b"]})
+
+
+def test_from_hetero_label_nodes_beside_classes_are_refused() -> None:
+    """They would be metadata that name the labels of training documents."""
+    data = make_graph()
+    data["label"].num_nodes = 4
+    data["movie", "tagged", "label"].edge_index = random_edges(40, 4)
+    with pytest.raises(CorpusError, match="labels must be 'y' or the nodes 'label', found both"):
+        from_hetero(data)
+    assert "label" not in from_hetero(data, drop=["label"]).fields
+    assert len(from_hetero(data, labels="label").instances["label"]) == 4
 
 
 def test_from_hetero_repeated_names_are_one_sentence() -> None:

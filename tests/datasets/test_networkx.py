@@ -90,6 +90,11 @@ def _set(node: Any, **values: Any) -> Any:
             lambda graph: graph.add_edge("a0", "d0", weight="heavy"),
             "weight must be a number of every edge ('person', 'wrote', 'document'), or of none.",
         ),
+        (_set("d1", time=2**70), "time must be an integer of every document, or of none."),
+        (
+            lambda graph: graph.add_edge("a0", "d0", type="wrote", position=0),
+            "position must be an integer of every edge ('person', 'wrote', 'document'), or of none",
+        ),
         (
             lambda graph: graph.add_edge("a0", "a1"),
             "every type must be joined to 'document', or be the hierarchy of the labels, but "
@@ -122,3 +127,16 @@ def test_from_networkx_wrong_argument_is_one_sentence(
     with pytest.raises(CorpusError) as caught:
         from_networkx(graph, **arguments)
     assert fault in str(caught.value)
+
+
+def test_from_networkx_words_stand_by_their_positions() -> None:
+    """networkx groups parallel edges."""
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    graph.add_node("d", type="document", split="train", tags=["x"])
+    for word in "abc":
+        graph.add_node(word, type="word")
+    for position, word in [(3, "a"), (1, "b"), (0, "a"), (2, "c")]:
+        graph.add_edge("d", word, type="contains", position=position)
+    corpus = from_networkx(graph, labels="tags")
+    ids = corpus.instances["word"]["id"]
+    assert ids[corpus.edges["word"]["instance"]].tolist() == ["a", "b", "c", "a"]
