@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,10 @@ class Corpus:
 
     def __post_init__(self) -> None:
         faults = find_document_faults(self.documents)
+        if self.tokenizer not in get_args(Tokenizer):
+            faults.append(
+                f"the tokenizer must be one of {[*get_args(Tokenizer)]}, found {self.tokenizer!r}."
+            )
         if set(self.instances) != set(self.edges):
             faults.append(
                 f"instances are given for {sorted(self.instances)}, edges for {sorted(self.edges)}."

@@ -67,6 +67,10 @@ def _name_by_strings(given: dict[str, Any]) -> None:
     given["edges"]["author"] = edges.assign(instance=edges["instance"].astype(str).astype(object))
 
 
+def _name_tokenizer(given: dict[str, Any]) -> None:
+    given["tokenizer"] = "Whitespace"
+
+
 def _drop_children(given: dict[str, Any]) -> None:
     given["hierarchy"] = given["hierarchy"].drop(columns="child")
 
@@ -203,6 +207,10 @@ def _featurize(name: str, values: Any) -> Any:
             "a document must have a gold label once, but the document 0 has the label 1 twice.",
         ),
         (_name_by_strings, "the author edges must name instances by integers, found object."),
+        (
+            _name_tokenizer,
+            "the tokenizer must be one of ['regex', 'whitespace'], found 'Whitespace'.",
+        ),
         (_drop_children, "the hierarchy lacks the columns ['child']."),
         (
             _rename_column,

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from match_graph.config import parse_settings
 from match_graph.corpus import Corpus
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import TableConfig, TableReader
+from match_graph.datasets.hetero_parts import to_array
 from match_graph.errors import CorpusError, list_faults
 from match_graph.io.json_lines import read_values
 from match_graph.typing import DOCUMENT, LABEL
@@ -55,15 +57,13 @@ def from_frames(
     config = parse_settings(TableConfig, options, "The options of from_frames must be valid")
     builder = CorpusBuilder(name, config.fields, _SUMMARY, tokenizer=config.tokenizer)
     reader = TableReader(builder, config, "columns={...}")
-    frames = {"documents": documents, "labels": labels}
-    for key, frame in frames.items():
-        if frame is not None and (fault := _find_frame_fault(key, frame)):
-            raise CorpusError(f"{_SUMMARY}: {fault}")
+    documents = _check_frame("documents", documents)
+    labels = None if labels is None else _check_frame("labels", labels)
     try:
         corpus = _build(builder, reader, documents, labels, hierarchy)
     except UnicodeEncodeError as error:
         raise CorpusError(f"{_SUMMARY}: all strings must be Unicode text ({error}).") from error
-    return _add_features(corpus, labels, features or {})
+    return corpus if features is None else _add_features(corpus, labels, features)
 
 
 def _build(
@@ -75,7 +75,7 @@ def _build(
 ) -> Corpus:
     """The corpus of frames, without features."""
     used = {column for columns in reader.columns.values() for column in columns}
-    reader.seen.update(map(str, documents.columns))
+    reader.seen.update(documents.columns)
     for place, row in builder.documents(_iter_rows(documents, used)):
         reader.add(row, place)
     reader.note_columns()
@@ -88,16 +88,29 @@ def _build(
     return corpus if labels is None else _define_labels(corpus, labels)
 
 
-def _find_frame_fault(key: str, frame: Any) -> str:
-    """Fault of a frame as a sentence; empty if it has none."""
+def _check_frame(key: str, frame: Any) -> pd.DataFrame:
+    """The frame with strings as names of its columns.
+
+    Raises:
+        CorpusError: It is none, or cannot be read.
+    """
     if not isinstance(frame, pd.DataFrame):
-        return f"{key} must be a DataFrame, found {type(frame).__name__}."
+        kind = type(frame).__name__
+        raise CorpusError(f"{_SUMMARY}: {key} must be a DataFrame, found {kind}.")
+    frame = frame.set_axis([*map(str, frame.columns)], axis=1)
+    if fault := _find_frame_fault(key, frame):
+        raise CorpusError(f"{_SUMMARY}: {fault}")
+    return frame
+
+
+def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
+    """Fault of a frame as a sentence; empty if it has none."""
     if not len(frame):
         return f"{key} must have rows, found none."
     if repeated := frame.columns[frame.columns.duplicated()].tolist():
         return f"{key} must name every column once, found {repeated} twice."
     if key == "labels" and "id" not in frame:
-        return f"labels must have a column id, found {[*map(str, frame.columns)]}."
+        return f"labels must have a column id, found {[*frame.columns]}."
     return ""
 
 
@@ -140,6 +153,10 @@ def _read_pairs(
             )
             return
         hierarchy = zip(hierarchy["child"].tolist(), hierarchy["parent"].tolist(), strict=True)
+    if not isinstance(hierarchy, Iterable | None) or isinstance(hierarchy, str):
+        kind = type(hierarchy).__name__
+        builder.fail(f"hierarchy must be a DataFrame or (child, parent) pairs, found {kind}.")
+        return
     for number, pair in enumerate(hierarchy or ()):
         ends = [_simplify(one) for one in pair] if isinstance(pair, tuple | list) else []
         if len(ends) != 2 or not all(isinstance(one, str | int) for one in ends):
@@ -197,21 +214,27 @@ def _add_features(
     corpus: Corpus, labels: pd.DataFrame | None, features: Mapping[str, Any]
 ) -> Corpus:
     """Adds features, each row to the node of its id."""
+    if not isinstance(features, Mapping):
+        kind = type(features).__name__
+        raise CorpusError(f"The features must be arrays by node type, found {kind}.")
     faults: list[str] = []
-    aligned = {}
-    for name, values in features.items():
+    aligned: dict[str, Any] = {}
+    for name, given in features.items():
         table = corpus.documents if name == DOCUMENT else corpus.instances.get(name)
-        if table is not None and isinstance(values, pd.DataFrame):
-            rows = _index(values.index)
-        elif table is not None and name == LABEL and labels is not None:
-            rows = _index(labels["id"].tolist())
-        elif name == DOCUMENT or table is None:
-            aligned[name] = values  # `Corpus` refuses a type that is none
+        is_frame = isinstance(given, pd.DataFrame)
+        values = given if is_frame else _read_rows(given)
+        if table is None or (name == DOCUMENT and not is_frame):
+            aligned[name] = values  # by the documents' rows; `Corpus` refuses what is no node type
             continue
+        if is_frame:
+            rows = _index(values.index)
+        elif name == LABEL and labels is not None and _is_matrix(values):
+            rows = _index(labels["id"].tolist())
         else:
             faults.append(
-                f"the features of '{name}' must be a DataFrame with the ids in its index, found "
-                f"{type(values).__name__}."
+                f"the features of '{name}' must be a DataFrame with the ids in its index"
+                f"{' or an array with a row per row of labels' if name == LABEL else ''}, found "
+                f"{type(given).__name__}."
             )
             continue
         if fault := _find_row_fault(name, rows, table["id"], len(values)):
@@ -221,6 +244,21 @@ def _add_features(
     if faults:
         raise CorpusError(list_faults("The features must fit the frames", faults))
     return replace(corpus, features=aligned)
+
+
+def _read_rows(values: Any) -> Any:
+    """An array of numbers from a tensor or from lists; others as they are."""
+    if isinstance(values, Tensor):
+        return to_array(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):  # a sparse matrix; rows of two widths
+        return values
+    return array if array.dtype.kind in "fiub" else values
+
+
+def _is_matrix(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim == 2
 
 
 def _find_row_fault(name: str, rows: pd.Index, ids: pd.Series, number: int) -> str:

@@ -91,7 +91,7 @@ def read_edges(
     head, tail = number_edges(store.get("edge_index"), sizes, str(edge_type), faults)
     attr = None
     if "edge_attr" in store:
-        attr = _to_array(store.edge_attr)
+        attr = to_array(store.edge_attr)
         attr = attr[:, None] if attr is not None and attr.ndim == 1 else attr
         if attr is None or attr.ndim != 2 or len(attr) != len(head):
             found = type(store.edge_attr).__name__ if attr is None else list(attr.shape)
@@ -146,7 +146,7 @@ def read_splits(store: NodeStorage, number: int, faults: Faults) -> Array | None
     if "train" not in there:
         faults.append(f"masks must name training documents, found {[*there]}; add train_mask.")
     for split, mask in there.items():
-        array = _to_array(mask)
+        array = to_array(mask)
         if array is None or array.dtype != bool or array.shape != (number,):
             found = type(mask).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
             faults.append(f"{MASKS[split]} must be [{number}] of bool, found {found}.")
@@ -167,7 +167,7 @@ def read_classes(store: NodeStorage, key: str, number: int, faults: Faults) -> t
     """
     empty = np.empty(0, dtype=np.int64)
     nothing = Edges(empty, empty, None), 0
-    values, index = _to_array(store[key]), _to_array(store.get(f"{key}_index"))
+    values, index = to_array(store[key]), to_array(store.get(f"{key}_index"))
     rows = np.arange(number) if index is None else index
     if fault := _find_index_fault(rows, number):
         faults.append(f"'{key}_index' must {fault}.")
@@ -207,7 +207,7 @@ def _find_index_fault(rows: Array, number: int) -> str:
 
 def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array | None:
     """Features [N, F] of a type as an array; what they hold is checked by `Corpus`."""
-    array = _to_array(x)
+    array = to_array(x)
     if array is None or array.ndim != 2 or len(array) != number:
         found = type(x).__name__ if array is None else list(array.shape)
         faults.append(f"x of '{node_type}' must be [{number}, F], found {found}.")
@@ -217,7 +217,7 @@ def read_features(x: Any, node_type: str, number: int, faults: Faults) -> Array 
 
 def read_times(time: Any, number: int, faults: Faults) -> Array:
     """Times of documents, [N], int64."""
-    array = _to_array(time)
+    array = to_array(time)
     array = array[:, 0] if array is not None and array.shape == (number, 1) else array
     if array is None or array.dtype.kind not in "iu" or array.shape != (number,):
         found = type(time).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
@@ -270,7 +270,7 @@ def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[st
     return [*values]
 
 
-def _to_array(values: Any) -> Array | None:
+def to_array(values: Any) -> Array | None:
     """A tensor, also a sparse one, or an array, as an array of numbers; None for anything else."""
     if isinstance(values, Tensor):
         dense = values.detach().to_dense().cpu()

@@ -31,7 +31,7 @@ from match_graph.features.store import find_nodes
 from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import MAX_POSITIONS, contract_hierarchy
-from match_graph.typing import DOCUMENT, IS_A, LABEL, Split, has_edge
+from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, WORD, Split, has_edge
 
 #: Documents whose words are compared with their texts before anything is written.
 _CHECKED = 1000
@@ -91,10 +91,9 @@ class MatchTarget(Target):
         (folder / FIELDS).write_text(fields + "\n", encoding="utf-8")
 
     def expect(self, source: Source) -> Inventory:
-        """Inventory without labels that no exported document carries; their children move up."""
-        kept = torch.zeros(source.targets.num_labels, dtype=torch.bool)
-        kept[source.targets.index.long()] = True
-        inventory = source.take_inventory(kept)
+        """Inventory without nodes that no exported document carries; children of labels move up."""
+        masks = {name: _find_carried(source, name) for name in (LABEL, WORD, *source.fields)}
+        inventory, kept = source.take_inventory(masks), masks[LABEL]
         ids = source.dataset.names(LABEL).to_numpy(dtype=object)
         child, parent = source.graph.edge_index(IS_A).numpy()
         hierarchy = pd.DataFrame({"child": ids[child], "parent": ids[parent]})
@@ -138,6 +137,7 @@ class MatchTarget(Target):
         setting = "" if tokenizer == "regex" else f" --set data.tokenizer={tokenizer}"
         argument = "" if tokenizer == "regex" else f', tokenizer="{tokenizer}"'
         carried = source.targets.index.unique().numel()
+        alone = {name: int((~_find_carried(source, name)).sum()) for name in (*source.fields, WORD)}
         text = f"""\
 - `{"`, `".join(SPLIT_FILES.values())}`: one document a line, in the order of the graph.
 - `{TAXONOMY}`: a parent and its children a line; nodes that no document of the source carries were
@@ -156,6 +156,8 @@ import match_graph as mg
 dataset = mg.open_dataset("FOLDER"{argument})
 ```
 """
+        if left := [f"{number:,} of {name}" for name, number in alone.items() if number]:
+            text += f"\nNodes that no document carries are not in it: {', '.join(left)}.\n"
         if features:
             text += (
                 f"\nFeatures stand in `features/TYPE.parquet`, by id; a run takes them:\n\n```\n"
@@ -229,6 +231,18 @@ def _read_features(path: Path, ids: pd.Series, node_type: str) -> torch.Tensor:
     node = find_nodes(table, pa.array(ids, pa.large_string()), node_type)
     rows = np.concatenate([*table.read()])
     return torch.from_numpy(rows[np.argsort(node)[(node < 0).sum() :]])
+
+
+def _find_carried(source: Source, node_type: str) -> torch.Tensor:
+    """Mask of the nodes of a type that are on an exported document, bool."""
+    if node_type == LABEL:
+        node = source.targets.index
+    else:
+        edge_type = CONTAINS if node_type == WORD else has_edge(node_type)
+        node = source.graph.adjacency(edge_type).node
+    carried = torch.zeros(source.graph.num_nodes(node_type), dtype=torch.bool)
+    carried[node.long()] = True
+    return carried
 
 
 def _take_inventory(built: BuiltGraph) -> Inventory:

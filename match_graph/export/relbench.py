@@ -46,10 +46,10 @@ class RelbenchTarget(Target):
         tables[DOCUMENT]["time_col"] = TIME
         for edge_type in _link_types(source):
             columns = _link_columns(edge_type)
-            write_batches(folder, _table("_".join(edge_type)), _link_rows(source, edge_type))
+            write_batches(folder, _table(_link_name(edge_type)), _link_rows(source, edge_type))
             keys = dict(zip(columns, (edge_type[0], edge_type[2]), strict=True))
             time = TIME if edge_type[0] == DOCUMENT else None
-            tables["_".join(edge_type)] = {"pkey": None, "time_col": time, "fkeys": keys}
+            tables[_link_name(edge_type)] = {"pkey": None, "time_col": time, "fkeys": keys}
         manifest = {
             "name": source.dataset.name,
             "manifest_version": 1,
@@ -74,7 +74,7 @@ class RelbenchTarget(Target):
                 columns["x"] = np.stack(list(columns["x"]))
             inventory.add_nodes(node_type, frame["id"].to_numpy(), columns)
         for edge_type in _link_types(source):
-            frame = tables["_".join(edge_type)].df
+            frame = tables[_link_name(edge_type)].df
             ends = [frame[name].to_numpy() for name in _link_columns(edge_type)]
             more = {"position": frame["position"].to_numpy()} if "position" in frame else {}
             inventory.add_edges(edge_type, ends, more)
@@ -152,6 +152,11 @@ def _import_relbench() -> Any:
 
 def _table(name: str) -> Path:
     return Path("db") / f"{name}.parquet"
+
+
+def _link_name(edge_type: EdgeType) -> str:
+    """Name of the table of an edge type; no field's, which hold no two underscores together."""
+    return "__".join(edge_type)
 
 
 def _link_types(source: Source) -> list[EdgeType]:

@@ -192,31 +192,30 @@ class Source:
             self.advance(batch.num_rows)
             yield batch
 
-    def take_inventory(self, labels: Tensor | None = None) -> Inventory:
+    def take_inventory(self, kept: Mapping[str, Tensor] | None = None) -> Inventory:
         """Inventory that the export must hold.
 
         Args:
-            labels: Mask of the labels that the export has, [L], bool; the hierarchy is then left to
-                the caller, and gold labels must be among these. None has all.
+            kept: Masks of the nodes that the export has, bool, by node type; edges must lead to
+                these. With labels among them the hierarchy is left to the caller. Other types, and
+                None, have all.
         """
-        inventory = Inventory()
+        inventory, kept = Inventory(), kept or {}
         for node_type in self.graph.node_types:
             start = 0
             for batch in self.nodes(node_type):
                 rows = slice(start, start + batch.num_rows)
                 start = rows.stop
-                if node_type == LABEL and labels is not None:
-                    kept = batch.filter(pa.array(labels[rows].numpy()))
-                    inventory.add_nodes(node_type, *split_columns(kept))
-                else:
-                    inventory.add_nodes(node_type, *split_columns(batch))
+                mask = kept[node_type][rows].numpy() if node_type in kept else None
+                part = batch if mask is None else batch.filter(pa.array(mask))
+                inventory.add_nodes(node_type, *split_columns(part))
         for edge_type in self.edge_types:
-            if labels is not None and edge_type == IS_A:
+            if edge_type == IS_A and LABEL in kept:
                 continue
             for batch in self.edges(edge_type):
                 (head, tail), columns = split_ends(batch)
-                if labels is not None and edge_type[2] == LABEL:
-                    tail = (labels.cumsum(0) - 1).numpy()[tail]
+                if edge_type[2] in kept:
+                    tail = (kept[edge_type[2]].cumsum(0) - 1).numpy()[tail]
                 inventory.add_edges(edge_type, (head, tail), columns)
         return inventory
 
@@ -255,8 +254,14 @@ def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:
     """Opens a data set for export with these options, without features.
 
     Raises:
-        ExportError: Raw texts are asked for, but the data set keeps none.
+        ExportError: Raw texts are asked for, but the data set keeps none; or it has a ``transform``
+            that does more than hide types.
     """
+    if dataset.transform is not None and not hasattr(dataset.transform, "hide"):
+        raise ExportError(
+            f"An export is of a data set as it is built, but '{dataset.name}' has a transform; "
+            f"leave it out, and transform what is exported."
+        )
     if options.text == "raw" and not dataset.keeps_texts:
         raise ExportError(
             f"--text raw needs raw texts, but '{dataset.name}' keeps none; "

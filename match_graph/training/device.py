@@ -20,6 +20,7 @@ from match_graph.config import TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
+from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.tables import TokenTable
 from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
@@ -184,7 +185,9 @@ def keep_apart(model: MatchModel, device: torch.device) -> None:
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
     for name in names:
         model.get_submodule(name.removesuffix(".weight")).to(device)
-    model.embedding.move_features(device)
+    for part in model.modules():  # a label tree has an embedding on each level
+        if isinstance(part, TokenEmbedding):
+            part.move_features(device)
 
 
 def find_apart(model: nn.Module) -> list[str]:

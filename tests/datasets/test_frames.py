@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.sparse import csr_array
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import Custom, from_frames, open_dataset, read_custom
@@ -197,6 +199,10 @@ def test_from_frames_cycle_is_one_sentence() -> None:
         ({"document": np.full((12, 2), np.nan)}, "must be finite, but 12 rows are not"),
         ({"document": np.ones((11, 2))}, "must be numbers [12, F], a row per node, found"),
         ({"document": [[1.0], [1.0, 2.0]]}, "must be numbers [12, F], a row per node, found list"),
+        ([1.0], "The features must be arrays by node type, found list."),
+        ({"label": None}, "or an array with a row per row of labels, found NoneType."),
+        ({"label": [[1.0], [1.0, 2.0]]}, "an array with a row per row of labels, found list."),
+        ({"label": csr_array((2, 2))}, "an array with a row per row of labels, found csr_array."),
         ({"venue": np.ones((3, 2))}, "features must be of the types ['document', 'author',"),
         (
             {"author": np.ones((5, 2))},
@@ -217,6 +223,37 @@ def test_from_frames_fault_of_features_is_one_sentence(features: Any, fault: str
     with pytest.raises(CorpusError) as caught:
         from_frames(make_documents(), features=features, **OPTIONS)
     assert fault in str(caught.value)
+
+
+def test_from_frames_features_may_be_tensors() -> None:
+    """Also with a gradient, or of a type that numpy has not."""
+    labels = pd.DataFrame({"id": ["all", "deep"]})
+    rows = torch.arange(2.0 * len(labels)).view(-1, 2)
+    expected = from_frames(make_documents(), labels, features={"label": rows.numpy()}, **OPTIONS)
+    for tensor in (rows.clone().requires_grad_(), rows.bfloat16()):
+        found = from_frames(make_documents(), labels, features={"label": tensor}, **OPTIONS)
+        assert found.features["label"].tolist() == expected.features["label"].tolist()
+        of_documents = tensor.detach()[:1].repeat(12, 1).requires_grad_()
+        given = {"document": of_documents}
+        corpus = from_frames(make_documents(), features=given, **OPTIONS)
+        assert corpus.features["document"].tolist() == of_documents.float().tolist()
+
+
+def test_from_frames_columns_may_be_numbers() -> None:
+    """Options name them by their digits."""
+    options = {**OPTIONS, "columns": {**COLUMNS, "text": ["0", "body"]}}
+    renamed = make_documents().rename(columns={"title": 0})
+    found = from_frames(renamed, **options)
+    assert found.documents.equals(from_frames(make_documents(), **OPTIONS).documents)
+    with pytest.raises(CorpusError, match=r"must name every column once, found \['0'\] twice"):
+        from_frames(renamed.assign(**{"0": "b"}), **options)
+
+
+def test_from_frames_hierarchy_must_be_pairs() -> None:
+    """Anything else is one sentence."""
+    for wrong in (5, "ab"):
+        with pytest.raises(CorpusError, match=r"hierarchy must be a DataFrame or \(child, parent"):
+            from_frames(make_documents(), None, wrong, **OPTIONS)
 
 
 def test_from_frames_splits_as_custom_does() -> None:

@@ -135,3 +135,18 @@ def test_MatchTarget_words_that_are_not_those_of_the_texts(given_dataset, tmp_pa
     )
     assert not (tmp_path / "out").exists()
     assert export_dataset(dataset, "match", tmp_path / "out", ExportOptions(text="words"))
+
+
+def test_export_dataset_nodes_that_no_document_carries(given_dataset, tmp_path: Path) -> None:
+    """Authors and words of a graph in memory may be on none; the format holds documents alone."""
+    corpus = toy_corpus()
+    instances = dict(corpus.instances)
+    for name in ("author", "word"):
+        alone = pd.DataFrame({"id": [f"no {name}"]}, dtype=str)
+        instances[name] = pd.concat([instances[name], alone], ignore_index=True)
+    dataset = given_dataset(replace(corpus, instances=instances), tmp_path)
+    options = ExportOptions(include_labels="all", text="words")
+    out = export_dataset(dataset, "match", tmp_path / "out", options)
+    assert "not in it: 1 of author, 1 of word." in (out / "EXPORT.md").read_text("utf-8")
+    found = MatchFolder(out, tokenizer="whitespace").names("author").tolist()
+    assert sorted(found) == sorted(corpus.instances["author"]["id"])

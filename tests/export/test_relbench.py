@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import MatchFolder, Synthetic
 from match_graph.errors import ExportError
 from match_graph.export import ExportOptions, export_dataset
@@ -24,8 +25,8 @@ def test_export_dataset_relbench_loads_database_and_task(
     assert documents.pkey_col == "document_id"
     assert documents.time_col == "split_time"
     assert documents.df["id"].tolist() == toy_dataset.names("document").tolist()
-    assert "document_tagged_label" not in database.table_dict
-    authors = database.table_dict["document_has_author"]
+    assert "document__tagged__label" not in database.table_dict
+    authors = database.table_dict["document__has__author"]
     assert authors.fkey_col_to_pkey_table == {"document_id": "document", "author_id": "author"}
     edges = toy_dataset[0]["document", "has", "author"].edge_index
     assert authors.df[["document_id", "author_id"]].to_numpy().T.tolist() == edges.tolist()
@@ -49,7 +50,7 @@ def test_export_dataset_documents_are_ordered_by_split(
     assert frame["split_time"].dt.strftime("%Y-%m-%d").map(days).tolist() == frame["split"].tolist()
     seen = dataset.get_db().upto(dataset.val_timestamp)
     assert set(seen.table_dict["document"].df["split"]) == {"train", "valid"}
-    words = seen.table_dict["document_contains_word"].df
+    words = seen.table_dict["document__contains__word"].df
     assert words["document_id"].max() < len(seen.table_dict["document"])
 
 
@@ -106,3 +107,16 @@ def test_export_dataset_without_relbench_there_is_one_sentence(
         "The target 'relbench' needs the package relbench, which is not installed; "
         "run: pip install 'match-graph[export]'"
     )
+
+
+def test_export_dataset_field_named_as_a_link_keeps_its_table(
+    given_dataset, tmp_path: Path
+) -> None:
+    """Names of fields hold no two underscores together, those of links do."""
+    builder = CorpusBuilder("names", ["author", "document_has_author"], "names")
+    builder.add("d", "train", "w", {"author": ["a"], "document_has_author": ["b"]}, ["l"], "1")
+    dataset = given_dataset(builder.build([]), tmp_path)
+    out = export_dataset(dataset, "relbench", tmp_path / "out", ExportOptions(text="none"))
+    tables = relbench.load_dataset(out).get_db().table_dict
+    assert tables["document_has_author"].df["id"].tolist() == ["b"]
+    assert len(tables["document__has__author"].df) == 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_geometric.transforms import ToUndirected
 
 from match_graph.datasets import MatchFolder
 from match_graph.errors import ConfigError, ExportError
@@ -113,3 +114,10 @@ def test_parse_options_all_wrong_words_at_once() -> None:
         "  'features': Input should be 'none', 'data', 'ids' or 'pretrained', found 'x'.",
         "  'include_labels': Input should be 'none', 'train' or 'all', found 'test'.",
     ]
+
+
+def test_open_source_refuses_a_transform(toy_dataset: MatchFolder) -> None:
+    """It may add edges, whose order the built graph does not know."""
+    turned = MatchFolder(toy_dataset.folder, root=toy_dataset.root, transform=ToUndirected())
+    with pytest.raises(ExportError, match="as it is built, but 'toy' has a transform; leave it"):
+        open_source(turned, ExportOptions())

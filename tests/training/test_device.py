@@ -93,8 +93,9 @@ def test_keep_apart_moves_features_of_nodes() -> None:
     """They are no parameters, which is all that FSDP moves."""
     rows = NodeFeatures(rows={"word": torch.ones(3, 2)})
     embedding = TokenEmbedding(TokenSpace(("word",), (3,)), 4, features=rows)
+    above = TokenEmbedding(TokenSpace(("word",), (3,)), 4, features=rows)
     model = torch.nn.Module()
-    model.embedding = embedding
+    model.embedding, model.above = embedding, torch.nn.ModuleDict({"embedding": above})
     keep_apart(model, torch.device("meta"))
-    assert [one.device.type for one in embedding._rows] == ["meta"]
+    assert [one.device.type for one in (*embedding._rows, *above._rows)] == ["meta", "meta"]
     assert embedding.weight.device.type == "cpu"
