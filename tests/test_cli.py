@@ -348,3 +348,8 @@ def test_run_several_seeds(call, tmp_path: Path) -> None:
     code, _, error = call("run", "synthetic", "--runs", 2, "--devices", 2, *options)
     assert code == 1
     assert error.startswith("Error: Runs of several seeds are of one process each, found --runs")
+    code, _, error = call("run", "synthetic", "--runs", 2, *options, "--seed", 2**32 - 1)
+    assert (code, error.startswith("Error: Seeds must be below 2^32, found 4,294,967,296")) == (
+        1,
+        True,
+    )

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from match_graph.benchmark.space import Search, Space, find_setting
+from match_graph.benchmark.space import Search, Space, find_setting, split_keys
 from match_graph.config import Config, StrictModel
 from match_graph.errors import shorten, suggest
 from match_graph.io.names import FileName
@@ -35,6 +35,21 @@ _ON_TEST = (
 MEASURES = (
     *(f"{name}@{k}" for name in ("P", "NDCG", "R", "PSP", "PSNDCG") for k in (1, 3, 5)),
     *("violation_rate", "violation_size", "ECE", "ECE@5", *_ON_TEST),
+)
+#: Measures of which less is better.
+LOWER_IS_BETTER = frozenset(
+    {"violation_rate", "violation_size", "ECE", "ECE@5"}
+    | {f"at_least_k/RankedSum@{k}" for k in (1, 2, 3)}
+)
+#: Settings that have a place of their own in an experiment, which would win over layers.
+_NAMED = {
+    "model.encoder": "'encoder' of a row",
+    "ablation": "'ablation' of a row",
+    "seed": "'seed' of the experiment",
+}
+#: Measures of slices of the labels, by training frequency and by depth.
+_OF_SLICE = re.compile(
+    r"(head|torso|tail|depth_\d+)/(R@(1|3|5)|F1_micro|F1_macro|num_labels|num_gold)"
 )
 _FEATURE_PART = re.compile(r"data\.features\.([^.]+)\.")
 _NO_FILE_NAME = re.compile(r"[^\w.+=-]+")
@@ -130,10 +145,10 @@ class Experiment(StrictModel):
     @field_validator("measures")
     @classmethod
     def _check_measures(cls, measures: list[str]) -> list[str]:
-        unknown = [name for name in measures if name not in MEASURES and not _is_of_slice(name)]
+        unknown = [name for name in measures if not (name in MEASURES or _OF_SLICE.fullmatch(name))]
         if unknown or len(set(measures)) < len(measures):
             raise ValueError(
-                f"must be different ones of {list(MEASURES)} or SLICE/MEASURE"
+                f"must be different ones of {list(MEASURES)} or SLICE/MEASURE, such as tail/R@5"
                 + (f", not {unknown}; {suggest(unknown[0], MEASURES)}" if unknown else "")
             )
         return measures
@@ -143,7 +158,7 @@ class Experiment(StrictModel):
         if fault := self._find_size_fault():
             raise ValueError(fault)
         faults = [*self._find_row_faults(), *self._find_expected_faults()]
-        faults += self._find_search_faults()
+        faults += [*self._find_search_faults(), *self._find_named_faults()]
         on_test = [name for name in self.measures if name in _ON_TEST or "/" in name]
         if self.split == "valid" and on_test:
             faults.append(f"'measures': {on_test} are measured on test only, but 'split' is valid.")
@@ -168,6 +183,8 @@ class Experiment(StrictModel):
                     f"'rows', 'grid', 'datasets' and 'runs' must give at most {most:,} {what}, "
                     f"found {found}."
                 )
+        if self.seeds[-1] >= 2**32:
+            return f"'seed' and 'runs' must give seeds below 2^32, found {self.seeds[-1]:,}."
         return None
 
     def _find_row_faults(self) -> list[str]:
@@ -199,11 +216,32 @@ class Experiment(StrictModel):
             if row.space:
                 faults.append(f"'rows', {row.name}: it has the settings of 'base', so no 'space'.")
         measure = self.search.measure
-        if measure not in MEASURES or measure in _ON_TEST:
+        if measure not in MEASURES or measure in {*_ON_TEST, *LOWER_IS_BETTER}:
             faults.append(
-                f"'search.measure' must be measured on valid, found '{measure}'; "
-                f"{suggest(measure, MEASURES)}."
+                f"'search.measure' must be measured on valid, more of it being better, found "
+                f"'{measure}'; {suggest(measure, MEASURES)}."
             )
+        return faults
+
+    def _find_named_faults(self) -> list[str]:
+        """Settings that something else in the experiment would take the place of."""
+        layers = {
+            "settings": self.settings, "overrides": self.overrides, "grid": dict(self.grid),
+            "search.space": self.search.space,
+        }  # fmt: skip
+        for row in self.rows:
+            layers |= {f"rows, {row.name}, settings": row.settings}
+            layers |= {f"rows, {row.name}, space": row.space}
+        faults = []
+        for place, layer in layers.items():
+            content = _join_layers(
+                {key: value} for keys, value in layer.items() for key in split_keys(keys)
+            )
+            faults += [
+                f"'{place}': {key} is not set here but by {instead}; move it there."
+                for key, instead in _NAMED.items()
+                if find_setting(content, key) is not ...
+            ]
         return faults
 
     def _find_expected_faults(self) -> list[str]:
@@ -285,12 +323,6 @@ class Experiment(StrictModel):
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
         content = _join_layers([self.settings, *row.layers, self.overrides])
         return find_setting(content, key) not in (..., None)
-
-
-def _is_of_slice(measure: str) -> bool:
-    """Whether a measure is SLICE/MEASURE; those of OAXMLC-Bench are all known by name."""
-    group = measure.partition("/")[0]
-    return "/" in measure and not any(name.startswith(f"{group}/") for name in MEASURES)
 
 
 def find_name_faults(rows: Sequence[Row]) -> list[str]:

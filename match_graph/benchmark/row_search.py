@@ -93,7 +93,7 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
 
 
 def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
-    """Space of every row that is searched: with one of its own, or a network at no preset."""
+    """Space of every row that is searched: its own, with that of all networks at no preset."""
     if experiment.grid:
         raise ConfigError(
             f"A search takes the place of a grid, but the experiment '{experiment.name}' has one "
@@ -101,7 +101,7 @@ def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
         )
     for row in experiment.expand([]):
         is_neural = find_model(experiment.configure(row, experiment.seed)).is_neural
-        is_free = is_neural and (row.preset is None or row.space)
+        is_free = is_neural and row.preset is None
         space = {**(experiment.search.space if is_free else {}), **row.space}
         if space and row.base is None and EACH_FIELD not in row.name:
             yield row.name, space

@@ -30,7 +30,7 @@ from match_graph.benchmark.runner import find_environment, takes_gpu
 from match_graph.benchmark.space import draw_settings
 from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
 from match_graph.datasets.dataset import default_root
-from match_graph.errors import import_extra
+from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside
 from match_graph.io.progress import Reporter
@@ -97,24 +97,24 @@ class _Searcher:
         self.options = plan.experiment.search
 
     def run(self) -> list[RowSearch]:
+        for search in self.searches:
+            for one in search.trials:
+                self._plan_cells(search, one.number)
         lost = [  # by a killed call: they go on first
             (search, one.number)
             for search in self.searches
             for one in search.trials
             if one.state.name == "RUNNING"
         ]
-        for search in self.searches:
-            for one in search.trials:
-                self._plan_cells(search, one.number)
         self._announce(len(lost))
         running: list[tuple[str, int]] = []
         with nullcontext(LocalCalls()) if self.cluster is None else self.cluster.open_calls() as to:
             try:
                 while (due := self._find_due(lost, running)) or running:
                     while due and len(running) < to.number:
-                        running.append(self._submit(*due, to))
+                        running += self._submit(*due, to)
                         due = self._find_due(lost, running)
-                    if (ended := to.wait()) is not None:
+                    if running and (ended := to.wait()) is not None:
                         running.remove(ended[0])
                         self._finish(*ended)
             except KeyboardInterrupt:
@@ -151,7 +151,8 @@ class _Searcher:
         ]
         return min(((search, None) for search in due), key=_count_trials, default=None)
 
-    def _submit(self, search: RowSearch, number: int | None, calls: Calls) -> tuple[str, int]:
+    def _submit(self, search: RowSearch, number: int | None, calls: Calls) -> list[tuple[str, int]]:
+        """Starts a trial; none where its settings do not go together."""
         import optuna
 
         study = search.study
@@ -168,21 +169,29 @@ class _Searcher:
             draw_settings(search.space, trial)
             number = trial.number
         cells = self._plan_cells(search, number)
+        if cells is None:
+            self._write()
+            return []
         key = search.row.name, number
         work = self._make_work(search, number, cells)
         function = run_apart if self.cluster is None else run_on_cluster
         calls.submit(key, function, work, takes_gpu(cells[0].config))
-        return key
+        return [key]
 
-    def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...]:
+    def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...] | None:
+        """Cells of a trial; None, and a failed trial, where its settings do not go together."""
         settings = search.find_settings(search.study.get_trials(deepcopy=False)[number])
         row = change_row(search.row, settings)
-        cells = tuple(
-            self.plan.planners[record.name].plan_trial(
-                record, row, f"{TRIALS}/{row.folder_name}/{number:04d}/{record.name}"
+        try:
+            cells = tuple(
+                self.plan.planners[record.name].plan_trial(
+                    record, row, f"{TRIALS}/{row.folder_name}/{number:04d}/{record.name}"
+                )
+                for record in self.plan.datasets
             )
-            for record in self.plan.datasets
-        )
+        except ConfigError as error:
+            self._fail(search, number, " ".join(str(error).split()))
+            return None
         search.planned[number] = cells
         return cells
 
@@ -208,22 +217,27 @@ class _Searcher:
 
     def _finish(self, key: tuple[str, int], reason: str | Exception) -> None:
         """Notes how a trial has ended: its process told the journal, unless it failed."""
-        import optuna
-
         name, number = key
         search = next(one for one in self.searches if one.row.name == name)
         if isinstance(reason, Exception):
             reason = describe_error(reason)
-        trial = search.study.get_trials(deepcopy=False)[number]
-        if not trial.state.is_finished():
-            text = reason or "Its process ended without a result; see its log."
-            optuna.trial.Trial(search.study, trial._trial_id).set_user_attr("reason", text)
-            search.study.tell(number, state=optuna.trial.TrialState.FAIL)
-            self.reporter.warn(f"{name}, trial {number + 1} failed: {text}")
-        else:
+        if search.study.get_trials(deepcopy=False)[number].state.is_finished():
             self._tidy(search.planned[number])
             self._report(search, number)
+        else:
+            text = reason or "Its process ended without a result; see its log."
+            self._fail(search, number, text)
         self._write()
+
+    def _fail(self, search: RowSearch, number: int, text: str) -> None:
+        """Notes that a trial has failed, unless it is noted already."""
+        import optuna
+
+        trial = search.study.get_trials(deepcopy=False)[number]
+        if not trial.state.is_finished():
+            optuna.trial.Trial(search.study, trial._trial_id).set_user_attr("reason", text)
+            search.study.tell(number, state=optuna.trial.TrialState.FAIL)
+            self.reporter.warn(f"{search.row.name}, trial {number + 1} failed: {text}")
 
     def _tidy(self, cells: Iterable[PlannedCell]) -> None:
         """Removes weights and tables of a trial, unless others start from its vectors."""

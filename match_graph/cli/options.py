@@ -263,6 +263,11 @@ class Train(Pretrain):
                 "Runs of several seeds are of one process each, found --runs beside several "
                 "devices, machines or torchrun; give each seed its own command with --seed."
             )
+        if config.seed + runs > 2**32:
+            raise ConfigError(
+                f"Seeds must be below 2^32, found {config.seed + runs - 1:,} by --runs; start with "
+                f"a lower --seed."
+            )
         for seed in range(config.seed, config.seed + runs):
             out = None if self.out is None else self.out / f"seed{seed}"
             yield replace(self, seed=seed, out=out)

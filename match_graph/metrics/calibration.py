@@ -37,20 +37,28 @@ class CalibrationMeter(Meter):
         self._ranked = torch.zeros(3, num_bins, dtype=torch.float64)  # pairs, probability, gold
         self._all = torch.zeros(3, num_bins, dtype=torch.float64)
 
-    def update(self, logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> None:
+    def update(
+        self,
+        logits: Tensor,
+        label_ptr: Tensor,
+        label_index: Tensor,
+        ranked: Tensor | None = None,
+    ) -> None:
         """Adds a batch.
 
         Args:
             logits: Label scores before the sigmoid, [B, L].
             label_ptr: Offsets of gold labels, [B + 1], int64.
             label_index: Gold labels, packed, int64.
+            ranked: Labels as they are ranked elsewhere, best first, [B, K], K at least k or L; None
+                ranks them by score alone, which tells those of equal scores apart by number.
 
         Raises:
             GraphError: A score is NaN.
         """
         probability = torch.sigmoid(logits.float()).cpu()
         label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
-        ranked = rank_labels(logits, self.k).cpu()
+        ranked = (rank_labels(logits, self.k) if ranked is None else ranked[:, : self.k]).cpu()
         hits = find_hits(ranked, label_ptr, label_index)
         self._ranked += self._count(probability.gather(1, ranked), hits)
         self._all += self._count_all(probability)

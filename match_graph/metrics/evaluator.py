@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Evaluator:
         empty: Treatment of documents with few gold labels in ``ranking``, see `RankingMeter`.
 
     Raises:
-        GraphError: There is no evaluator of this name, or a cut is below 1.
+        GraphError: There is no evaluator of this name or no such policy, or a cut is below 1.
     """
 
     def __init__(
@@ -68,6 +69,11 @@ class Evaluator:
             )
         if not ks or min(ks) < 1:
             raise GraphError(f"Cuts must be at least one number of 1 or more, found {list(ks)}.")
+        if empty not in get_args(EmptyPolicy):
+            raise GraphError(
+                f"The policy of empty documents must be one of {', '.join(get_args(EmptyPolicy))}, "
+                f"found '{empty}'."
+            )
         self.name, self.ks, self.empty = name, tuple(ks), empty
         self._task = _TASKS[name]
 

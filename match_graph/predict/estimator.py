@@ -123,6 +123,8 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
             ConfigError: A parameter or setting is unknown or impossible.
         """
         config = self._make_config()
+        if isinstance(self.fields, str):
+            raise ConfigError(f"fields must be a list of names, found '{self.fields}'.")
         documents = _list_documents(X)
         classes = find_classes(y, self.classes)
         labels = encode_labels(y, classes)
@@ -130,7 +132,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         names = [*map(str, classes)]
         gold = [[names[column] for column in row] for row in labels]
         splits = split_documents(documents, self.validation_fraction, config.seed)
-        edges = list_edges(self.hierarchy)
+        edges = list_edges(None if config.data.hierarchy == "ignore" else self.hierarchy)
         corpus = make_corpus(documents, gold, splits, self.fields, edges)
         self._drop_folder()
         try:

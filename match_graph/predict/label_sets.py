@@ -27,6 +27,8 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
         CorpusError: There is none, two have one name, they cannot be sorted, or do not fit y.
     """
     matrix = as_indicator(y)
+    if isinstance(classes, str):
+        raise CorpusError(f"Classes must be a list of labels, found '{classes}'.")
     if classes is not None:
         found = list(classes)
     elif matrix is not None:
@@ -163,6 +165,10 @@ def list_edges(hierarchy: HierarchyLike | None) -> list[tuple[str, str, str]]:
         pairs = [
             (child, parent) for child, above in hierarchy.items() for parent in _list_parents(above)
         ]
+    if not isinstance(pairs, Iterable | None) or isinstance(pairs, str):
+        raise CorpusError(
+            f"A hierarchy must be (child, parent) pairs, a dict or a DiGraph, found {pairs!r:.60}."
+        )
     edges = []
     for number, pair in enumerate(() if pairs is None else pairs, start=1):
         ends = list(pair) if isinstance(pair, tuple | list) else []

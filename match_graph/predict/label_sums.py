@@ -119,7 +119,7 @@ class LabelSums:
         self.ranking.update(ranked, *every)
         self.propensity.update(ranked, *every)
         self.violations.update(logits)
-        self.calibration.update(logits, *scored)
+        self.calibration.update(logits, *scored, ranked)
         self.f1.update(*packed, *scored)
         self.hierarchical.update(*packed, *scored)
         self.slices.update(ranked, *scored)

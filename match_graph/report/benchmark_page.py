@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pandas as pd
 
+from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, read_results
 from match_graph.errors import ConfigError, CorpusError, MatchGraphError, suggest
 from match_graph.io.run_folder import HISTORY
@@ -34,7 +35,7 @@ from match_graph.report.page_parts import (
     study_cases,
 )
 from match_graph.report.plots import collect_grid, collect_histories
-from match_graph.report.summary import LOWER_IS_BETTER, collect_notes, summarize
+from match_graph.report.summary import collect_notes, summarize
 from match_graph.report.tables import Table, fraction, number, seconds
 from match_graph.runs import open_run
 from match_graph.runs.measures import SCORE_NAMES

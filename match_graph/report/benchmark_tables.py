@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.io.progress import Reporter
 from match_graph.metrics import Comparison
 from match_graph.metrics.significance import FEWEST_SEEDS, NUM_RESAMPLES
 from match_graph.report.plots import write_figure
 from match_graph.report.summary import (
-    LOWER_IS_BETTER,
     RowSummary,
     Value,
     collect_notes,

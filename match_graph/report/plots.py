@@ -170,12 +170,15 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
     """
     measures = list(table["measure"].unique())
     table = table.copy()
-    for key in keys:  # lists are no values of an index
-        table[key] = [str(one) if isinstance(one, list) else one for one in table[key]]
+    values = {}
+    for key in keys:  # an index would sort them, and have no place for lists and null
+        table[key] = [*map(str, table[key])]
+        values[key] = table[key].unique()
     figure, axes = make_panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
         points = table[table["measure"] == measure]
         grid = points.pivot_table(index=keys[0], columns=keys[1], values="mean")
+        grid = grid.reindex(index=values[keys[0]], columns=values[keys[1]])
         image = axis.imshow(grid.to_numpy(), aspect="auto", cmap="cividis")
         middle = (image.norm.vmin + image.norm.vmax) / 2
         for (row, column), value in np.ndenumerate(grid.to_numpy()):

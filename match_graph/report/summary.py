@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import Cell, DatasetRecord, Results, write_results
 from match_graph.benchmark.scores import CellScores
 from match_graph.errors import CheckpointError
@@ -14,12 +15,6 @@ from match_graph.metrics import Comparison, find_stars
 from match_graph.predict.share import shorten_paths
 from match_graph.report.row_tests import RowTests
 from match_graph.runs.record import describe_twins
-
-#: Measures of which less is better.
-LOWER_IS_BETTER = frozenset(
-    {"violation_rate", "violation_size", "ECE", "ECE@5"}
-    | {f"at_least_k/RankedSum@{k}" for k in (1, 2, 3)}
-)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class SplitMeasures:
         """Adds a batch; an observer of `evaluate_model`."""
         self.scores.update(batch)
         self.propensity.update(batch.ranked, *batch.gold)
-        self.calibration.update(batch.logits, *batch.gold)
+        self.calibration.update(batch.logits, *batch.gold, batch.ranked)
         if self.thresholds is None:
             self.search.update(batch.logits, *batch.gold)
         else:

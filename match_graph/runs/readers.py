@@ -89,6 +89,11 @@ def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
         CheckpointError: The file is missing or broken, or holds something else.
     """
     path = folder / METRICS
+    if not has_file(path):
+        raise CheckpointError(
+            f"A run must be evaluated before its measures are read, but '{folder}' has no "
+            f"{METRICS}; evaluate it first."
+        )
     content = read_json(path)
     with reading(path, f"'{path}' must hold measures of splits", _EVALUATE):
         Metrics.model_validate(content)

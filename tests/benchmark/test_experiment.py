@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -120,7 +121,8 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
     assert lines[1] == "  'runs': Input should be greater than or equal to 1, found 0."
     assert lines[2].startswith("  'measures': must be different ones of ['P@1', 'P@3',")
     assert lines[2].endswith(
-        "or SLICE/MEASURE, not ['NDCG@7']; the nearest is 'NDCG@5', found ['P@1', 'NDCG@7']."
+        "or SLICE/MEASURE, such as tail/R@5, not ['NDCG@7']; the nearest is 'NDCG@5', found "
+        "['P@1', 'NDCG@7']."
     )
     assert lines[3] == "  'rows.0.name': Field required, found {'nam': 'x'}."
     assert lines[4] == "  'rows.0.nam' is not a setting; the nearest is 'rows.0.name'."
@@ -273,6 +275,48 @@ def test_load_experiment_takes_the_measures_of_oaxmlc_bench(write) -> None:
     assert load_experiment(write(measures=measures, expected={})).measures == measures
     text = message(write(measures=["P@1", "at_least_k/P@5"], expected={}))
     assert "not ['at_least_k/P@5']; the nearest is 'at_least_k/P@3'" in text
+
+
+@pytest.mark.parametrize("key", ["model.encoder", "ablation", "seed"])
+@pytest.mark.parametrize("place", ["settings", "overrides", "grid", "rows", "space"])
+def test_load_experiment_what_has_a_place_of_its_own(write, place: str, key: str) -> None:
+    """Set elsewhere it would change nothing but the names of rows."""
+    changes: dict[str, Any] = {"reference": None, "expected": {}}
+    shown = place
+    if place == "grid":
+        changes["grid"] = {key: ["match", "rgcn"]}
+    elif place == "rows":
+        changes["rows"] = [{"name": "A", "settings": {key: "match"}}]
+        shown = "rows, A, settings"
+    elif place == "space":
+        changes["search"] = {"space": {f"train.epochs, {key}": ["match"]}}
+        shown = "search.space"
+    else:
+        changes[place] = {"model": {"encoder": "match"}} if "." in key else {key: 1}
+    text = message(write(**changes))
+    assert f"'{shown}': {key} is not set here but by" in text
+    assert "move it there." in text
+
+
+def test_load_experiment_measures_of_slices_by_name(write) -> None:
+    """A typo is said before anything is trained."""
+    measures = ["tail/R@5", "depth_2/F1_micro", "head/num_gold"]
+    assert load_experiment(write(measures=measures, expected={})).measures == measures
+    for wrong in ("tial/R@5", "tail/R@4", "depth/R@1"):
+        assert f"not ['{wrong}']" in message(write(measures=["P@1", wrong], expected={}))
+
+
+def test_load_experiment_searches_by_a_measure_that_grows(write) -> None:
+    """The highest is taken; of some measures less is better."""
+    text = message(write(search={"measure": "violation_rate"}))
+    assert "must be measured on valid, more of it being better, found 'violation_rate'" in text
+
+
+def test_load_experiment_seeds_stay_below_their_bound(write) -> None:
+    """Those of later runs too."""
+    assert "must give seeds below 2^32, found 4,294,967,296" in message(
+        write(seed=2**32 - 1, runs=2)
+    )
 
 
 def test_load_experiment_overrides_that_are_no_mapping_are_fault(write) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from match_graph.benchmark import load_experiment, run_benchmark, run_search
+from match_graph.benchmark.row_search import _find_spaces
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
 from match_graph.benchmark.trial import watch_trial
 from match_graph.errors import CheckpointError, ConfigError
@@ -198,6 +199,30 @@ def test_run_search_failed_trials_say_why(make_search, tmp_path: Path) -> None:
     assert searches[1].best is None
     reasons = pd.read_csv(tmp_path / "out" / RECORDS)["reason"]
     assert reasons.isna().tolist() == [True, False]
+
+
+def test_run_search_settings_that_do_not_go_together(make_search, tmp_path: Path) -> None:
+    """Each value is valid, a pair is not: that trial fails, the search goes on, and again."""
+    space = {"model.init": ["random"], "model.head_from_labels": [False, True]}
+    rows = [{"name": "MATCH", "settings": SMALL, "space": space}]
+    experiment = make_search(rows=rows, search={"trials": 4})
+    [search] = run_search(experiment, tmp_path / "out", tmp_path / "root")
+    assert search.count("FAIL") > 0
+    assert search.count("FAIL") + search.count("COMPLETE") == 4
+    trials = pd.read_csv(tmp_path / "out" / RECORDS)
+    failed = trials["model.head_from_labels"]
+    assert (trials["state"] == "fail").equals(failed.astype(bool))
+    assert trials["reason"][failed].str.contains("needs pre-trained label vectors").all()
+    [again] = run_search(experiment, tmp_path / "out", tmp_path / "root")
+    assert len(again.trials) == 4
+
+
+def test_run_search_row_at_a_preset_has_its_own_space_alone(make_search, tmp_path: Path) -> None:
+    """That of all networks would take the paper's settings from it."""
+    row = {"name": "paper", "preset": "paper", "space": {"train.clip_norm": [1.0, 2.0]}}
+    search = {"trials": 1, "space": RATES}
+    experiment = make_search(rows=[row], search=search, reference=None)
+    assert dict(_find_spaces(experiment)) == {"paper": {"train.clip_norm": [1.0, 2.0]}}
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,18 @@ def test_CalibrationMeter_bins_give_the_errors_back(seed: int, k: int, bins: int
     assert int(found["all"][0].sum()) == gold.numel()
 
 
+def test_CalibrationMeter_takes_the_ranking_of_others() -> None:
+    """Where a coherent output gives a parent the score of its best child, scores tie."""
+    logits, ptr, index = torch.zeros(1, 3), torch.tensor([0, 1]), torch.tensor([2])
+    meter = CalibrationMeter(k=1)
+    meter.update(logits, ptr, index, torch.tensor([[2, 0, 1]]))
+    assert meter.compute()["ECE@1"] == 0.5
+    assert meter.bins()["ranked"][2].nansum() == 1.0
+    alone = CalibrationMeter(k=1)
+    alone.update(logits, ptr, index)
+    assert alone.bins()["ranked"][2].nansum() == 0.0
+
+
 def test_CalibrationMeter_needs_a_document() -> None:
     """Nothing seen, nothing said."""
     with pytest.raises(GraphError) as caught:

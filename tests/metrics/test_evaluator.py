@@ -121,6 +121,8 @@ def test_Evaluator_wrong_names_and_cuts() -> None:
     with pytest.raises(GraphError) as error:
         Evaluator("ranking", ks=(0, 3))
     assert str(error.value) == "Cuts must be at least one number of 1 or more, found [0, 3]."
+    with pytest.raises(GraphError, match="must be one of zero, skip, at_least_k, found 'skp'"):
+        Evaluator("ranking", empty="skp")
 
 
 @pytest.mark.parametrize(

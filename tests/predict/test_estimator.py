@@ -330,6 +330,8 @@ def test_match_classifier_pickle(tmp_path: Path) -> None:
         ({}, [{"text": "a"}] * 2, [["x"], ["y"]], "at least two texts, one of them for validati"),
         ({}, [{"text": "a", "paper": 1}, {"text": "b", "paper": 1}], [["x"]] * 2, "given before"),
         ({"hierarchy": [("a", "b"), ("b", "a")]}, DOCUMENTS, LABELS, "must be acyclic"),
+        ({"hierarchy": 3}, DOCUMENTS, LABELS, "must be .child, parent. pairs, a dict or a DiGraph"),
+        ({"classes": "ab"}, DOCUMENTS, LABELS, "Classes must be a list of labels, found 'ab'"),
     ],
 )
 def test_match_classifier_fit_names_faults(
@@ -347,6 +349,7 @@ def test_match_classifier_fit_names_faults(
         ({"settings": {"train.epoch": 1}}, "the nearest is 'train.epochs'"),
         ({"settings": {"train.epochs": object()}}, "must be a number, a string, a list or a dict"),
         ({"encoder": "mach"}, "mach"),
+        ({"fields": "author"}, "fields must be a list of names, found 'author'"),
     ],
 )
 def test_match_classifier_fit_names_wrong_settings(

@@ -112,6 +112,10 @@ def test_draw_grid(tmp_path: Path, drawn) -> None:
     plots.draw_grid(tmp_path / "grid.png", table, ["a", "b"])
     labels = [text.get_text() for text in drawn[1].axes[0].get_xticklabels()]
     assert labels == ["[2, 4]", "[8]"]
+    table["b"] = pd.Series([10 if one == [8] else None for one in table["b"]], dtype=object)
+    plots.draw_grid(tmp_path / "grid.png", table, ["a", "b"])
+    labels = [text.get_text() for text in drawn[2].axes[0].get_xticklabels()]
+    assert labels == ["None", "10"]
 
 
 def test_make_figure_without_matplotlib(tmp_path: Path, monkeypatch) -> None:
