@@ -172,7 +172,7 @@ def test_LabelAttentionHead_gradient_computed_precision_scores() -> None:
         assert float((one - other).norm() / one.norm()) < 0.05
 
 
-def test_LabelAttentionHead_ranks_without_rounding_but_in_training() -> None:
+def test_LabelAttentionHead_ranks_unrounded_but_in_training() -> None:
     """In bfloat16 the best of many labels tie; those of candidates are the same numbers."""
 
     def count_ties(scores: Tensor) -> int:
