@@ -154,8 +154,8 @@ class Classifier(HubMixin):
     ) -> Iterator[dict[str, Any]]:
         """Predicts (place, document) pairs as `predict` does; faults name the place."""
         for name, value in (("top_k", top_k), ("batch_size", batch_size)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, found {value}.")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
         if threshold and self.thresholds is None:
             raise CheckpointError(
                 "Predicting by threshold needs a threshold for each label, but the run has none; "

@@ -256,7 +256,10 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
     """Before anything is read."""
     with pytest.raises(ConfigError) as caught:
         classifier.predict([], top_k=0)
-    assert str(caught.value) == "top_k must be at least 1, found 0."
+    assert str(caught.value) == "top_k must be a whole number of 1 or more, found 0."
+    for wrong in ({"top_k": 2.5}, {"batch_size": 2.0}):
+        with pytest.raises(ConfigError, match="must be a whole number of 1 or more, found 2"):
+            classifier.predict([], **wrong)
     with pytest.raises(ConfigError) as caught:
         load(trained_run.folder, device="tpu")
     assert str(caught.value) == (
