@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from match_graph.errors import CheckpointError
 from match_graph.io.files import has_file, read_tensors
-from match_graph.io.run_folder import MODEL
+from match_graph.io.run_folder import CONFIG, MODEL
 
 #: Names of types in safetensors.
 _TYPES = {
@@ -84,8 +84,8 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
     path = folder / MODEL
     if not has_file(path):
         raise CheckpointError(
-            f"A trained run holds {MODEL}, but '{folder}' has none; "
-            f"train it with `match-graph train {dataset} --out {folder}`."
+            f"A trained run holds {MODEL}, but '{folder}' has none; train it with "
+            f"`match-graph train {dataset} --config {folder / CONFIG} --out {folder}`."
         )
     read_weights(model, path)
 

@@ -21,7 +21,7 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.io.files import has_folder, write_folder
-from match_graph.io.run_folder import ENCODER_FILES, FITTED
+from match_graph.io.run_folder import CONFIG, ENCODER_FILES, FITTED
 from match_graph.io.weights import load_weights
 from match_graph.nn import ENCODERS, Encoder, MatchModel
 from match_graph.nn.contract import check_encoder_class
@@ -336,7 +336,8 @@ class BaselineModel(Model):
         if not has_folder(folder / FITTED):
             raise CheckpointError(
                 f"A trained run of a baseline holds a folder '{FITTED}', but '{folder}' has none; "
-                f"train it with `match-graph train {self.config.dataset} --out {folder}`."
+                f"train it with `match-graph train {self.config.dataset} --config "
+                f"{folder / CONFIG} --out {folder}`."
             )
         baseline.load(folder / FITTED)
         return baseline

@@ -287,7 +287,7 @@ def test_load_folders_that_are_no_trained_run(copied: Path, tmp_path: Path) -> N
         load(copied)
     assert str(caught.value) == (
         f"A trained run holds model.safetensors, but '{copied}' has none; "
-        f"train it with `match-graph train synthetic --out {copied}`."
+        f"train it with `match-graph train synthetic --config {copied}/config.yaml --out {copied}`."
     )
     change_config(copied, None, "format", 2)
     with pytest.raises(ConfigError) as caught:

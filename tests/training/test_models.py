@@ -142,7 +142,8 @@ def test_Run_broken_fit_leaves_no_folder(start, monkeypatch) -> None:
         run.evaluate()
     assert str(caught.value) == (
         f"A trained run of a baseline holds a folder 'baseline', but '{run.folder}' has none; "
-        f"train it with `match-graph train synthetic --out {run.folder}`."
+        f"train it with `match-graph train synthetic --config {run.folder}/config.yaml --out "
+        f"{run.folder}`."
     )
     run.train()
     assert run.evaluate()["test"]
