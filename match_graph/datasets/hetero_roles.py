@@ -132,8 +132,10 @@ def _count_nodes(
     if node_type in names:
         return len(names[node_type])
     for key in (*MASKS.values(), labels, "text", "time", "name", "definition"):
-        if key in store and f"{key}_index" not in store and hasattr(store[key], "__len__"):
-            return len(store[key])
+        values = store.get(key)
+        is_list = isinstance(values, Sequence) or getattr(values, "ndim", 0) > 0
+        if is_list and f"{key}_index" not in store:
+            return len(values)
     largest = [
         int(index[row].max()) + 1
         for edge_type in data.edge_types

@@ -474,6 +474,10 @@ def test_from_hetero_counts_documents_by_what_they_have() -> None:
         labels = "y" if key == "y" else "label"
         corpus = from_hetero(data, labels=labels, drop=["label"] if key == "y" else [])
         assert len(corpus.documents) == 4
+    data = HeteroData()
+    data["document"].y, data["document"].time = torch.tensor([0, 1]), torch.tensor(5)
+    with pytest.raises(CorpusError, match=r"time must be \[2\] of integers, found int64 \[\]"):
+        from_hetero(data)
 
 
 def test_from_hetero_classes_may_be_ids_of_millions() -> None:
