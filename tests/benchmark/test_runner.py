@@ -386,10 +386,10 @@ def test_run_benchmark_measure_that_a_cell_lacks_fails_the_cell(
 ) -> None:
     """Never a 0 in its place."""
     rows = [{"name": "prior", "encoder": "prior"}]
-    experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "nowhere/R@5"])
+    experiment = make_experiment(rows=rows, reference=None, runs=1, measures=["P@1", "depth_9/R@5"])
     (cell,) = run_benchmark(experiment, tmp_path / "out", tmp_path / "root").cells
     assert cell.status == "failed"
     assert cell.reason.startswith(
-        "The cell 'cells/toy/prior/seed0' must have the measure 'nowhere/R@5' on test, but it has ["
+        "The cell 'cells/toy/prior/seed0' must have the measure 'depth_9/R@5' on test, but it has ["
     )
     assert cell.reason.endswith("change 'measures' or 'split', or evaluate the cell again.")

@@ -204,7 +204,7 @@ def _write_experiment(folder: Path) -> None:
         rows=[
             {"name": "prior", "encoder": "prior"},
             {"name": "linear", "encoder": "tfidf_linear", "settings": {"data.min_count": 1}},
-            {"name": "MATCH {field}", "ablation": ["no-{field}"], "settings": {"seed": 1}},
+            {"name": "MATCH {field}", "ablation": ["no-{field}"], "settings": {"train.epochs": 1}},
         ],
         expected={"toy": {"linear, max_words=10": {"P@1": [0.5, 0.1]}}},
         grid={"data.max_words": [10, 20]},
