@@ -158,7 +158,7 @@ def run_cell(number: int, value: str, base: type = dict) -> type:
 
 
 def test_hash_code_of_a_notebook_follows_its_cells() -> None:
-    """The same cell run again is the same code, another is not; neither are other bases."""
+    """A cell run again has the same hash; a changed cell, or a changed parent class, another."""
     first = hash_code(run_cell(1, "1"), dict)
     assert len(first) == 64
     assert hash_code(run_cell(2, "1"), dict) == first
@@ -168,7 +168,7 @@ def test_hash_code_of_a_notebook_follows_its_cells() -> None:
 
 
 def test_hash_code_without_source_is_empty() -> None:
-    """What was typed at a prompt; a class of the package."""
+    """A class typed at a Python prompt, whose source is not kept; a class of match-graph."""
     typed = run_cell(5, "1")
     del linecache.cache["<cell 5>"]
     assert hash_code(typed, dict) == ""

@@ -224,7 +224,7 @@ class Experiment(StrictModel):
         return faults
 
     def _find_named_faults(self) -> list[str]:
-        """Settings that something else in the experiment would take the place of."""
+        """Sentences about settings that a key of the experiment or of a row overrides."""
         layers = {
             "settings": self.settings, "overrides": self.overrides, "grid": dict(self.grid),
             "search.space": self.search.space,

@@ -280,7 +280,7 @@ def test_load_experiment_takes_the_measures_of_oaxmlc_bench(write) -> None:
 @pytest.mark.parametrize("key", ["model.encoder", "ablation", "seed"])
 @pytest.mark.parametrize("place", ["settings", "overrides", "grid", "rows", "space"])
 def test_load_experiment_what_has_a_place_of_its_own(write, place: str, key: str) -> None:
-    """Set elsewhere it would change nothing but the names of rows."""
+    """Encoder, ablation and seed are refused in settings, overrides, grids and search spaces."""
     changes: dict[str, Any] = {"reference": None, "expected": {}}
     shown = place
     if place == "grid":
@@ -299,7 +299,7 @@ def test_load_experiment_what_has_a_place_of_its_own(write, place: str, key: str
 
 
 def test_load_experiment_measures_of_slices_by_name(write) -> None:
-    """A typo is said before anything is trained."""
+    """A misspelt slice or measure is refused when the experiment is read."""
     measures = ["tail/R@5", "depth_2/F1_micro", "head/num_gold"]
     assert load_experiment(write(measures=measures, expected={})).measures == measures
     for wrong in ("tial/R@5", "tail/R@4", "depth/R@1"):
@@ -307,13 +307,13 @@ def test_load_experiment_measures_of_slices_by_name(write) -> None:
 
 
 def test_load_experiment_searches_by_a_measure_that_grows(write) -> None:
-    """The highest is taken; of some measures less is better."""
+    """A search maximises: a measure of which less is better is refused."""
     text = message(write(search={"measure": "violation_rate"}))
     assert "must be measured on valid, more of it being better, found 'violation_rate'" in text
 
 
 def test_load_experiment_seeds_stay_below_their_bound(write) -> None:
-    """Those of later runs too."""
+    """The last seed, first seed plus runs less one, must be below 2^32 too."""
     assert "must give seeds below 2^32, found 4,294,967,296" in message(
         write(seed=2**32 - 1, runs=2)
     )

@@ -202,7 +202,7 @@ def test_run_search_failed_trials_say_why(make_search, tmp_path: Path) -> None:
 
 
 def test_run_search_settings_that_do_not_go_together(make_search, tmp_path: Path) -> None:
-    """Each value is valid, a pair is not: that trial fails, the search goes on, and again."""
+    """A trial with two values that exclude each other fails; the search goes on and can resume."""
     space = {"model.init": ["random"], "model.head_from_labels": [False, True]}
     rows = [{"name": "MATCH", "settings": SMALL, "space": space}]
     experiment = make_search(rows=rows, search={"trials": 4})
@@ -218,7 +218,7 @@ def test_run_search_settings_that_do_not_go_together(make_search, tmp_path: Path
 
 
 def test_run_search_row_at_a_preset_has_its_own_space_alone(make_search, tmp_path: Path) -> None:
-    """That of all networks would take the paper's settings from it."""
+    """The space of all networks is not searched for it: it would replace the paper's settings."""
     row = {"name": "paper", "preset": "paper", "space": {"train.clip_norm": [1.0, 2.0]}}
     search = {"trials": 1, "space": RATES}
     experiment = make_search(rows=[row], search=search, reference=None)

@@ -424,7 +424,7 @@ def test_from_hetero_wrong_argument_is_one_sentence(arguments: Any, fault: str) 
 
 
 def test_from_hetero_wrong_seed_is_one_sentence() -> None:
-    """As of every setting."""
+    """A negative seed is refused as a setting."""
     with pytest.raises(ConfigError, match="'seed': Input should be greater than or equal to 0"):
         from_hetero(make_graph(), seed=-1)
 
@@ -452,7 +452,7 @@ def test_from_hetero_words_of_both_directions_count_once() -> None:
 
 
 def test_from_hetero_hierarchy_may_be_an_array() -> None:
-    """As a tensor is."""
+    """A NumPy array [2, E] gives the hierarchy that the same tensor gives."""
     pairs = [[0, 1], [2, 2]]
     found = from_hetero(make_graph(), hierarchy=np.array(pairs)).hierarchy
     assert found.equals(from_hetero(make_graph(), hierarchy=torch.tensor(pairs)).hierarchy)
@@ -481,7 +481,7 @@ def test_from_hetero_counts_documents_by_what_they_have() -> None:
 
 
 def test_from_hetero_classes_may_be_ids_of_millions() -> None:
-    """Only those that documents or the hierarchy have become nodes."""
+    """Class indices up to 2^40: only classes of documents or of the hierarchy become labels."""
     data = HeteroData()
     data["document"].x = torch.rand(3, 2)
     data["document"].y = torch.tensor([2**40, -1, 7])

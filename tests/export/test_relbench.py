@@ -112,7 +112,7 @@ def test_export_dataset_without_relbench_there_is_one_sentence(
 def test_export_dataset_field_named_as_a_link_keeps_its_table(
     given_dataset, tmp_path: Path
 ) -> None:
-    """Names of fields hold no two underscores together, those of links do."""
+    """A field ``document_has_author`` and the edges of ``author`` have a table each."""
     builder = CorpusBuilder("names", ["author", "document_has_author"], "names")
     builder.add("d", "train", "w", {"author": ["a"], "document_has_author": ["b"]}, ["l"], "1")
     dataset = given_dataset(builder.build([]), tmp_path)

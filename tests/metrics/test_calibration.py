@@ -112,7 +112,7 @@ def test_CalibrationMeter_bins_give_the_errors_back(seed: int, k: int, bins: int
 
 
 def test_CalibrationMeter_takes_the_ranking_of_others() -> None:
-    """Where a coherent output gives a parent the score of its best child, scores tie."""
+    """ECE@k counts the k labels of the given ranking, which may break ties of scores otherwise."""
     logits, ptr, index = torch.zeros(1, 3), torch.tensor([0, 1]), torch.tensor([2])
     meter = CalibrationMeter(k=1)
     meter.update(logits, ptr, index, torch.tensor([[2, 0, 1]]))
