@@ -79,7 +79,7 @@ def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hash_code(cls: type, base: type) -> str:
-    """SHA-256 of the files that define a class and what it inherits from below a base, joined.
+    """SHA-256 of the source files of a class and its parents up to a base, one after the other.
 
     Of a class without a file, as in a notebook, the cells of its methods are hashed where Python
     has their source; the package's own classes have none.
@@ -89,9 +89,11 @@ def hash_code(cls: type, base: type) -> str:
         for one in cls.__mro__[: cls.__mro__.index(base)]
         if one.__module__.partition(".")[0] != __name__.partition(".")[0]
     ]
-    files = {one: getattr(sys.modules.get(one.__module__), "__file__", None) for one in own}
-    hashes = [_hash_cells(one) if file is None else hash_file(file) for one, file in files.items()]
-    return "".join(dict.fromkeys(hashes))
+    sources = [getattr(sys.modules.get(one.__module__), "__file__", None) or one for one in own]
+    return "".join(
+        _hash_cells(one) if isinstance(one, type) else hash_file(one)
+        for one in dict.fromkeys(sources)
+    )
 
 
 def _hash_cells(cls: type) -> str:

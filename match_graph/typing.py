@@ -30,6 +30,11 @@ def has_edge(field: str) -> EdgeType:
     return (DOCUMENT, "has", field)
 
 
+def token_edge(node_type: str) -> EdgeType:
+    """The edge type from documents to one type of tokens: words, or a metadata field."""
+    return CONTAINS if node_type == WORD else has_edge(node_type)
+
+
 def reverse_edge(edge_type: EdgeType) -> EdgeType:
     """The edge type that PyG's `ToUndirected` adds for the other direction."""
     return (edge_type[2], f"rev_{edge_type[1]}", edge_type[0])

@@ -156,9 +156,7 @@ class _Reader:
 
     def add_edges(self, labels: str) -> None:
         """Adds the edges by type, with their weights and positions."""
-        pairs: dict[EdgeType, list[tuple[int, int]]] = {}
-        weights: dict[EdgeType, list[Any]] = {}
-        positions: dict[EdgeType, list[Any]] = {}
+        edges: dict[EdgeType, list[tuple[tuple[int, int], Mapping[str, Any]]]] = {}
         is_directed = self.graph.is_directed()
         for head, tail, attributes in self.graph.edges(data=True):
             (head_type, first), (tail_type, second) = self.place[head], self.place[tail]
@@ -171,15 +169,13 @@ class _Reader:
                 return
             both = not is_directed and head_type == tail_type
             for pair in [(first, second), (second, first)][: 2 if both else 1]:
-                pairs.setdefault(edge_type, []).append(pair)
-                weights.setdefault(edge_type, []).append(attributes.get("weight"))
-                positions.setdefault(edge_type, []).append(attributes.get("position"))
-        for edge_type, found in pairs.items():
-            self.data[edge_type].edge_index = _pack(found)
-            if any(one is not None for one in weights[edge_type]):
-                self._add_weights(edge_type, weights[edge_type])
-            if any(one is not None for one in positions[edge_type]):
-                self._add_positions(edge_type, positions[edge_type])
+                edges.setdefault(edge_type, []).append((pair, attributes))
+        for edge_type, found in edges.items():
+            self.data[edge_type].edge_index = _pack(pair for pair, _ in found)
+            for key, add in (("weight", self._add_weights), ("position", self._add_positions)):
+                values = [attributes.get(key) for _, attributes in found]
+                if any(one is not None for one in values):
+                    add(edge_type, values)
 
     def _add_weights(self, edge_type: EdgeType, weights: Sequence[Any]) -> None:
         try:

@@ -31,7 +31,7 @@ from match_graph.features.store import find_nodes
 from match_graph.features.table import open_table
 from match_graph.graph import BuiltGraph, build_graph
 from match_graph.graph.build import MAX_POSITIONS, contract_hierarchy
-from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, WORD, Split, has_edge
+from match_graph.typing import DOCUMENT, IS_A, LABEL, WORD, Split, token_edge
 
 #: Documents whose words are compared with their texts before anything is written.
 _CHECKED = 1000
@@ -136,7 +136,7 @@ class MatchTarget(Target):
         )
         setting = "" if tokenizer == "regex" else f" --set data.tokenizer={tokenizer}"
         argument = "" if tokenizer == "regex" else f', tokenizer="{tokenizer}"'
-        carried = source.targets.index.unique().numel()
+        carried = int(_find_carried(source, LABEL).sum())
         alone = {name: int((~_find_carried(source, name)).sum()) for name in (*source.fields, WORD)}
         text = f"""\
 - `{"`, `".join(SPLIT_FILES.values())}`: one document a line, in the order of the graph.
@@ -198,7 +198,7 @@ def _make_records(source: Source, labels: list[str]) -> Iterator[tuple[Split, di
 
 def _pack(source: Source, field: str) -> tuple[Array, Array, Array]:
     """Offsets per document, instances and instance names of a field."""
-    lists = source.graph.adjacency(has_edge(field))
+    lists = source.graph.adjacency(token_edge(field))
     return lists.ptr.numpy(), lists.node.numpy(), source.dataset.names(field).to_numpy(dtype=object)
 
 
@@ -235,11 +235,8 @@ def _read_features(path: Path, ids: pd.Series, node_type: str) -> torch.Tensor:
 
 def _find_carried(source: Source, node_type: str) -> torch.Tensor:
     """Mask of the nodes of a type that are on an exported document, bool."""
-    if node_type == LABEL:
-        node = source.targets.index
-    else:
-        edge_type = CONTAINS if node_type == WORD else has_edge(node_type)
-        node = source.graph.adjacency(edge_type).node
+    is_label = node_type == LABEL
+    node = source.targets.index if is_label else source.graph.adjacency(token_edge(node_type)).node
     carried = torch.zeros(source.graph.num_nodes(node_type), dtype=torch.bool)
     carried[node.long()] = True
     return carried

@@ -200,22 +200,24 @@ class Source:
                 these. With labels among them the hierarchy is left to the caller. Other types, and
                 None, have all.
         """
-        inventory, kept = Inventory(), kept or {}
+        inventory = Inventory()
+        masks = {node_type: mask.numpy() for node_type, mask in (kept or {}).items()}
+        number = {node_type: mask.cumsum() - 1 for node_type, mask in masks.items()}
         for node_type in self.graph.node_types:
             start = 0
             for batch in self.nodes(node_type):
                 rows = slice(start, start + batch.num_rows)
                 start = rows.stop
-                mask = kept[node_type][rows].numpy() if node_type in kept else None
-                part = batch if mask is None else batch.filter(pa.array(mask))
+                is_part = node_type in masks
+                part = batch.filter(pa.array(masks[node_type][rows])) if is_part else batch
                 inventory.add_nodes(node_type, *split_columns(part))
         for edge_type in self.edge_types:
-            if edge_type == IS_A and LABEL in kept:
+            if edge_type == IS_A and LABEL in masks:
                 continue
             for batch in self.edges(edge_type):
                 (head, tail), columns = split_ends(batch)
-                if edge_type[2] in kept:
-                    tail = (kept[edge_type[2]].cumsum(0) - 1).numpy()[tail]
+                if edge_type[2] in masks:
+                    tail = number[edge_type[2]][tail]
                 inventory.add_edges(edge_type, (head, tail), columns)
         return inventory
 

@@ -23,10 +23,10 @@ from match_graph.typing import (
     CONTAINS,
     DOCUMENT,
     MASKS,
-    WORD,
     EdgeType,
     has_edge,
     reverse_edge,
+    token_edge,
 )
 
 _POSITION, _TIME, _ATTRIBUTES = "position", "time", "edge_attr"
@@ -253,5 +253,5 @@ def _attributes_of(edge_type: EdgeType) -> str:
 
 
 def _edge_types(types: Sequence[str]) -> list[EdgeType]:
-    edge_types = [CONTAINS if name == WORD else has_edge(name) for name in types]
+    edge_types = [token_edge(name) for name in types]
     return [*edge_types, CITES] if CITATION_FIELD in types else edge_types

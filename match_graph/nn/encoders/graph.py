@@ -16,7 +16,7 @@ from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput, NumLayers, Rate, Width
 from match_graph.nn.layers import ByteDropout
 from match_graph.nn.neighbors import Neighbors, take_rows
-from match_graph.typing import CITES, CONTAINS, DOCUMENT, WORD, EdgeType, has_edge, reverse_edge
+from match_graph.typing import CITES, DOCUMENT, EdgeType, reverse_edge, token_edge
 
 
 class GraphEncoder(Encoder):
@@ -194,7 +194,7 @@ def key_of_edge(edge_type: EdgeType) -> EdgeType:
 
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:
     """The edge types over which messages go: those that are drawn, each with its reverse."""
-    edge_types = [CONTAINS if name == WORD else has_edge(name) for name in space.types]
+    edge_types = [token_edge(name) for name in space.types]
     if CITATION_FIELD in space.types:
         edge_types.append(CITES)
     fanouts = neighborhood.resolve(edge_types)
