@@ -45,7 +45,7 @@ LOWER_IS_BETTER = frozenset(
 _NAMED = {
     "model.encoder": "'encoder' of a row",
     "ablation": "'ablation' of a row",
-    "seed": "'seed' of the experiment",
+    "seed": "'seed' of the experiment, or --seed",
 }
 #: Measures of slices of the labels, by training frequency and by depth.
 _OF_SLICE = re.compile(
@@ -216,10 +216,11 @@ class Experiment(StrictModel):
             if row.space:
                 faults.append(f"'rows', {row.name}: it has the settings of 'base', so no 'space'.")
         measure = self.search.measure
-        if measure not in MEASURES or measure in {*_ON_TEST, *LOWER_IS_BETTER}:
+        growing = [one for one in MEASURES if one not in {*_ON_TEST, *LOWER_IS_BETTER}]
+        if measure not in growing:
             faults.append(
                 f"'search.measure' must be measured on valid, more of it being better, found "
-                f"'{measure}'; {suggest(measure, MEASURES)}."
+                f"'{measure}'; {suggest(measure, growing)}."
             )
         return faults
 

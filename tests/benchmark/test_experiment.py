@@ -310,6 +310,7 @@ def test_load_experiment_searches_by_a_measure_that_grows(write) -> None:
     """A search maximises: a measure of which less is better is refused."""
     text = message(write(search={"measure": "violation_rate"}))
     assert "must be measured on valid, more of it being better, found 'violation_rate'" in text
+    assert "the nearest is 'violation_rate'" not in text
 
 
 def test_load_experiment_seeds_stay_below_their_bound(write) -> None:
