@@ -1,11 +1,14 @@
 """Summary of a finished run: example predictions, files, next commands."""
 
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from match_graph.datasets.dataset import default_root
 from match_graph.io.run_folder import CONTENT
 from match_graph.predict.classifier import load
 from match_graph.predict.names import (
@@ -16,6 +19,9 @@ from match_graph.predict.names import (
 )
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL, MASKS
+
+#: Settings of ``data`` that say what is built, beside its options.
+_DATASET_SETTINGS = ("fields", "tokenizer", "hierarchy", "faults")
 
 
 @dataclass(frozen=True)
@@ -86,13 +92,28 @@ def list_files(folder: Path) -> dict[str, str]:
 
 
 def next_commands(run: Run) -> list[str]:
-    """Suggested commands after a run, three."""
-    name = run.config.dataset
-    return [
-        f"match-graph predict {run.folder} --input documents.jsonl --top-k 5",
-        f"match-graph build {name}",
-        f"match-graph run {name} --encoder {_another(run)}",
+    """Suggested commands after a run, three; they open its data set as the run did."""
+    source = [run.config.dataset, *_list_dataset_options(run)]
+    commands = [
+        ["predict", str(run.folder), "--input", "documents.jsonl", "--top-k", "5"],
+        ["build", *source],
+        ["run", *source, "--encoder", _another(run)],
     ]
+    return [shlex.join(["match-graph", *words]) for words in commands]
+
+
+def _list_dataset_options(run: Run) -> list[str]:
+    """Options of the command line with which the run's data set is opened again."""
+    data = run.config.data
+    settings = {name: getattr(data, name) for name in _DATASET_SETTINGS}
+    settings |= {f"options.{name}": value for name, value in data.options.items()}
+    given = [
+        f"--set=data.{key}={json.dumps(value)}"
+        for key, value in settings.items()
+        if value is not None
+    ]
+    root = Path(run.dataset.root)
+    return given if root == default_root() else [*given, f"--root={root}"]
 
 
 def _another(run: Run) -> str:
