@@ -27,7 +27,8 @@ from match_graph.datasets.options import (
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
-from match_graph.io.download import fetch_record
+from match_graph.io.beside import beside
+from match_graph.io.download import fetch_record, is_broken_off
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import Sources, Track, is_there
@@ -103,13 +104,15 @@ class Maple(CorpusDataset):
         return JSON_FILES if self.config.release == "json" else (*GRAPH_FILES, TAXONOMY)
 
     @property
-    def raw_file_names(self) -> list[str]:
-        kind = "mesh" if self.config.labels == "mesh" else "label"
-        required = ["papers.txt", f"paper-{kind}.txt"]
+    def _required_files(self) -> list[str]:
         if self.config.release == "json":
-            required = ["papers.json"]
+            return ["papers.json"]
+        return ["papers.txt", f"paper-{'mesh' if self.config.labels == 'mesh' else 'label'}.txt"]
+
+    @property
+    def raw_file_names(self) -> list[str]:
         there = [name for name in self._known_files if is_there(Path(self.raw_dir) / name)]
-        return list(dict.fromkeys([*required, *there]))
+        return list(dict.fromkeys([*self._required_files, *there]))
 
     def download(self) -> None:
         """Unpacks the subject from the release's archives, downloading them if need be."""
@@ -118,11 +121,13 @@ class Maple(CorpusDataset):
             missing = [path for path in self.raw_paths if not is_there(Path(path))]
             if not missing:
                 return
-            if not list_archives(folder):
+            if not list_archives(folder) or is_broken_off(folder):
                 fetch_record(RELEASES[self.config.release], folder, "maple", self.track)
             seen: set[str] = set()
-            for archive in list_archives(folder):
-                unpack_archive(archive, folder, lambda path: self._choose(path, seen))
+            with beside(Path(self.raw_dir)) as place:
+                for archive in list_archives(folder):
+                    unpack_archive(archive, place, lambda path: self._choose(path, seen))
+                self._put(place)
             missing = [Path(path).name for path in missing if not Path(path).is_file()]
             if missing:
                 raise CorpusError(
@@ -137,7 +142,14 @@ class Maple(CorpusDataset):
         if path.name in self._known_files:
             seen.add(subject)
         is_ours = subject == self.config.subject and path.name in self._known_files
-        return PurePosixPath(subject, path.name) if is_ours else None
+        return PurePosixPath(path.name) if is_ours else None
+
+    def _put(self, place: Path) -> None:
+        """Renames unpacked files into the raw folder, last those by which it counts as whole."""
+        raw = Path(self.raw_dir)
+        raw.mkdir(exist_ok=True)
+        for path in sorted(place.glob("*"), key=lambda path: path.name in self._required_files):
+            path.replace(raw / path.name)
 
     def reader(self) -> "MapleReader":
         return MapleReader(Path(self.raw_dir), self.config, self.faults_mode)

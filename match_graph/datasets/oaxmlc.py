@@ -31,7 +31,7 @@ from match_graph.datasets.options import UNDATED, Card, HierarchyConfig, SplitCo
 from match_graph.datasets.partitions import PartitionReader, read_corpus
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
-from match_graph.io.download import fetch_record
+from match_graph.io.download import fetch_record, is_broken_off
 from match_graph.io.json_lines import Fail, describe, read_json_lines, read_lines
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import Sources, Track, is_there
@@ -155,7 +155,7 @@ class OaXmlc(CorpusDataset):
             if all(is_there(path) for path in self.raw_files):
                 return
             archives = list_archives(folder)
-            if not archives:
+            if not archives or is_broken_off(folder):
                 fetch_record(self.record, folder, self.name, self.track)
                 archives = list_archives(folder)
             for archive in archives:

@@ -1,6 +1,7 @@
 """Safe unpacking of archives: nothing outside the folder, no links, no absolute paths."""
 
 import errno
+import lzma
 import os
 import shutil
 import tarfile
@@ -8,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, NamedTuple, TypeAlias
 
@@ -29,7 +31,12 @@ _MAX_HEADER = 1 << 20  # bytes of a long name or of extended attributes in a tar
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: Types of a tar archive's members whose header is no content to be read.
 _PLAIN_TYPES = {*tarfile.SUPPORTED_TYPES} - {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, OSError)
+_MAX_MEMBERS = 10**6  # of which a description each is kept in memory
+#: What zipfile and tarfile raise; RuntimeError where it is encrypted or headers are nested.
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(EOFError, OSError, RuntimeError, ValueError),
+)
 
 
 class _Member(NamedTuple):
@@ -103,16 +110,29 @@ def _max_archive_gib() -> int:
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """Tar member whose headers, which tarfile reads into memory, are bounded."""
+    """Tar member whose headers, which tarfile reads into memory, are bounded, and with a size.
+
+    Below 0, as headers and attributes may give it, tarfile reads the same place for ever.
+    """
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        _check_size(self)
         if self.type not in _PLAIN_TYPES and self.size > _MAX_HEADER:
             raise CorpusError(
                 f"A name or an attribute in an archive must have at most {_MAX_HEADER:,} bytes, "
                 f"found {self.size:,}; do not use this archive."
             )
         found: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        _check_size(found)
         return found
+
+
+def _check_size(member: tarfile.TarInfo) -> None:
+    if member.size < 0:
+        raise CorpusError(
+            f"A member of an archive must have a size of 0 or more, but '{member.name[:60]}' has "
+            f"{member.size:,} bytes; do not use this archive."
+        )
 
 
 @contextmanager
@@ -134,7 +154,12 @@ def _open_archive(path: Path) -> Iterator[list[_Member]]:
             open_regular(path) as file,
             tarfile.open(fileobj=file, tarinfo=_BoundedHeader) as packed_tar,
         ):
-            found = packed_tar.getmembers()
+            found = [*islice(packed_tar, _MAX_MEMBERS + 1)]
+            if len(found) > _MAX_MEMBERS:
+                raise CorpusError(
+                    f"An archive must have at most {_MAX_MEMBERS:,} members, but '{path}' has "
+                    f"more; do not use it."
+                )
             assert packed_tar.fileobj is not None
             while packed_tar.fileobj.read(_CHUNK):
                 pass  # to the end, where gzip compares its checksum

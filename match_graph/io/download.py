@@ -4,7 +4,6 @@ Source of the interface: https://developers.zenodo.org.
 """
 
 import io
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -12,17 +11,21 @@ from typing import Any, BinaryIO
 
 from match_graph.errors import CorpusError
 from match_graph.io.beside import beside
+from match_graph.io.manifest import parse_json
 from match_graph.io.source import Advance, Track
 
 API = "https://zenodo.org/api/records"
 
 _TIMEOUT = 30  # seconds without a byte
 _CHUNK = 1 << 20  # bytes
+_WANTED = ".wanted"  # lists the files of a record, until all are there
 _MEGABYTE = 1_000_000
 
 
 def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = None) -> list[Path]:
     """Downloads the missing files of a Zenodo record.
+
+    Until all are there, `is_broken_off` says so.
 
     Args:
         record: Record number on Zenodo.
@@ -43,13 +46,23 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
     folder.mkdir(parents=True, exist_ok=True)
     with _explain(f"{API}/{record}", dataset, by_hand), io.BytesIO() as answer:
         _download(f"{API}/{record}", answer)
-        files = [_read_entry(entry) for entry in json.loads(answer.getvalue())["files"]]
+        files = [_read_entry(entry) for entry in parse_json(answer.getvalue())["files"]]
     paths = []
+    if len(files) > 1:
+        (folder / _WANTED).write_text("\n".join(name for name, *_ in files), encoding="utf-8")
     for name, address, size, checksum in files:
         paths.append(folder / name)
         if not paths[-1].is_file():
             fetch_file(address, paths[-1], dataset, track, checksum, size)
+    (folder / _WANTED).unlink(missing_ok=True)
     return paths
+
+
+def is_broken_off(folder: Path) -> bool:
+    """Whether `fetch_record` began in a folder, and some of the files are still missing."""
+    wanted = folder / _WANTED
+    names = wanted.read_text(encoding="utf-8").split("\n") if wanted.is_file() else []
+    return not all((folder / name).is_file() for name in names)
 
 
 def fetch_file(
@@ -114,13 +127,24 @@ class _Progress:
 
 
 def _download(address: str, file: BinaryIO, advance: Advance | None = None) -> None:
-    if not address.startswith(("https://", API)):
-        raise OSError(f"'{address}' is not fetched over https")
+    _check_address(address)
     import pooch
 
-    headers = {"User-Agent": "match-graph"}
+    def check(response: Any, **_: Any) -> None:
+        try:
+            _check_address(response.url)  # each one where it is redirected
+        except OSError:
+            response.close()
+            raise
+
+    settings = {"headers": {"User-Agent": "match-graph"}, "hooks": {"response": check}}
     shown = _Progress(advance) if advance else False
-    pooch.HTTPDownloader(shown, _CHUNK, timeout=_TIMEOUT, headers=headers)(address, file, None)
+    pooch.HTTPDownloader(shown, _CHUNK, timeout=_TIMEOUT, **settings)(address, file, None)
+
+
+def _check_address(address: str) -> None:
+    if not address.startswith(("https://", API)):
+        raise OSError(f"'{address}' is not fetched over https")
 
 
 @contextmanager

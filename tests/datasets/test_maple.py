@@ -190,6 +190,39 @@ def test_Maple_archives_are_fetched_where_there_are_none(
     assert fetched == [(7611544, "maple")]
 
 
+def test_Maple_damage_seen_late_leaves_nothing_of_a_subject(tmp_path: Path) -> None:
+    """Papers without the names and the taxonomy behind them would count as whole."""
+    folder = tmp_path / "raw/maple/json"
+    folder.mkdir(parents=True)
+    archive = write_archive(folder / "MAPLE.zip")
+    whole = archive.read_bytes()
+    place = whole.rindex(b"journal of toys", 0, whole.index(b"PK\1\2"))
+    archive.write_bytes(whole[:place] + b"J" + whole[place + 1 :])
+    for _ in range(2):
+        assert "must be whole" in refusal(tmp_path, subject="History")
+        assert not [*(folder / "History").iterdir()]
+    archive.write_bytes(whole)
+    data = Maple(root=tmp_path, subject="History")
+    assert {"papers.json", "venues.txt"} <= {path.name for path in Path(data.raw_dir).iterdir()}
+
+
+def test_Maple_record_broken_off_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one of its archives is there, and not that of the subject."""
+    folder = tmp_path / "raw/maple/json"
+    folder.mkdir(parents=True)
+    write_archive(folder / "A.zip", ("Art",))
+
+    def fetch(_record: int, folder: Path, _dataset: str, _track: object) -> list[Path]:
+        return [write_archive(folder / "B.zip", ("History",))]
+
+    monkeypatch.setattr(maple, "fetch_record", fetch)
+    assert "must hold a folder 'History'" in refusal(tmp_path, subject="History")
+    monkeypatch.setattr(maple, "is_broken_off", lambda _: True)
+    assert len(Maple(root=tmp_path, subject="History")) == 1
+
+
 def test_Maple_subject_archives_lack_answered_with_those_they(tmp_path: Path) -> None:
     """A typing error."""
     folder = tmp_path / "raw/maple/json"

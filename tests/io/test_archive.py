@@ -192,3 +192,58 @@ def test_unpack_archive_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
         "A name or an attribute in an archive must have at most 1,048,576 bytes, found 2,097,153; "
         "do not use this archive."
     )
+
+
+def attribute(**records: str) -> bytes:
+    """Extended attributes of the next member of a tar archive."""
+    text = b""
+    for key, value in records.items():
+        line = f" {key}={value}\n".encode()
+        size = len(line) + 2
+        text += f"{size}".encode() + line
+        assert len(text.splitlines()[-1]) + 1 == size
+    header = tarfile.TarInfo("attributes")
+    header.type, header.size = tarfile.XHDTYPE, len(text)
+    return header.tobuf(tarfile.USTAR_FORMAT) + text.ljust(512, b"\0")
+
+
+def test_unpack_archive_size_below_zero_is_refused(tmp_path: Path) -> None:
+    """It would take sizes of other members out of their sum, or be read for ever."""
+    path = tmp_path / "a.tar"
+    header = tarfile.TarInfo("a").tobuf(tarfile.USTAR_FORMAT)
+    path.write_bytes(attribute(size="-1536") + header + b"\0" * 1024)
+    with pytest.raises(CorpusError, match="'a' has -1,536 bytes; do not use"):
+        unpack_archive(path, tmp_path / "out", choose_all)
+
+
+def test_unpack_archive_number_of_members_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes memory, chosen or not."""
+    monkeypatch.setattr("match_graph.io.archive._MAX_MEMBERS", 2)
+    assert unpack_archive(write_tar(tmp_path / "a.tar", {"a": b"", "b": b""}), tmp_path, choose_all)
+    with pytest.raises(CorpusError, match="must have at most 2 members"):
+        unpack_archive(
+            write_tar(tmp_path / "a.tar", dict.fromkeys("abc", b"")), tmp_path, choose_all
+        )
+
+
+def test_unpack_archive_packed_in_ways_nobody_can_read(tmp_path: Path) -> None:
+    """One sentence for what zipfile and tarfile raise beside their own errors."""
+    encrypted = write_zip(tmp_path / "encrypted.zip", {"a": b"a"})
+    content = bytearray(encrypted.read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\1\2") + 8] |= 1
+    encrypted.write_bytes(content)
+    broken = tmp_path / "broken.zip"
+    with zipfile.ZipFile(broken, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("a", bytes(range(256)) * 40)
+    content = bytearray(broken.read_bytes())
+    content[60:80] = b"\xff" * 20
+    broken.write_bytes(content)
+    nul = tmp_path / "nul.tar"
+    header = tarfile.TarInfo("a").tobuf(tarfile.USTAR_FORMAT)
+    nul.write_bytes(attribute(path="a\0b") + header + b"\0" * 1024)
+    for path in (encrypted, broken, nul):
+        with pytest.raises(CorpusError, match="must be whole, but"):
+            unpack_archive(path, tmp_path / "out", choose_all)

@@ -12,7 +12,7 @@ import pytest
 
 from match_graph.errors import CorpusError
 from match_graph.io import Reporter, download
-from match_graph.io.download import fetch_file, fetch_record
+from match_graph.io.download import fetch_file, fetch_record, is_broken_off
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -102,7 +102,7 @@ def test_fetch_record_or_a_file_that_is_gone_is_named(site: Path, tmp_path: Path
 
 def test_fetch_record_answer_of_another_kind_is_named(site: Path, tmp_path: Path) -> None:
     """A page instead of JSON, or JSON of something else."""
-    for answer in ("<html>", "[]", '{"files": [{}]}'):
+    for answer in ("<html>", "[]", '{"files": [{}]}', "[" * 100_000):
         (site / "7").write_text(answer)
         assert f"from {download.API}/7, but that did not succeed (" in refusal(tmp_path / "out")
 
@@ -125,6 +125,44 @@ def test_fetch_record_only_https_is_followed(site: Path, tmp_path: Path) -> None
     text = (site / "7").read_text().replace(f"{download.API}/files/a.zip", "file:///etc/passwd")
     (site / "7").write_text(text)
     assert "('file:///etc/passwd' is not fetched over https)" in refusal(tmp_path / "out")
+
+
+def test_fetch_record_goes_on_where_it_was_broken_off(site: Path, tmp_path: Path) -> None:
+    """Until all files are there, fetched or put there by hand, the record is broken off."""
+    write_record(site, {"a.zip": b"a", "b.zip": b"b"})
+    content = (site / "files" / "b.zip").read_bytes()
+    (site / "files" / "b.zip").unlink()
+    folder = tmp_path / "out"
+    assert not is_broken_off(folder)
+    with pytest.raises(CorpusError, match=r"b\.zip"):
+        fetch_record(7, folder, "maple")
+    assert (folder / "a.zip").exists()
+    assert is_broken_off(folder)
+    (folder / "b.zip").write_bytes(content)
+    assert not is_broken_off(folder)
+    (folder / "b.zip").unlink()
+    (site / "files" / "b.zip").write_bytes(content)
+    fetch_record(7, folder, "maple")
+    assert {path.name for path in folder.iterdir()} == {"a.zip", "b.zip"}
+
+
+def test_fetch_file_is_not_redirected_to_plain_http(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the address itself is one that is fetched."""
+
+    def redirect(self: Quiet) -> None:
+        self.send_response(302)
+        self.send_header("Location", f"http://localhost:{self.server.server_port}/b.txt")
+        self.end_headers()
+
+    (site / "b.txt").write_bytes(b"plain")
+    monkeypatch.setattr(Quiet, "do_GET", redirect)
+    with pytest.raises(
+        CorpusError, match=r"http://localhost:\d+/b\.txt' is not fetched over https"
+    ):
+        fetch_file(f"{download.API}/a.txt", tmp_path / "a.txt", "cacm")
+    assert not (tmp_path / "a.txt").exists()
 
 
 def test_fetch_file_checks_what_came(site: Path, tmp_path: Path) -> None:
