@@ -36,6 +36,10 @@ def write_built(built: Path, write: Callable[[Path], None]) -> None:
         with beside(built) as place:
             place.mkdir()
             write(place)
+            for path in place.rglob(
+                ".*.tmp"
+            ):  # of a process that was lost, whose task was repeated
+                path.unlink(missing_ok=True)
             finish(place)
             write_manifest(place)
             if built.exists():

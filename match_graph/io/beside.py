@@ -1,12 +1,15 @@
 """Atomic writing: files and folders are written beside their place and renamed."""
 
 import glob
+import hashlib
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from match_graph.errors import MatchGraphError
@@ -24,25 +27,31 @@ def beside(path: Path) -> Iterator[Path]:
         path: Final path of the file or folder; its parent is made if need be.
 
     Raises:
-        OSError: The disk refuses, within the block too; names ``path``, whatever wrote.
+        OSError: The disk refuses, within the block too; names ``path``, whatever wrote. Where the
+            block could not read another file, it names that one.
     """
     room: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path)
-        suffix = f".{os.getpid()}.tmp"
-        room = Path(tempfile.mkdtemp(suffix, f".{path.name}.", path.parent))
+        room = Path(tempfile.mkdtemp(f".{name_process()}.tmp", f".{path.name}.", path.parent))
         yield room / path.name
     except MatchGraphError:
         raise
     except Exception as error:
         number = find_errno(error)
-        if number is None:
+        if number is None or _is_of_other_file(error, room):
             raise
         raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         if room is not None:
             shutil.rmtree(room, ignore_errors=True)
+
+
+def _is_of_other_file(error: Exception, room: Path | None) -> bool:
+    """Whether the system names a file outside of the room in which the block writes."""
+    name = error.filename if isinstance(error, OSError) else None
+    return room is not None and isinstance(name, str) and not Path(name).is_relative_to(room)
 
 
 def find_errno(error: BaseException | None) -> int | None:
@@ -52,7 +61,8 @@ def find_errno(error: BaseException | None) -> int | None:
             return error.errno
         if found := re.search(r"\bos error (\d+)", str(error)):
             return int(found[1])
-        error = error.__cause__ or error.__context__
+        hidden = error.__suppress_context__  # by "from None": the context is not its reason
+        error = error.__cause__ or (None if hidden else error.__context__)
     return None
 
 
@@ -80,8 +90,12 @@ def put_in_place(place: Path, out: Path) -> None:
     ``.NAME.*.old``, until another one is in place.
     """
     if out.is_dir():
-        old = Path(tempfile.mkdtemp(f".{os.getpid()}.old", f".{out.name}.", out.parent))
-        out.rename(old)
+        old = Path(tempfile.mkdtemp(f".{name_process()}.old", f".{out.name}.", out.parent))
+        try:
+            out.rename(old)
+        except BaseException:
+            old.rmdir()
+            raise
         try:
             place.rename(out)
         except BaseException:
@@ -118,13 +132,27 @@ def remove_dead(path: Path, ending: str = "tmp") -> None:
 
 def _remove_all_dead(paths: Iterable[Path]) -> None:
     for path in list(paths):
-        process = path.name.split(".")[-2]
-        if not process.isdecimal() or _is_alive(int(process)):
+        process, _, machine = path.name.split(".")[-2].partition("@")
+        if machine != _find_machine() or not process.isdecimal() or _is_alive(int(process)):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def name_process(process: int | None = None) -> str:
+    """Name of a process of this machine, or of this one, among those of all that share a disk."""
+    return f"{os.getpid() if process is None else process}@{_find_machine()}"
+
+
+@cache
+def _find_machine() -> str:
+    """Name of what numbers processes: a machine, or a container on it; 8 digits."""
+    with suppress(OSError):
+        numbers = Path("/proc/self/ns/pid").stat().st_ino
+        return hashlib.sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _is_alive(process: int) -> bool:

@@ -51,8 +51,8 @@ class Block:
         self._check_unchanged()
 
     def _check_unchanged(self) -> None:
-        found = self.path.stat()
-        if (found.st_size, found.st_mtime_ns) != (self.file_bytes, self.modified):
+        found = self.path.stat() if self.path.exists() else None
+        if found is None or (found.st_size, found.st_mtime_ns) != (self.file_bytes, self.modified):
             raise CorpusError(
                 f"The documents must stay as they are while they are read, but '{self.path}' "
                 f"changed; start again when nothing writes there."

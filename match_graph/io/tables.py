@@ -11,6 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from match_graph.io.beside import name_process
+
 #: Rows of a row group; with the content they decide the bytes of a file.
 ROW_GROUP = 2**16
 
@@ -30,7 +32,7 @@ def renamed(path: Path) -> Iterator[Path]:
 
     For files that two processes may write, both the same bytes: one that was thought to be lost.
     """
-    place = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
     try:
         yield place
         place.replace(path)

@@ -1,6 +1,7 @@
 """Shared folders: what prediction needs of a run, with a model card, without paths of a machine."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -70,7 +71,7 @@ def share_run(
             else at ``out``.
         ConfigError: The licence is no identifier.
     """
-    folder, out = Path(folder), Path(out)
+    folder, out = Path(folder), Path(os.path.realpath(out))
     check_license(license)
     config = remove_paths(open_run_folder(folder))
     with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):
@@ -156,7 +157,7 @@ def _check_run(folder: Path, files: Iterable[str], config: Config) -> None:
 
 
 def _check_place(out: Path, folder: Path, overwrite: bool) -> None:
-    if out.resolve().is_relative_to(folder.resolve()):
+    if out.is_relative_to(folder.resolve()):
         raise CheckpointError(
             f"A shared folder must lie outside of its run, found '{out}' in '{folder}'; choose "
             f"another with --out."

@@ -1,6 +1,8 @@
 """The folder of a build: damage is found before anything is looked up by it."""
 
 import json
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import pytest
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import MatchFolder
+from match_graph.datasets.built import write_built
 from match_graph.errors import CorpusError
 from match_graph.graph import MappedGraph
-from match_graph.io.manifest import write_manifest
+from match_graph.io.manifest import read_manifest, write_manifest
+from match_graph.io.tables import renamed
 from match_graph.testing import write_match_folder
 
 
@@ -149,3 +153,21 @@ def test_write_built_follows_no_link(tmp_path: Path) -> None:
 
     Other(folder, root=tmp_path / "root", force_reload=True)
     assert [path.name for path in victim.iterdir()] == ["kept"]
+
+
+def test_write_built_keeps_nothing_of_a_lost_process(tmp_path: Path) -> None:
+    """A file that it had begun is neither in the folder nor in its list."""
+
+    def write(folder: Path) -> None:
+        (folder / "nodes").mkdir()
+        (folder / "nodes" / "a.parquet").write_text("whole")
+        with suppress(KeyError), renamed(folder / "nodes" / "a.parquet") as place:
+            place.hardlink_to(folder / "nodes" / "a.parquet")
+            shutil.copy(place, kept := place.with_name(place.name.replace(".tmp", "x.tmp")))
+            assert kept.exists()
+            raise KeyError  # of a process that is killed nothing is removed: the copy stands for it
+
+    write_built(tmp_path / "built", write)
+    names = {"nodes/a.parquet"}
+    assert read_manifest(tmp_path / "built").keys() == names
+    assert [path.name for path in (tmp_path / "built" / "nodes").iterdir()] == ["a.parquet"]

@@ -22,6 +22,7 @@ from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets import CorpusDataset, MatchFolder, PubMedXml, Synthetic
 from match_graph.errors import ConfigError, ExportError
 from match_graph.export import EXPORTS, ExportOptions, Inventory, export_dataset
+from match_graph.io.beside import name_process
 from match_graph.testing import toy_corpus, toy_documents, write_match_folder
 
 #: Options that each registered target is tested with, on the toy corpus.
@@ -343,12 +344,12 @@ def test_export_dataset_what_killed_export_left_goes_with_next(
     assert process.exitcode == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.iterdir())
     assert {tuple(name.split(".")[-2:]) for name in left} == {
-        (str(process.pid), "old"), (str(process.pid), "tmp")
+        (name_process(process.pid), "old"), (name_process(process.pid), "tmp")
     }  # fmt: skip
     assert len(left) == 2
-    mine = tmp_path / f".out.{os.getpid()}.tmp.zip"
+    mine = tmp_path / f".out.{name_process()}.tmp.zip"
     mine.write_text("")
-    of_another = tmp_path / f".out.{os.getppid()}.tmp"
+    of_another = tmp_path / f".out.{name_process(os.getppid())}.tmp"
     of_another.mkdir()
     export_dataset(toy_dataset, "parquet", out)
     assert sorted(tmp_path.iterdir()) == sorted([mine, of_another, out])

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from match_graph.errors import CorpusError
-from match_graph.io.beside import beside, finish, remove_leftovers, write_text_beside
+from match_graph.io.beside import (
+    beside,
+    finish,
+    name_process,
+    put_in_place,
+    remove_leftovers,
+    write_text_beside,
+)
 
 
 def test_write_text_beside_replaces_the_whole_file(tmp_path: Path) -> None:
@@ -31,7 +38,7 @@ def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
             assert place.name == "a"
             assert not place.exists()
             assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
-            assert place.parent.name.endswith(f".{os.getpid()}.tmp")
+            assert place.parent.name.endswith(f".{name_process()}.tmp")
     assert rooms[0] != rooms[1]
     assert not list(tmp_path.iterdir())
 
@@ -39,7 +46,7 @@ def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
 def test_beside_names_the_place_in_a_fault_of_the_disk(tmp_path: Path) -> None:
     """Whoever wrote; an error of another kind passes as it is, also where a disk caused it."""
     path = tmp_path / "a"
-    for fault in (OSError(28, "x", "elsewhere"), RuntimeError("io: No space (os error 28)")):
+    for fault in (OSError(28, "x"), RuntimeError("io: No space (os error 28)")):
         with pytest.raises(OSError, match="No space left") as caught, beside(path):
             raise fault
         assert (caught.value.errno, caught.value.filename) == (28, str(path))
@@ -48,6 +55,40 @@ def test_beside_names_the_place_in_a_fault_of_the_disk(tmp_path: Path) -> None:
     with pytest.raises(CorpusError), beside(path):
         raise CorpusError("source") from OSError(5, "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_beside_leaves_faults_that_are_not_its_own(tmp_path: Path) -> None:
+    """A file that the block could not read is named; "from None" hides what was dealt with."""
+    with pytest.raises(FileNotFoundError) as caught, beside(tmp_path / "a"):
+        (tmp_path / "input").read_bytes()
+    assert caught.value.filename == str(tmp_path / "input")
+    with pytest.raises(RuntimeError, match="needs more"), beside(tmp_path / "a"):
+        try:
+            (tmp_path / "input").read_bytes()
+        except OSError:
+            raise RuntimeError("needs more") from None
+    assert not list(tmp_path.iterdir())
+
+
+def test_put_in_place_leaves_nothing_where_it_fails(tmp_path: Path) -> None:
+    """A link is no folder that could be replaced; what it leads to stays."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    with beside(tmp_path / "link") as place:
+        place.mkdir()
+        with pytest.raises(OSError, match="directory"):
+            put_in_place(place, tmp_path / "link")
+    assert {path.name for path in tmp_path.iterdir()} == {"kept", "link"}
+
+
+def test_remove_leftovers_of_other_machines_stay(tmp_path: Path) -> None:
+    """Numbers of processes of another machine or container say nothing here."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    theirs = tmp_path / f".a.x1_2.{gone.pid}@0123abcd.tmp"
+    theirs.mkdir()
+    remove_leftovers(tmp_path)
+    assert theirs.exists()
 
 
 def test_finish_gives_files_the_mode_of_umask(tmp_path: Path) -> None:
@@ -70,11 +111,11 @@ def test_remove_leftovers_takes_folders_of_dead_processes(tmp_path: Path) -> Non
     """Those of live ones stay, and so does what a link points to."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    dead, alive = (tmp_path / f".a.x1_2.{pid}.tmp" for pid in (gone.pid, os.getpid()))
+    dead, alive = (tmp_path / f".a.x1_2.{name_process(pid)}.tmp" for pid in (gone.pid, os.getpid()))
     for folder in (dead, alive, tmp_path / "kept"):
         folder.mkdir()
         (folder / "a").touch()
-    link = tmp_path / f".b.x1_2.{gone.pid}.tmp"
+    link = tmp_path / f".b.x1_2.{name_process(gone.pid)}.tmp"
     link.symlink_to(tmp_path / "kept")
     remove_leftovers(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([alive, tmp_path / "kept"])
@@ -87,11 +128,11 @@ def test_remove_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> Non
     gone.wait()
     (tmp_path / "checkpoint").mkdir()
     dead = [
-        tmp_path / f".model.safetensors.{gone.pid}.tmp",
-        tmp_path / "checkpoint" / f".state.pt.{gone.pid}.tmp",
-        tmp_path / f".folder.model.safetensors.{gone.pid}.tmp" / "model.safetensors",
+        tmp_path / f".model.safetensors.{name_process(gone.pid)}.tmp",
+        tmp_path / "checkpoint" / f".state.pt.{name_process(gone.pid)}.tmp",
+        tmp_path / f".folder.model.safetensors.{name_process(gone.pid)}.tmp" / "model.safetensors",
     ]
-    kept = [tmp_path / f".metrics.json.{os.getpid()}.tmp", tmp_path / ".mine.tmp"]
+    kept = [tmp_path / f".metrics.json.{name_process()}.tmp", tmp_path / ".mine.tmp"]
     for path in [*dead, *kept]:
         path.parent.mkdir(exist_ok=True)
         path.write_text("half")
@@ -108,9 +149,9 @@ def test_remove_leftovers_process_left_removed_before_somebody(tmp_path: Path) -
     """
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still listed
-    path = tmp_path / f".model.safetensors.{process.pid}.tmp"
+    path = tmp_path / f".model.safetensors.{name_process(process.pid)}.tmp"
     path.touch()
-    mine = tmp_path / f".model.safetensors.{os.getpid()}.tmp"
+    mine = tmp_path / f".model.safetensors.{name_process()}.tmp"
     mine.touch()
     remove_leftovers(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [mine.name]

@@ -53,6 +53,9 @@ def test_Block_lines_of_a_file_that_has_changed(tmp_path: Path) -> None:
         f"The documents must stay as they are while they are read, but '{path}' changed; start "
         f"again when nothing writes there."
     )
+    path.unlink()
+    with pytest.raises(CorpusError, match=f"but '{path}' changed; start again"):
+        block._check_unchanged()
 
 
 def test_Block_lines_too_long_with_its_number(

@@ -218,6 +218,11 @@ def test_share_run_place_must_be_free(trained_run: Run, shared: Path, tmp_path: 
     for place in (shared, shared / "notes.txt"):
         with pytest.raises(CheckpointError, match=r"holds something else; choose another"):
             share_run(trained_run.folder, place, overwrite=True)
+    (shared / "notes.txt").unlink()
+    (tmp_path / "link").symlink_to(shared)
+    share_run(trained_run.folder, tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "link").unlink()
     for place in (trained_run.folder, trained_run.folder / "shared"):
         with pytest.raises(CheckpointError, match="must lie outside of its run"):
             share_run(trained_run.folder, place, overwrite=True)
