@@ -163,6 +163,8 @@ class Ledger:
         for cell in published:
             if cell.key in places and (places[cell.key] / CONFIG).is_file():
                 continue  # it was run again
+            if cell.key in self.cells and self.cells[cell.key].status == "refused":
+                continue  # now as then
             if keeper.counts(cell):
                 self.cells[cell.key] = cell
                 kept += 1

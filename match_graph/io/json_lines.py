@@ -197,5 +197,7 @@ def describe(value: Any) -> str:
         shown = json.dumps(value, ensure_ascii=False) if type(value) in names else repr(value)
     except RecursionError:  # what was just deep enough to be read
         shown = "of many levels"
+    except (TypeError, ValueError):  # of Python: JSON has no such values, or it holds itself
+        shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return f"the {kind} {shown}"

@@ -7,6 +7,7 @@ folder is whole at whatever moment a process is killed.
 import errno
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
+from match_graph.errors import shorten
 from match_graph.io.beside import write_text_beside
 
 MANIFEST, FORMAT_VERSION = "manifest.json", 1
@@ -220,9 +222,17 @@ def parse_json(content: bytes) -> Any:
             or NaN and infinities, which JSON does not have.
     """
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(
+            content.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_parse_float
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+
+
+def _parse_float(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"it holds {shorten(digits)}, which is too large")
+    return number
 
 
 def _refuse_constant(name: str) -> Any:

@@ -50,7 +50,7 @@ class Reporter:
             yield lambda _done, _text: None
         elif self.console.is_terminal and sys.stderr.isatty():
             with _make_bar(self.console, unit) as bar:
-                task = bar.add_task(name, total=total, detail="")
+                task = bar.add_task(name, total=total or None, detail="")
                 yield lambda done, text: bar.update(task, completed=done, detail=text)
         else:
             yield self._plain(name, total, unit)
@@ -65,10 +65,9 @@ class Reporter:
                 return
             last = now
             rate = done / max(now - start, 1e-9)
-            left = (total - done) / max(rate, 1e-9)
-            self.line(
-                f"{name}: {done:,} of {total:,} {unit} ({rate:,.0f}/s, {left:,.0f} s left) {text}"
-            )
+            left = f", {(total - done) / max(rate, 1e-9):,.0f} s left" if total else ""
+            share = f"{done:,} of {total:,}" if total else f"{done:,}"
+            self.line(f"{name}: {share} {unit} ({rate:,.0f}/s{left}) {text}")
 
         return advance
 

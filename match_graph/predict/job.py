@@ -74,11 +74,12 @@ class Job:
         return self.folder.locate_part(one.describe(), block.start, block.end)
 
     @shared
-    def run(self, conclude: Callable[[], None]) -> None:
+    def run(self, conclude: Callable[[], None], *further: str) -> None:
         """Makes what is not there yet; where torchrun started several processes, all call this.
 
         Args:
             conclude: Called by the first process when all results are there.
+            *further: Names of results that it makes.
 
         Raises:
             CorpusError: A document is wrong, or a file has changed.
@@ -93,7 +94,7 @@ class Job:
         self._check_same(fabric)
         start = time.monotonic()
         with ExitStack() as stack:
-            names = [self._name(one) for one in self.inputs]
+            names = [*(self._name(one) for one in self.inputs), *further]
             lead(fabric, lambda: stack.enter_context(self.folder.open(names)))
             is_missing = sum_up(fabric, self._find_missing(fabric)).bool().tolist()
             tasks = [one for one, missing in zip(self._tasks, is_missing, strict=True) if missing]

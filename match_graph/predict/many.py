@@ -141,7 +141,7 @@ def evaluate_files(
         source = {"sums": [path.name for path in job.results]}
         job.folder.finish(METRICS, source, [], lambda _, place: _write(place, text))
 
-    job.run(write)
+    job.run(write, METRICS)
     content = parse_json(read_bytes(Path(target) / METRICS))
     return {name: float(value) for name, value in content["measures"].items()}
 

@@ -53,6 +53,7 @@ class ResultFolder:
         self.folder, self.made_by = folder, dict(made_by)
         self._sources: dict[str, Any] = {}
         self._states: dict[str, States] = {}
+        self._superseded: set[str] = set()  # results of other settings, until one is replaced
         self._obsolete: list[Path] = []
         self._listed = time.monotonic()
 
@@ -77,7 +78,7 @@ class ResultFolder:
             ExportError: It holds other files, results of others by other settings, or is in use.
         """
         self._check_ours()
-        self.parts.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / LOCK)
         try:
             lock.acquire(timeout=0)
@@ -89,6 +90,7 @@ class ResultFolder:
         try:
             self._read(set(names))
             remove_leftovers(self.folder)
+            self.parts.mkdir(exist_ok=True)
             try:
                 yield
             finally:
@@ -136,6 +138,8 @@ class ResultFolder:
                 f"'{self.folder}' holds those of {len(others)} other files by others "
                 f"({', '.join(others[:3])}); choose another with --output, or give these files too."
             )
+        else:
+            self._superseded = {*sources}
         return None
 
     def is_finished(self, name: str, source: Mapping[str, Any]) -> bool:
@@ -178,6 +182,12 @@ class ResultFolder:
             self._list()
 
     def _list(self) -> None:
+        """Lists what is finished; results of other settings go with the first new one."""
+        if self._superseded and not self._sources:
+            return
+        for name in self._superseded - self._sources.keys():
+            (self.folder / name).unlink(missing_ok=True)
+        self._superseded.clear()
         content = {
             "format": FORMAT_VERSION,
             "made_by": self.made_by,

@@ -143,6 +143,21 @@ def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path
     assert None not in find_intervals(found, kept)
 
 
+def test_run_benchmark_keeps_published_rows_that_are_refused(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
+    """They are refused as they were, which is no loss."""
+    rows = [*PRIOR["rows"], {"name": "other", "encoder": "prior", "ablation": ["no-nothing"]}]
+    experiment = make_experiment(rows=rows, reference=None, runs=1)
+    results = run_benchmark(experiment, tmp_path / "out", tmp_path / "root")
+    assert [cell.status for cell in results.cells] == ["done", "refused"]
+    kept = release(results, tmp_path / "out", tmp_path / "kept")
+    capsys.readouterr()
+    found = run_benchmark(experiment, kept, tmp_path / "root", reporter=Reporter())
+    assert [cell.status for cell in found.cells] == ["done", "refused"]
+    assert "no more" not in capsys.readouterr().err
+
+
 def test_CellScores_are_those_that_the_results_were_measured_by(
     make_experiment, tmp_path: Path
 ) -> None:

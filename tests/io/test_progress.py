@@ -1,5 +1,7 @@
 """Progress: plain lines where there is no terminal, nothing when quiet."""
 
+import re
+
 import pytest
 
 from match_graph.io.progress import Reporter
@@ -13,6 +15,9 @@ def test_Reporter_plain_lines_carry_rate_and_time_left(capsys: pytest.CaptureFix
     printed = capsys.readouterr().err
     assert printed.startswith("train: 500 of 1,000 documents (")
     assert "s left) loss 1.0" in printed
+    with reporter.track("fetch a.zip", 0, "MB") as advance:
+        advance(5, "")
+    assert re.fullmatch(r"fetch a\.zip: 5 MB \([\d,]+/s\) \n", capsys.readouterr().err)
 
 
 def test_Reporter_quiet_prints_only_warnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,11 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
         (
             {"text": "a", "venue": (1,)},
             "'venue' must be a string or a list of strings, found the tuple (1,).",
+        ),
+        (
+            {"text": "a", "venue": [date(2020, 1, 1)]},
+            "'venue' must be a string or a list of strings, found the list "
+            "[datetime.date(2020, 1, 1)].",
         ),
         ("text", 'a document must be one object, found the string "text".'),
     ],

@@ -275,6 +275,8 @@ def test_evaluate_files_measures_are_those_of_Run_evaluate(
     assert read_results(tmp_path / "many").keys() == {
         "metrics.json", *(f"sums/{name}.safetensors" for name in ("a", "b", "empty"))
     }  # fmt: skip
+    again = evaluate_files(trained_run.folder, [inputs], tmp_path / "many", batch_size=7)
+    assert again == pytest.approx(found, abs=1e-7)
 
 
 def test_evaluate_files_labels_that_the_run_does_not_know(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from match_graph.errors import ExportError
+from match_graph.io.beside import name_process
 from match_graph.io.manifest import find_damage, read_manifest
 from match_graph.predict.result_folder import PARTS, SOURCES, ResultFolder
 
@@ -61,7 +62,7 @@ def test_ResultFolder_open_after_an_error_keeps_parts(tmp_path: Path) -> None:
 
 def test_ResultFolder_open_after_a_kill_at_the_first_write(tmp_path: Path) -> None:
     """A file that was written beside another is none of somebody else's."""
-    (tmp_path / f".{SOURCES}.a1b2.999999999.tmp").touch()
+    (tmp_path / f".{SOURCES}.a1b2.{name_process(999_999_999)}.tmp").touch()
     with ResultFolder(tmp_path, MADE_BY).open(["a"]):
         pass
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
@@ -105,3 +106,24 @@ def test_ResultFolder_open_refuses_what_is_not_its_own(tmp_path: Path) -> None:
         f"'{out / SOURCES}' and manifest.json beside it must say what is finished, but they cannot "
         f"be used (it is of format 2); delete the folder '{out}', or choose another."
     )
+
+
+def test_ResultFolder_results_of_other_settings_go_together(tmp_path: Path) -> None:
+    """They stay while nothing new is finished, and none of them stands beside a new one."""
+    first = ResultFolder(tmp_path, MADE_BY)
+    with first.open(["a", "b"]):
+        finish(first, "a", b"1\n")
+        finish(first, "b", b"1\n")
+    other = ResultFolder(tmp_path, {"run": "s"})
+    with pytest.raises(KeyError), other.open(["a", "b"]):
+        raise KeyError
+    again = ResultFolder(tmp_path, MADE_BY)
+    with again.open(["a", "b"]):
+        assert again.is_finished("a", {"bytes": 1})
+    other = ResultFolder(tmp_path, {"run": "s"})
+    with pytest.raises(KeyError), other.open(["a", "b"]):
+        finish(other, "b", b"2\n")
+        raise KeyError
+    assert read_manifest(tmp_path).keys() == {"b", SOURCES}
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "b").read_bytes() == b"2\n"
