@@ -17,7 +17,8 @@ from match_graph.typing import CITES, CONTAINS, LABEL, TAGGED, WORD, EdgeType, h
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-_TARGETS, _CITED = "targets", "cites"
+#: Lists that are no field's: the names of fields have no dot.
+_TARGETS, _CITED = "label.gold", "reference.cited"
 
 
 @dataclass(frozen=True)

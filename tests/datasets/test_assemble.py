@@ -214,6 +214,21 @@ def test_assemble_oddities_as_in_memory(tmp_path: Path) -> None:
     assert len(json.loads(expected["corpus.json"])["warnings"]) == 2
 
 
+def test_assemble_fields_may_have_any_name(tmp_path: Path) -> None:
+    """Those of lists that a build keeps beside its fields too, such as gold labels."""
+    rows = [
+        make_row(
+            n, label=["lm"[n % 2]], targets=[f"t{n % 5}"], cites=[f"c{n % 3}"], reference=["d1"]
+        )
+        for n in range(40)
+    ]
+    files = [write_rows(tmp_path / "a.jsonl", rows)]
+    config = Custom.Config(fields=["targets", "cites", "reference"])
+    reader = CustomReader(files, config, "refuse")
+    expected = build_in_memory(tmp_path / "memory", reader)
+    assert_same(build(tmp_path / "parts", reader), expected)
+
+
 def test_assemble_later_versions_as_in_memory(tmp_path: Path) -> None:
     """A later version in another file is dropped, with what was counted of it."""
     record = (
