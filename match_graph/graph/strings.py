@@ -79,11 +79,14 @@ def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -
     """
     tables = [[fragment.strings(name)["id"] for fragment in fragments] for name in types]
     columns = [ids for of_type in tables for ids in of_type]
-    num_ranges = -(-sum(map(len, columns)) // RANGE)
-    step = max(1, RANGE // _SAMPLES)
-    samples = sorted(
-        ids[row].as_py() for ids in columns for row in range(step // 2, len(ids), step)
-    )
+    sizes = np.array([len(ids) for ids in columns], dtype=np.int64)
+    ends, total = np.cumsum(sizes), int(sizes.sum())
+    num_ranges = -(-total // RANGE)
+    drawn = np.random.default_rng(0).integers(0, total, _SAMPLES * num_ranges if total else 0)
+    which = np.searchsorted(ends, drawn, side="right")
+    rows = drawn - (ends - sizes)[which]
+    places = zip(which.tolist(), rows.tolist(), strict=True)
+    samples = sorted(columns[number][row].as_py() for number, row in places)
     chosen = [samples[len(samples) * k // num_ranges] for k in range(1, num_ranges) if samples]
     bounds = [None, *sorted(set(chosen)), None]
     folders = tuple(fragment.folder for fragment in fragments)

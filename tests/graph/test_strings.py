@@ -56,3 +56,21 @@ def test_rank_range_order_by_count_then_id(fragments, size) -> None:
         ]
         given_strings = [value for values in strings_by_range for value in values]
         assert [found[place][0] for values in places for place in values] == given_strings
+
+
+@pytest.mark.parametrize("size", [64, 100, 1000])
+def test_cut_ranges_are_about_equal(tmp_path: Path, size: int, monkeypatch) -> None:
+    """However small the fragments; each of strings that are spread over the alphabet."""
+    monkeypatch.setattr(strings, "RANGE", 4000)
+    rng = np.random.default_rng(0)
+    opened = []
+    for number in range(20_000 // size):
+        builder = CorpusBuilder("it", [], "", tokenizer="whitespace", is_part=True)
+        builder.add("d", "train", " ".join(map(str, rng.integers(10**9, 10**10, size))), {}, [], "")
+        write_fragment(tmp_path / str(number), builder, {})
+        opened.append(Fragment(tmp_path / str(number)))
+    (ranges,) = cut_ranges(opened, ["word"], tmp_path)
+    lengths = [sum(end - first for first, end in cut.slices) for cut in ranges]
+    assert sum(lengths) == pytest.approx(20_000, rel=0.02)
+    assert len(lengths) == 5
+    assert max(lengths) < 1.5 * 4000
