@@ -17,9 +17,7 @@ from match_graph.typing import (
     CONTAINS,
     DOCUMENT,
     IS_A,
-    LABEL,
     MASKS,
-    RESERVED_TYPES,
     TAGGED,
     WORD,
     EdgeType,
@@ -42,7 +40,7 @@ def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
     graph = view_graph(data)
     num_documents, dag, masks = graph.num_nodes(DOCUMENT), Hierarchy.from_data(graph), _masks(graph)
     train = masks["train"].nonzero().view(-1)
-    fields = [name for name in graph.node_types if name not in (DOCUMENT, WORD, LABEL)]
+    fields = [name for name in graph.node_types if has_edge(name) in graph.edge_types]
     rows: dict[str, int | float] = {
         f"{split} documents": int(mask.sum()) for split, mask in masks.items()
     }
@@ -165,7 +163,7 @@ def describe_coverage(data: Graph) -> pd.DataFrame:
     no training document has; of the documents with values, the share that has only such.
     """
     graph, rows = view_graph(data), {}
-    fields = [name for name in graph.node_types if name not in RESERVED_TYPES]
+    fields = [name for name in graph.node_types if has_edge(name) in graph.edge_types]
     for name, edge_type in [*((name, has_edge(name)) for name in fields), ("word", CONTAINS)]:
         values = graph.adjacency(edge_type).ptr.diff()
         known_values = _count_known(graph, edge_type)

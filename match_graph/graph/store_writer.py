@@ -240,6 +240,10 @@ class StoreWriter:
         return {"nodes": nodes, "edges": edges}
 
 
+#: Types of what `MappedGraph` reads as features.
+_FEATURES = {"x": (torch.float16, torch.float32), "edge_attr": (torch.float32,)}
+
+
 def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None:
     """Writes a graph in memory with its gold labels; edges in any order are sorted by source.
 
@@ -267,11 +271,24 @@ def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None
 
 def _write_edges(writer: StoreWriter, data: HeteroData, edge_type: EdgeType) -> None:
     store = data[edge_type]
-    if "edge_index" not in store:  # taken out by a pre_transform
+    if not [*store.keys()]:  # taken out by a pre_transform
         return
+    if "edge_index" not in store:
+        raise GraphError(
+            f"A built graph holds edges as 'edge_index', but those of {edge_type!r} have "
+            f"{[*store.keys()]} alone; leave out what makes them so in pre_transform, or take out "
+            f"the whole edge type."
+        )
     (row, index), num_edges = store.edge_index, store.edge_index.size(1)
     held = _attributes(edge_type, store, num_edges)
     held.pop("edge_index")
+    _check_ends(data, edge_type, row, index)
+    if taken := sorted({"ptr", "index"} & held.keys()):
+        raise GraphError(
+            f"The attributes of edges must have names other than 'ptr' and 'index', which their "
+            f"lists have in a built graph, found {taken} of {edge_type!r}; rename them in "
+            f"pre_transform."
+        )
     if bool((row[1:] < row[:-1]).any()):
         order = torch.argsort(row, stable=True)
         row, index = row[order], index[order]
@@ -304,8 +321,34 @@ def _attributes(name: object, store: Mapping[str, Any], len_of: int) -> dict[str
                 f"A built graph holds tensors with a row per node or edge, but '{key}' of {name!r} "
                 f"is {what}; leave it out in pre_transform."
             )
-        held[key] = value.numpy()
+        try:
+            if value.is_complex():
+                raise TypeError("complex numbers")
+            held[key] = value.detach().numpy()
+        except (TypeError, RuntimeError) as error:
+            kind = "sparse" if value.layout != torch.strided else str(value.dtype)
+            raise GraphError(
+                f"A built graph holds dense tensors of real numbers that numpy has, but '{key}' of "
+                f"{name!r} is {kind}; change it in pre_transform."
+            ) from error
+        if key in _FEATURES and (value.dim() != 2 or value.dtype not in _FEATURES[key]):
+            kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in _FEATURES[key])
+            raise GraphError(
+                f"'{key}' of {name!r} must be a matrix of {kinds} in a built graph, found "
+                f"{list(value.shape)} of {value.dtype}; change it in pre_transform."
+            )
     return held
+
+
+def _check_ends(data: HeteroData, edge_type: EdgeType, *ends: Tensor) -> None:
+    for name, end in zip((edge_type[0], edge_type[2]), ends, strict=True):
+        number = int(data[name].num_nodes)
+        if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < number:
+            raise GraphError(
+                f"The edges {edge_type!r} must join nodes of the graph, which has {number:,} of "
+                f"'{name}', found one at {int(end.min() if end.min() < 0 else end.max())}; mend "
+                f"them in pre_transform."
+            )
 
 
 def _check_position(edge_type: EdgeType, ptr: Tensor, row: Tensor, position: NDArray[Any]) -> None:

@@ -277,3 +277,14 @@ def test_describe_coverage_empty_splits_and_no_hierarchy(toy: Corpus) -> None:
     assert describe_parents(built.data, built.targets)["edges"].sum() == 0
     assert describe_degrees(built.data).loc["label is_a label, per child", "most"] == 0
     assert math.isnan(count_duplicates(built.data).loc["test in train", "share"])
+
+
+def test_describe_graph_of_further_node_types(toy_graph: BuiltGraph) -> None:
+    """What a pre_transform adds is no metadata field, and its edges are counted."""
+    data = HeteroData.from_dict(toy_graph.data.to_dict())
+    data["team"].x = torch.ones(3, 2)
+    data["document", "of", "team"].edge_index = torch.tensor([[0, 1], [0, 2]])
+    rows = describe_graph(data, toy_graph.targets)
+    assert rows["document of team edges"] == 2
+    assert "team nodes" not in rows
+    assert "team" not in describe_coverage(data).index.get_level_values("field")

@@ -100,6 +100,43 @@ def add_scalar(data: HeteroData) -> None:
     data.year = 2021
 
 
+HAS_VENUE = ("document", "has", "venue")
+
+
+def name_index(data: HeteroData) -> None:
+    data[HAS_VENUE].index = torch.zeros(data[HAS_VENUE].num_edges)
+
+
+def make_sparse_edges(data: HeteroData) -> None:
+    edges = data[HAS_VENUE]
+    edges.adj_t = edges.edge_index
+    del edges.edge_index
+
+
+def point_past(data: HeteroData) -> None:
+    data[HAS_VENUE].edge_index = torch.tensor([[0], [99]])
+
+
+def point_below(data: HeteroData) -> None:
+    data[HAS_VENUE].edge_index = torch.tensor([[-1], [0]])
+
+
+def add_bfloat16(data: HeteroData) -> None:
+    data["document"].x = torch.ones(12, 2, dtype=torch.bfloat16)
+
+
+def add_sparse(data: HeteroData) -> None:
+    data["document"].x = torch.eye(12).to_sparse()
+
+
+def add_complex(data: HeteroData) -> None:
+    data["document"].phase = torch.ones(12, dtype=torch.complex64)
+
+
+def add_float64(data: HeteroData) -> None:
+    data["document"].x = torch.ones(12, 2, dtype=torch.float64)
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
@@ -117,6 +154,48 @@ def add_scalar(data: HeteroData) -> None:
             add_scalar,
             "A built graph holds tensors of nodes and edges, found ['year'] of the whole graph; "
             "leave them out in pre_transform.",
+        ),
+        (
+            name_index,
+            "The attributes of edges must have names other than 'ptr' and 'index', which their "
+            "lists have in a built graph, found ['index'] of ('document', 'has', 'venue'); rename "
+            "them in pre_transform.",
+        ),
+        (
+            make_sparse_edges,
+            "A built graph holds edges as 'edge_index', but those of ('document', 'has', 'venue') "
+            "have ['adj_t'] alone; leave out what makes them so in pre_transform, or take out the "
+            "whole edge type.",
+        ),
+        (
+            point_past,
+            "The edges ('document', 'has', 'venue') must join nodes of the graph, which has 3 of "
+            "'venue', found one at 99; mend them in pre_transform.",
+        ),
+        (
+            point_below,
+            "The edges ('document', 'has', 'venue') must join nodes of the graph, which has 12 of "
+            "'document', found one at -1; mend them in pre_transform.",
+        ),
+        (
+            add_bfloat16,
+            "A built graph holds dense tensors of real numbers that numpy has, but 'x' of "
+            "'document' is torch.bfloat16; change it in pre_transform.",
+        ),
+        (
+            add_sparse,
+            "A built graph holds dense tensors of real numbers that numpy has, but 'x' of "
+            "'document' is sparse; change it in pre_transform.",
+        ),
+        (
+            add_complex,
+            "A built graph holds dense tensors of real numbers that numpy has, but 'phase' of "
+            "'document' is torch.complex64; change it in pre_transform.",
+        ),
+        (
+            add_float64,
+            "'x' of 'document' must be a matrix of float16 or float32 in a built graph, found "
+            "[12, 2] of torch.float64; change it in pre_transform.",
         ),
     ],
 )
