@@ -6,6 +6,7 @@ is what the class takes, what its reader is given, and what ``match-graph datase
 
 import hashlib
 import re
+from calendar import monthrange
 from collections import Counter
 from collections.abc import Iterable
 from datetime import date
@@ -72,8 +73,9 @@ class SplitConfig(StrictModel):
     has its twin in training. Documents without text are told apart by their ids.
 
     With ``train_until`` the date decides: train up to it, valid up to ``valid_until``, then test;
-    each date counts as a whole, "2015" until its last day. Without ``valid_until`` the hash moves a
-    tenth of the training documents to valid. Documents without a date are in train, and counted.
+    each date counts as a whole, "2015" until its last day, that of a document too. Without
+    ``valid_until`` the hash moves a tenth of the training documents to valid. Documents without a
+    date are in train, and counted.
     """
 
     train_until: DateOption = Field(
@@ -86,8 +88,8 @@ class SplitConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        start, end = _last_day(str(self.train_until)), _last_day(str(self.valid_until))
-        if self.valid_until is not None and (self.train_until is None or end <= start):
+        start, end = self.train_until, self.valid_until
+        if end is not None and (start is None or _last_day(end) <= _last_day(start)):
             raise ValueError(
                 f"valid_until must be a date after train_until, found "
                 f"train_until={self.train_until} and valid_until={self.valid_until}; "
@@ -109,7 +111,7 @@ class SplitConfig(StrictModel):
         """
         if self.train_until is None:
             return self._draw(document, text)
-        day = day if count_days(day) is not None else None
+        day = (day or "").strip()[:10] if count_days(day) is not None else None
         if notes is not None:
             notes[UNDATED] += not day
         if not day or _is_until(day, self.train_until):
@@ -155,13 +157,15 @@ def count_days(day: str | None) -> int | None:
     return (first - date(1970, 1, 1)).days
 
 
-def _last_day(day: str) -> str:
-    """A date, or the last day of a year or month, to be compared as a string."""
-    return day + "-12-31"[len(day) - 4 :]
+def _last_day(day: str) -> date:
+    """A date, or the last day of a year or month."""
+    year, month, last = [*map(int, day.split("-")), 0, 0][:3]
+    month = month or 12
+    return date(year, month, last or monthrange(year, month)[1])
 
 
 def _is_until(day: str, until: str) -> bool:
-    return day[: len(until)] <= until
+    return _last_day(day) <= _last_day(until)
 
 
 class Card(NamedTuple):
