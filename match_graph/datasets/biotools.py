@@ -120,7 +120,7 @@ class BioTools(CorpusDataset):
     def source(self) -> dict[str, Any]:
         """As of every data set; the records' checksums count as one."""
         source = super().source
-        records = {name: key for name, key in source["files"].items() if name.endswith(SUFFIX)}
+        records = {name: key for name, key in source["files"].items() if SUFFIX in name}
         lines = "".join(f"{key}  {name}\n" for name, key in sorted(records.items()))
         digest = hashlib.sha256(lines.encode()).hexdigest()
         others = {name: key for name, key in source["files"].items() if name not in records}

@@ -43,9 +43,9 @@ class BioToolsRecord:
         terms = self._objects(self.record, "topic")
         for function in self._objects(self.record, "function"):
             terms += self._objects(function, "operation", "function[].")
-        uris = [uri for term in terms if (uri := self._string(term, "uri", "topic or operation."))]
+        uris = [self._string(term, "uri", "topic or operation.").strip() for term in terms]
         found = [match[1] for match in map(_find_label, uris) if match]
-        return sorted(set(found)), len(uris) - len(found)
+        return sorted(set(found)), len(terms) - len(found)
 
     def read_values(self, field: str) -> list[str]:
         """Instances of one of `FIELDS`; blanks become ``_``; sorted, where order says nothing."""
@@ -73,7 +73,7 @@ class BioToolsRecord:
     def _read_number(self, publication: Mapping[str, Any]) -> str:
         """DOI, else PMID, else PMCID of a publication."""
         numbers = (self._string(publication, key, "publication[].") for key in ("doi", "pmid"))
-        first = next((number for number in numbers if number), "")
+        first = next((number for number in numbers if number.strip()), "")
         return first or self._string(publication, "pmcid", "publication[].")
 
     def _work(self, publication: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,12 +10,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from match_graph.errors import CorpusError
+from match_graph.io.beside import beside
 from match_graph.io.json_lines import Fail, decode_line
 from match_graph.io.source import max_record_bytes, too_long
 
@@ -75,7 +75,8 @@ def fetch_index(folder: Path) -> None:
     move from day to day and are left out.
 
     Nothing outside the folder changes and no privilege is needed: apt's state lies below it and
-    is removed at the end. Both files are written beside and renamed.
+    is removed at the end, that of a killed process by the next one. Both files are written beside
+    and renamed.
 
     Raises:
         CorpusError: There is no apt, it fails, or no package of its sources has a tag.
@@ -86,19 +87,16 @@ def fetch_index(folder: Path) -> None:
             f"The package index is read by apt, but there is no {' and no '.join(missing)} on "
             f"PATH (this may be no Debian system); {_ALTERNATIVE}."
         )
-    beside = Path(tempfile.mkdtemp(".tmp", "apt.", folder.resolve()))
-    try:
+    with beside(folder.resolve() / "apt") as place:
         for name in ("state/lists/partial", "cache/archives/partial"):
-            (beside / name).mkdir(parents=True)
-        (beside / "status").touch()
-        (beside / "apt.conf").write_text(_CONFIGURATION, encoding="utf-8")
-        _write_index(beside)
-        if not _has_tags(beside / PACKAGES):
+            (place / name).mkdir(parents=True)
+        (place / "status").touch()
+        (place / "apt.conf").write_text(_CONFIGURATION, encoding="utf-8")
+        _write_index(place)
+        if not _has_tags(place / PACKAGES):
             raise no_tags("the sources of this machine's apt")
-        (beside / DESCRIPTIONS).replace(folder / DESCRIPTIONS)
-        (beside / PACKAGES).replace(folder / PACKAGES)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        (place / DESCRIPTIONS).replace(folder / DESCRIPTIONS)
+        (place / PACKAGES).replace(folder / PACKAGES)
 
 
 def _write_index(folder: Path) -> None:

@@ -246,6 +246,8 @@ def read_text(description: str) -> str:
 def split_tags(value: str) -> list[str] | None:
     """Splits the tags of a field; ``role::{a,b}`` is ``role::a`` and ``role::b``.
 
+    Tags without a facet, or of a facet without more (``::a``, ``role::``), are left out.
+
     Returns:
         None where there are more than `MAX_TAGS`, or one has more than `MAX_LEVELS`.
     """
@@ -256,6 +258,7 @@ def split_tags(value: str) -> list[str] | None:
     tags: list[str] = []
     for _ in range(10 * MAX_TAGS):
         if not waiting:
+            tags = [tag for tag in tags if _is_whole(tag)]
             return None if any(tag.count(":") > MAX_LEVELS for tag in tags) else tags
         tag = waiting.pop()
         braces = _find_braces(tag)
@@ -268,6 +271,11 @@ def split_tags(value: str) -> list[str] | None:
         if len(tags) + len(waiting) > MAX_TAGS:
             return None
     return None
+
+
+def _is_whole(tag: str) -> bool:
+    facet, colons, rest = tag.partition("::")
+    return bool(facet) and (not colons or rest.strip(":") == rest != "")
 
 
 def parent_tag(tag: str) -> str | None:

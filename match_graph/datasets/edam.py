@@ -25,7 +25,7 @@ class EdamClass(NamedTuple):
 
     Args:
         name: Label; empty without one.
-        parents: Ids of the classes right above it; none of an obsolete class.
+        parents: Ids of the classes right above it.
     """
 
     name: str
@@ -46,10 +46,14 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
     name, content = path.name, sources.read_whole(path, "an ontology")
     with reading_xml(name):
         root: Element = fromstring(content)
-    classes = {}
-    for element in root.iterfind(f"{_OWL}Class"):
-        if found := _read_id(element.get(f"{_RDF}about")):
-            classes[found] = _read_class(element)
+    classes: dict[str, EdamClass] = {}
+    for element in root:
+        if _is_class(element) and (found := _read_id(element.get(f"{_RDF}about"))):
+            known = classes.get(found, EdamClass("", []))
+            more = _read_class(element)
+            classes[found] = EdamClass(
+                known.name or more.name, [*dict.fromkeys(known.parents + more.parents)]
+            )
     if not classes:
         raise CorpusError(f"{name}: the ontology must hold classes of EDAM, found none; check it.")
     for child, (_, parents) in classes.items():
@@ -64,11 +68,24 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
 
 def _read_class(element: Element) -> EdamClass:
     """Name and parents; restrictions, which have no id, and obsolescence are no parents."""
-    above = (
-        _read_id(parent.get(f"{_RDF}resource")) for parent in element.iterfind(f"{_RDFS}subClassOf")
-    )
-    name = " ".join((element.findtext(f"{_RDFS}label") or "").split())
+    above = []
+    for parent in element.iterfind(f"{_RDFS}subClassOf"):
+        above.append(_read_id(parent.get(f"{_RDF}resource")))
+        above += [_read_id(one.get(f"{_RDF}about")) for one in parent.iterfind(f"{_OWL}Class")]
+    names = sorted(element.iterfind(f"{_RDFS}label"), key=_is_foreign)
+    name = " ".join((names[0].text or "").split()) if names else ""
     return EdamClass(name, list(dict.fromkeys(parent for parent in above if parent)))
+
+
+def _is_class(element: Element) -> bool:
+    """Whether an element describes a class, by its name or by a type within."""
+    types = (one.get(f"{_RDF}resource") for one in element.iterfind(f"{_RDF}type"))
+    return element.tag == f"{_OWL}Class" or f"{_OWL[1:-1]}Class" in types
+
+
+def _is_foreign(label: Element) -> bool:
+    language = label.get("{http://www.w3.org/XML/1998/namespace}lang", "en")
+    return language.partition("-")[0].lower() not in ("en", "")
 
 
 def _read_id(uri: str | None) -> str:

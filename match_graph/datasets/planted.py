@@ -98,9 +98,12 @@ class PlantedReader(PartitionReader):
 
 def _name(field: str, numbers: Array) -> tuple[list[str], Array]:
     """Distinct strings of numbers, and the index of each."""
-    occurs = np.zeros(numbers.max(initial=0) + 1, bool)
-    occurs[numbers] = True
-    distinct, codes = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
+    if (size := numbers.max(initial=0) + 1) > 8 * len(numbers):  # a mark each would take more
+        distinct, codes = np.unique(numbers, return_inverse=True)
+    else:
+        occurs = np.zeros(size, bool)
+        occurs[numbers] = True
+        distinct, codes = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
     return [f"{_PREFIXES[field]}{number}" for number in distinct.tolist()], codes
 
 

@@ -164,8 +164,8 @@ def resolve_paths(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Options of a data set with absolute paths, valid in any working folder."""
     has_options = name in DATASETS or names_code(name)
     keys = find_dataset(name).path_options if has_options else ()
-    absolute = {key: str(resolve_path(options[key])) for key in keys if options.get(key)}
-    return {**options, **absolute}
+    given = {key: options[key] for key in keys if isinstance(options.get(key), str | Path)}
+    return {**options, **{key: str(resolve_path(path)) for key, path in given.items() if path}}
 
 
 def list_datasets(root: str | Path | None = None) -> list[dict[str, str]]:

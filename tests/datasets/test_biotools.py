@@ -13,9 +13,11 @@ import pytest
 from match_graph.corpus import Corpus
 from match_graph.datasets import BioTools, MatchFolder, biotools, open_dataset, read_biotools
 from match_graph.datasets.biotools import BioToolsReader, find_ontology, find_records
+from match_graph.datasets.biotools_record import BioToolsRecord
+from match_graph.datasets.edam import read_edam
 from match_graph.datasets.options import split_by_text
 from match_graph.errors import CorpusError
-from match_graph.io.source import max_record_bytes
+from match_graph.io.source import max_record_bytes, open_sources
 
 HEAD = (
     '<?xml version="1.0"?>\n<rdf:RDF xmlns:owl="http://www.w3.org/2002/07/owl#"\n'
@@ -416,6 +418,40 @@ def test_read_edam_faults(
     folder = write(tmp_path)
     (folder / "EDAM_1.25.owl").write_text(content)
     assert refusal(folder) == sentence
+
+
+def test_read_edam_in_other_forms(tmp_path: Path) -> None:
+    """A class in two parts, a parent within, a typed description, names in two languages."""
+    one = '<rdfs:label xml:lang="fr">Un</rdfs:label><rdfs:label xml:lang="en">One</rdfs:label>'
+    kind = '<rdf:type rdf:resource="http://www.w3.org/2002/07/owl#Class"/>'
+    within = f'<rdfs:subClassOf><owl:Class rdf:about="{EDAM}topic_1"/></rdfs:subClassOf>'
+    content = wrap(
+        f'<owl:Class rdf:about="{EDAM}topic_1">{one}</owl:Class>',
+        make_class("topic_2", "Two", ["topic_1"]),
+        make_class("topic_2", "", ["topic_3"]),
+        f'<rdf:Description rdf:about="{EDAM}topic_3">{kind}{within}</rdf:Description>',
+        f'<rdf:Description rdf:about="{EDAM}topic_4"/>',
+    )
+    path = tmp_path / "EDAM.owl"
+    path.write_text(content)
+    with open_sources([path], "it", None) as sources:
+        assert read_edam(path, sources) == {
+            "topic_1": ("One", []),
+            "topic_2": ("Two", ["topic_1", "topic_3"]),
+            "topic_3": ("", ["topic_1"]),
+        }
+
+
+def test_BioToolsRecord_numbers_and_terms_that_are_blank() -> None:
+    """A blank DOI is none; a term without URI counts as outside of EDAM."""
+    faults: list[str] = []
+    terms = [term("topic_0091"), {"term": "?"}, {"uri": f"{EDAM}topic_0003 "}]
+    publication = [{"doi": " ", "pmid": "123"}]
+    content = {"biotoolsID": "x", "topic": terms, "publication": publication}
+    record = BioToolsRecord(content, "x.json", faults.append)
+    assert record.read_labels() == (["topic_0003", "topic_0091"], 1)
+    assert record.read_values("reference") == ["123"]
+    assert not faults
 
 
 def test_read_edam_truncated_gzip_file(tmp_path: Path) -> None:

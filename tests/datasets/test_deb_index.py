@@ -83,7 +83,7 @@ def test_fetch_index_apt_works_on_private_state_without_hooks(tmp_path, monkeypa
     options = (tmp_path / "bin" / "options").read_text().split(" -o ")
     state = [option.partition("=") for option in options if option.startswith("Dir::")]
     assert [key for key, _, _ in state] == ["Dir::State", "Dir::State::status", "Dir::Cache"]
-    assert all(value.startswith(f"{folder}/apt.") for _, _, value in state)
+    assert all(value.startswith(f"{folder}/.apt.") for _, _, value in state)
     assert options[-1].split() == ["APT::Architectures::=amd64", "-q", "update"]
     configuration = (tmp_path / "bin" / "conf").read_text()
     for line in ("#clear APT::Update;", 'Acquire::http::Timeout "30";', 'Languages "en";'):

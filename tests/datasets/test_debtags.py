@@ -170,6 +170,7 @@ def test_read_package_index_labels_are_closed_upwards(corpus):
         ("a::{b, c}:d", ["a::b:d", "a::c:d"]),
         ("a::{b,c}:{d,e}", ["a::b:d", "a::b:e", "a::c:d", "a::c:e"]),
         ("a::b:{c,d}", ["a::b:c", "a::b:d"]),
+        ("a::b::c, ::x, a::, a::{b,}, a:::b, a::b:", ["a::b::c", "a::b"]),
     ],
 )
 def test_split_tags(value, tags):

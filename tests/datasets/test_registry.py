@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from torch_geometric.data import HeteroData
 
+from match_graph.config import load_config
 from match_graph.datasets import (
     DATASETS,
     MagCs,
@@ -16,7 +17,9 @@ from match_graph.datasets import (
     list_datasets,
     open_dataset,
 )
+from match_graph.datasets.registry import resolve_paths
 from match_graph.errors import ConfigError, CorpusError
+from match_graph.runs import start_run
 from match_graph.speed.formats import WRITERS, take_sample
 from match_graph.testing import write_match_folder, write_release_folder
 
@@ -246,3 +249,11 @@ def test_list_datasets_default_root_is_looked_at(match_graph_home: Path) -> None
     """Without a root, where data are built by default."""
     write_release_folder(match_graph_home / "raw" / "MAG")
     assert {row["name"]: row["state"] for row in list_datasets()}["mag-cs"] == "raw present"
+
+
+def test_resolve_paths_leaves_other_values_to_be_refused(tmp_path: Path) -> None:
+    """A path that YAML reads as a number is refused where options are checked."""
+    assert resolve_paths("biotools", {"path": 5}) == {"path": 5}
+    assert resolve_paths("biotools", {"path": str(tmp_path)}) == {"path": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"'path'.*found 5"):
+        start_run("biotools", load_config(None, ["data.options.path=5"]), root=tmp_path)

@@ -1,6 +1,7 @@
 """The planted corpus: seeded, learnable, closed upwards, dirty on purpose."""
 
 import itertools
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import MultinomialNB
 
-from match_graph.datasets import Synthetic
+from match_graph.datasets import Synthetic, planted
 from match_graph.datasets.synthetic import close_upwards, draw_hierarchy
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
@@ -280,3 +281,17 @@ def test_Synthetic_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> Non
         Synthetic(num_labels=9_000_000, num_layers=9_000_000, root=tmp_path)
     with pytest.raises(ConfigError, match="less than or equal to 100000000"):
         Synthetic(num_documents=10**30, root=tmp_path)
+
+
+def test_Synthetic_vocabulary_is_not_marked_word_by_word() -> None:
+    """A vocabulary of which few words occur gives the same corpus as one that is marked."""
+    numbers = np.random.default_rng(0).integers(0, 1000, 500)
+    marked = planted._name("word", numbers)
+    sorted_ = planted._name("word", numbers[:50])
+    assert [sorted_[0][code] for code in sorted_[1]] == [marked[0][code] for code in marked[1][:50]]
+    assert sorted_[0] == sorted(sorted_[0], key=lambda word: int(word[1:]))
+    tracemalloc.start()
+    words, codes = planted._name("word", np.array([10**9, 3]))
+    assert (words, codes.tolist()) == (["w3", "w1000000000"], [1, 0])
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
