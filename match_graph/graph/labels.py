@@ -289,8 +289,13 @@ def check_label_edges(edge_index: Tensor, num_labels: int) -> None:
     """Checks "child is_a parent" edges.
 
     Raises:
-        GraphError: edge_index is not [2, E] int64, or names a label outside [0, L).
+        GraphError: edge_index is not [2, E] int64, names a label outside [0, L), or an edge twice.
     """
+    if not isinstance(edge_index, Tensor):
+        raise GraphError(
+            f"label_edge_index must be a tensor [2, E] int64, found a {type(edge_index).__name__}; "
+            f"wrap it in torch.tensor."
+        )
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.int64:
         raise GraphError(
             f"label_edge_index must be [2, E] int64 (row 0 child, row 1 parent), "
@@ -300,6 +305,13 @@ def check_label_edges(edge_index: Tensor, num_labels: int) -> None:
         raise GraphError(
             f"label_edge_index must name labels in [0, {num_labels}), "
             f"found {int(edge_index.min())} to {int(edge_index.max())}."
+        )
+    distinct, count = torch.unique(edge_index, dim=1, return_counts=True)
+    if distinct.size(1) < edge_index.size(1):
+        child, parent = distinct[:, count > 1][:, 0].tolist()
+        raise GraphError(
+            f"label_edge_index must name each edge once, found {child} below {parent} twice; "
+            f"give torch.unique(label_edge_index, dim=1)."
         )
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from match_graph.errors import GraphError
+from match_graph.graph.csr import check_not_nan
 from match_graph.metrics.meter import Meter
 from match_graph.metrics.ranking import find_hits, rank_labels
 
@@ -56,6 +57,7 @@ class CalibrationMeter(Meter):
         Raises:
             GraphError: A score is NaN.
         """
+        check_not_nan(logits, "Label scores")
         probability = torch.sigmoid(logits.float()).cpu()
         label_ptr, label_index = label_ptr.cpu(), label_index.cpu()
         ranked = (rank_labels(logits, self.k) if ranked is None else ranked[:, : self.k]).cpu()

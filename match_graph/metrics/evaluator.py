@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import get_args
 
 import numpy as np
@@ -67,8 +68,11 @@ class Evaluator:
             raise GraphError(
                 f"The name of an evaluator must be one of {', '.join(_TASKS)}, found '{name}'."
             )
-        if not ks or min(ks) < 1:
-            raise GraphError(f"Cuts must be at least one number of 1 or more, found {list(ks)}.")
+        cuts = list(ks) if isinstance(ks, Sequence) and not isinstance(ks, str) else []
+        if not cuts or not all(isinstance(cut, Integral) and int(cut) >= 1 for cut in cuts):
+            raise GraphError(
+                f"Cuts must be a list of whole numbers of 1 or more, found {ks!r:.60}."
+            )
         if empty not in get_args(EmptyPolicy):
             raise GraphError(
                 f"The policy of empty documents must be one of {', '.join(get_args(EmptyPolicy))}, "

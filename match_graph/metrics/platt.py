@@ -162,7 +162,7 @@ class PlattSearch(Meter):
 
     def _add(self, histogram: Tensor, fold: Tensor, label: Tensor, logit: Tensor) -> None:
         num_bins = histogram.size(2)
-        place = ((logit - _LOW) * _PER_UNIT).long().clamp(max=num_bins - 1)
+        place = ((logit - _LOW) * _PER_UNIT).clamp(max=num_bins - 1).long()  # 1e30 is no int64
         place += (fold * self.num_labels + label) * num_bins
         add_to_bins(histogram, place)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -61,12 +61,35 @@ def match_loss(
     bce = sparse_bce(logits, *targets, check)
     parameter = output = bce.new_zeros(())
     if lambda_parameter and hierarchy.num_edges:
-        parameter = hypernymy_parameter_penalty(whole(head.label_weight), hierarchy, check)
+        parameter = hypernymy_parameter_penalty(_read_label_weight(head), hierarchy, check)
     if lambda_output and hierarchy.num_edges:
         output = hypernymy_output_penalty(logits, hierarchy, check)
     total = document_weight * bce + lambda_parameter * parameter
     total = total + document_weight * lambda_output * output
     return Losses(total, bce.detach(), parameter.detach(), output.detach())
+
+
+class _LabelWeight(nn.Module):
+    """A head's ``label_weight`` as a forward pass, so that other parameters can be put in."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self) -> Tensor:
+        return self.head.label_weight
+
+
+def _read_label_weight(head: Head) -> Tensor:
+    """Whole parameters of each label; from whole parameters where it is computed of shards."""
+    try:
+        return whole(head.label_weight)
+    except RuntimeError as error:  # an operation of a tensor and a shard
+        if "DTensor" not in str(error):
+            raise
+    given = {f"head.{name}": whole(value) for name, value in head.named_parameters()}
+    found: Tensor = torch.func.functional_call(_LabelWeight(head), given, ())
+    return found
 
 
 def whole(values: Tensor) -> Tensor:
@@ -96,8 +119,13 @@ def sparse_bce(
         Scalar, float32 or wider.
 
     Raises:
-        GraphError: It is not finite.
+        GraphError: Logits and offsets are not of the same documents, or the value is not finite.
     """
+    if logits.dim() != 2 or label_ptr.numel() != logits.size(0) + 1:
+        raise GraphError(
+            f"Logits must be [B, L], and offsets of gold labels [B + 1], found "
+            f"{list(logits.shape)} and {list(label_ptr.shape)}."
+        )
     dtype = torch.promote_types(logits.dtype, torch.float32)
     everything = F.softplus(logits).sum(dtype=dtype)
     gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)

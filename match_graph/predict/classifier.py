@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
-from match_graph.config import Config
+from match_graph.config import Config, TrainConfig, parse_settings
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import (
     EgoBatch,
@@ -154,7 +155,8 @@ class Classifier(HubMixin):
     ) -> Iterator[dict[str, Any]]:
         """Predicts (place, document) pairs as `predict` does; faults name the place."""
         for name, value in (("top_k", top_k), ("batch_size", batch_size)):
-            if value is not None and (not isinstance(value, int) or value < 1):
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if value is not None and not (is_whole and int(value) >= 1):
                 raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
         if threshold and self.thresholds is None:
             raise CheckpointError(
@@ -307,7 +309,7 @@ class Classifier(HubMixin):
 
 def load(
     folder: str | Path,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     encoder: str | None = None,
     head: str | None = None,
     precision: str | None = None,
@@ -327,7 +329,7 @@ def load(
 
     Raises:
         CheckpointError: The folder is no trained run.
-        ConfigError: The run is of another format, or there is no such device.
+        ConfigError: The run is of another format, or there is no such device or precision.
     """
     folder = Path(folder)
     if verify:
@@ -341,9 +343,11 @@ def load(
     found = find_model(config.change("train", shard_embeddings=False))  # in one process
     features = read_features(folder, config, vocabulary.space.types)
     model = found.load(folder, vocabulary.space, len(vocabulary.labels), hierarchy, features.nodes)
-    alone: dict[str, Any] = {"accelerator": device, "devices": 1, "num_nodes": 1}
+    alone: dict[str, Any] = {"accelerator": str(device), "devices": 1, "num_nodes": 1}
     alone |= {} if precision is None else {"precision": precision}
-    fabric = make_fabric(config.train.model_copy(update=alone), alone=True)
+    content = config.train.model_dump() | alone
+    train = parse_settings(TrainConfig, content, "A classifier must be loaded with valid settings")
+    fabric = make_fabric(train, alone=True)
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     calibration = read_calibration(folder, len(vocabulary.labels))
     linear, blend = model if isinstance(model, TfidfLinear) else None, None

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,7 +59,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     Args:
         encoder: Encoder or baseline, as ``model.encoder``; None takes that of settings, or the
             default.
-        fields: Metadata fields to read from the documents.
+        fields: Metadata fields to read from the documents; None reads none.
         hierarchy: Label hierarchy: (child, parent) pairs, a dict from a label to its parent or
             parents, or a networkx DiGraph with edges from child to parent; it must be acyclic.
         classes: Classes in the order of the columns; None sorts the labels of `fit`, or numbers
@@ -90,7 +91,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         self,
         encoder: str | None = None,
         *,
-        fields: Sequence[str] = (),
+        fields: Sequence[str] | None = None,
         hierarchy: HierarchyLike | None = None,
         classes: Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -123,8 +124,9 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
             ConfigError: A parameter or setting is unknown or impossible.
         """
         config = self._make_config()
-        if isinstance(self.fields, str):
-            raise ConfigError(f"fields must be a list of names, found '{self.fields}'.")
+        fields = () if self.fields is None else self.fields
+        if isinstance(fields, str) or not isinstance(fields, Iterable):
+            raise ConfigError(f"fields must be a list of names, found {fields!r:.60}.")
         documents = _list_documents(X)
         classes = find_classes(y, self.classes)
         labels = encode_labels(y, classes)
@@ -133,7 +135,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         gold = [[names[column] for column in row] for row in labels]
         splits = split_documents(documents, self.validation_fraction, config.seed)
         edges = list_edges(None if config.data.hierarchy == "ignore" else self.hierarchy)
-        corpus = make_corpus(documents, gold, splits, self.fields, edges)
+        corpus = make_corpus(documents, gold, splits, list(fields), edges)
         self._drop_folder()
         try:
             self._train(corpus, config)
@@ -243,10 +245,11 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
 
     def _make_config(self) -> Config:
         """Configuration of the run; those of ``settings`` override what follows from others."""
-        if not 0 < self.validation_fraction < 1:
+        share = self.validation_fraction
+        if not isinstance(share, Real) or not 0 < share < 1:
             raise ConfigError(
                 f"validation_fraction must lie between 0 and 1, found "
-                f"{self.validation_fraction!r:.60}; give a share such as 0.1."
+                f"{share!r:.60}; give a share such as 0.1."
             )
         seed = self.random_state
         if not isinstance(seed, int | np.integer):

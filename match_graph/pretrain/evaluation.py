@@ -49,7 +49,8 @@ def hold_out(
     for edge_type in _evaluated(graph):
         target = edge_type[2]
         edge_index = graph.edge_index(edge_type)
-        kept = in_train[edge_index[0]] & (edge_index[1] < num_rows.get(target, edge_index.numel()))
+        most = num_rows.get(target, graph.num_nodes(target))
+        kept = in_train[edge_index[0]] & (edge_index[1] < most)
         chosen = kept & (torch.rand(kept.shape, generator=generator) < share)
         pairs[target] = edge_index[:, chosen].to(torch.int64)
         known[target] = edge_index[:, kept].to(torch.int64)

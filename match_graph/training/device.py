@@ -33,13 +33,13 @@ _WORK_PER_THREAD = 2**28
 _WIDEST: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 
-def choose_device(accelerator: str) -> torch.device:
+def choose_device(accelerator: str | torch.device) -> torch.device:
     """The device of an accelerator: for "auto" a GPU if there is one.
 
     Raises:
         ConfigError: The accelerator is unknown, or is a GPU that torch does not find.
     """
-    has_cuda = torch.cuda.is_available()
+    has_cuda, accelerator = torch.cuda.is_available(), str(accelerator)
     if accelerator not in ("auto", "cpu", "cuda") or (accelerator == "cuda" and not has_cuda):
         raise ConfigError(
             f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "

@@ -9,8 +9,9 @@ from match_graph.nn import MatchModel
 def make_optimizer(model: MatchModel, config: TrainConfig) -> optim.Optimizer:
     """Adam or AdamW.
 
-    Weight decay acts on matrices only, not on embeddings, biases and norms. An encoder may ask for
-    a lower rate for parts of it (``rate_factors``).
+    Weight decay acts by AdamW and on matrices only, not on embeddings, biases and norms: Adam would
+    add it to the gradient and rescale it, to a step of the learning rate however small it is. An
+    encoder may ask for a lower rate for parts of it (``rate_factors``).
 
     Args:
         model: Model; each parameter that needs a gradient is in one group.
@@ -26,15 +27,16 @@ def make_optimizer(model: MatchModel, config: TrainConfig) -> optim.Optimizer:
         kind = "table" if name == "embedding.weight" else kind
         factor = next((value for part, value in factors.items() if name.startswith(part)), 1.0)
         parts.setdefault((kind, factor), []).append(parameter)
+    is_decoupled = config.optimizer == "adamw"
     groups = [
         {
             "params": some,
-            "weight_decay": config.weight_decay if kind == "matrix" else 0.0,
+            "weight_decay": config.weight_decay if is_decoupled and kind == "matrix" else 0.0,
             "lr": factor * config.learning_rate,
         }
         for (kind, factor), some in parts.items()
     ]
-    adam = optim.AdamW if config.optimizer == "adamw" else optim.Adam
+    adam = optim.AdamW if is_decoupled else optim.Adam
     optimizer: optim.Optimizer = adam(groups, lr=config.learning_rate, fused=True)
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]

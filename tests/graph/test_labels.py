@@ -4,6 +4,7 @@ import math
 from unittest.mock import patch
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -94,8 +95,7 @@ def test_Hierarchy_parent_given_child_equals_a_loop(
 
 @given(dag_edges(), st.booleans())
 def test_Hierarchy_matrices_of_the_edges(edges: list[tuple[int, int]], weighted: bool) -> None:
-    """Laplacian = degree - adjacency = incidence^T weight incidence, repeated edges summed."""
-    edges = [*edges, *edges[:2]]
+    """Laplacian = degree - adjacency = incidence^T weight incidence."""
     weight = torch.rand(len(edges), dtype=torch.float64) if weighted else torch.ones(len(edges))
     expected = torch.zeros(NUM_LABELS, NUM_LABELS, dtype=torch.float64)
     for (child, parent), factor in zip(edges, weight.tolist(), strict=True):
@@ -199,8 +199,18 @@ def test_Hierarchy_cycle_is_named() -> None:
             torch.tensor([[0, -1], [1, 2]]),
             "label_edge_index must name labels in [0, 4), found -1 to 2.",
         ),
+        (
+            torch.tensor([[1, 2, 1], [0, 0, 0]]),
+            "label_edge_index must name each edge once, found 1 below 0 twice; give "
+            "torch.unique(label_edge_index, dim=1).",
+        ),
+        (
+            np.array([[1], [0]]),
+            "label_edge_index must be a tensor [2, E] int64, found a ndarray; wrap it in "
+            "torch.tensor.",
+        ),
     ],
-    ids=["rows", "dimensions", "dtype", "beyond", "negative"],
+    ids=["rows", "dimensions", "dtype", "beyond", "negative", "twice", "array"],
 )
 def test_check_label_edges_wrong_edges_are_refused(edge_index: Tensor, sentence: str) -> None:
     """Shape, dtype and range have a sentence each, and the class checks them too."""

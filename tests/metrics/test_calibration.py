@@ -123,6 +123,15 @@ def test_CalibrationMeter_takes_the_ranking_of_others() -> None:
     assert alone.bins()["ranked"][2].nansum() == 0.0
 
 
+def test_CalibrationMeter_refuses_nan() -> None:
+    """Also where the ranking is given."""
+    logits = torch.tensor([[1.0, math.nan]])
+    gold = torch.tensor([0, 1]), torch.tensor([0])
+    for ranked in (None, torch.tensor([[0]])):
+        with pytest.raises(GraphError, match="NaN"):
+            CalibrationMeter(k=1).update(logits, *gold, ranked)
+
+
 def test_CalibrationMeter_needs_a_document() -> None:
     """Nothing seen, nothing said."""
     with pytest.raises(GraphError) as caught:

@@ -120,7 +120,11 @@ def test_Evaluator_wrong_names_and_cuts() -> None:
     )
     with pytest.raises(GraphError) as error:
         Evaluator("ranking", ks=(0, 3))
-    assert str(error.value) == "Cuts must be at least one number of 1 or more, found [0, 3]."
+    assert str(error.value) == "Cuts must be a list of whole numbers of 1 or more, found (0, 3)."
+    for wrong in (5, "5", [1.5], [], None):
+        with pytest.raises(GraphError, match="Cuts must be a list of whole numbers"):
+            Evaluator("ranking", ks=wrong)
+    assert Evaluator("ranking", ks=[np.int64(3)]).measures[0].endswith("3")
     with pytest.raises(GraphError, match="must be one of zero, skip, at_least_k, found 'skp'"):
         Evaluator("ranking", empty="skp")
 

@@ -1,5 +1,6 @@
 """Platt scaling against scipy, label by label in float64, and against held-out documents."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -213,3 +214,16 @@ def test_PlattSearch_other_labels_are_refused() -> None:
     """Scores of three labels and a scaling of two."""
     with pytest.raises(GraphError, match="found 3 labels for 2"):
         PlattSearch(2).compute()(torch.zeros(1, 3))
+
+
+def test_PlattSearch_scores_without_bound_are_in_the_last_bin() -> None:
+    """Infinite ones and such as no whole number holds, as 100 is."""
+    found = []
+    for score in (100.0, 1e30, math.inf):
+        search = PlattSearch(2, 2)
+        logits = torch.tensor([[score, 0.0], [-1.0, 2.0]])
+        search.update(logits, torch.tensor([0, 1, 2]), torch.tensor([0, 1]), torch.tensor([0, 1]))
+        found.append(search.compute())
+    for one in found[1:]:
+        assert torch.equal(one.scale, found[0].scale)
+        assert torch.equal(one.shift, found[0].shift)

@@ -84,6 +84,13 @@ def test_sparse_bce_of_documents_without_any_label() -> None:
     assert float(found) == pytest.approx(naive_bce(logits, [set()] * 3) / 3)
 
 
+def test_sparse_bce_of_other_documents_than_the_logits() -> None:
+    """Fewer or more offsets than documents, or scores of one document alone."""
+    for logits, ptr in (((2, 2), 2), ((2, 2), 4), ((2,), 2)):
+        with pytest.raises(GraphError, match=r"offsets of gold labels \[B \+ 1\], found"):
+            sparse_bce(torch.zeros(logits), torch.zeros(ptr).long(), torch.zeros(0).long())
+
+
 def test_sparse_bce_of_large_logits_is_finite() -> None:
     """Where the sigmoid is 0 or 1 in float32 the loss is the logit itself."""
     logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
@@ -380,8 +387,8 @@ def test_hypernymy_parameter_penalty_equal_parameters_never_give() -> None:
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         weight = (10 * torch.randn(1, 64, generator=generator)).expand(50, 64).clone()
-        parent = torch.randint(0, 49, (80,), generator=generator)
-        edges = torch.stack([parent + 1, parent])
+        child, parent = torch.tril_indices(50, 50, -1)
+        edges = torch.stack([child, parent])[:, torch.randperm(1225, generator=generator)[:80]]
         factor = torch.rand(80, generator=generator)
         penalty = hypernymy_parameter_penalty(weight, Hierarchy(edges, 50, factor))
         assert 0 <= float(penalty) < 0.1

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -263,6 +264,10 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
     with pytest.raises(ConfigError) as caught:
         classifier.predict([], top_k=0)
     assert str(caught.value) == "top_k must be a whole number of 1 or more, found 0."
+    for wrong in ({"top_k": True}, {"top_k": "2"}):
+        with pytest.raises(ConfigError, match="top_k must be a whole number of 1 or more"):
+            classifier.predict([], **wrong)
+    assert list(classifier.predict([], top_k=np.int64(2))) == []
     for wrong in ({"top_k": 2.5}, {"batch_size": 2.0}):
         with pytest.raises(ConfigError, match="must be a whole number of 1 or more, found 2"):
             classifier.predict([], **wrong)
@@ -271,6 +276,9 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
     assert str(caught.value) == (
         "The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', found 'tpu'."
     )
+    with pytest.raises(ConfigError, match=r"loaded with valid settings.*precision"):
+        load(trained_run.folder, precision="fp8")
+    assert load(trained_run.folder, device=torch.device("cpu"))
 
 
 def change_config(folder: Path, section: str | None, key: str, value: Any) -> None:

@@ -346,6 +346,8 @@ def test_match_classifier_fit_names_faults(
     ("parameters", "message"),
     [
         ({"validation_fraction": 1}, "validation_fraction must lie between 0 and 1, found 1;"),
+        ({"validation_fraction": "0.1"}, "validation_fraction must lie between 0 and 1, found"),
+        ({"fields": 5}, "fields must be a list of names, found 5"),
         ({"settings": {"train.epoch": 1}}, "the nearest is 'train.epochs'"),
         ({"settings": {"train.epochs": object()}}, "must be a number, a string, a list or a dict"),
         ({"encoder": "mach"}, "mach"),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 from match_graph.config import PretrainConfig
 from match_graph.datasets import Synthetic
@@ -100,6 +101,19 @@ def test_hold_out_types_without_vectors_or_pairs_are_left_out(synthetic: Synthet
     held = hold_out(synthetic[0], {"label": 0})
     tables = {"document": make_unit(400, 0), "label": make_unit(24, 1)}
     assert evaluate_vectors(tables, held, 0.3) == {}
+
+
+def test_hold_out_keeps_types_that_are_not_named(synthetic: Synthetic) -> None:
+    """Pairs of every node of theirs, however few the pairs are."""
+    counts = {name: synthetic.graph.num_nodes(name) for name in synthetic.graph.node_types}
+    all_named, none_named = (hold_out(synthetic[0], given, 1.0) for given in (counts, {}))
+    for name, pairs in all_named.pairs.items():
+        assert torch.equal(none_named.pairs[name], pairs)
+    data = HeteroData()
+    data["document"].train_mask = torch.ones(2, dtype=torch.bool)
+    data["venue"].num_nodes = 100
+    data["document", "has", "venue"].edge_index = torch.tensor([[0, 1], [98, 99]])
+    assert hold_out(data, {}, 1.0).pairs["venue"].tolist() == [[0, 1], [98, 99]]
 
 
 def test_find_neighbours_are_the_nearest_others() -> None:

@@ -52,3 +52,6 @@ def test_make_optimizer_weight_decay_leaves_embeddings_biases() -> None:
     total = sum(len(group["params"]) for group in groups)
     assert total == len(list(model.parameters()))
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.0]
+    adam = TrainConfig(optimizer="adam", weight_decay=0.1, batch_size=8)
+    groups = make_optimizer(model, adam).param_groups
+    assert [group["weight_decay"] for group in groups] == [0.0, 0.0, 0.0]

@@ -86,6 +86,47 @@ def test_Run_two_processes_train_what_one_does(
     assert json.loads((tmp_path / "two" / RECORD).read_text())["processes"] == 2
 
 
+PARENT_HEAD = '''
+import torch
+from match_graph import Head
+
+
+class ParentHead(Head):
+    """Linear scores; a label's weights are its own plus those of its parents."""
+
+    needs_label_graph = True
+
+    def __init__(self, in_channels, num_labels, config, label_graph=None):
+        super().__init__(in_channels, num_labels, config, label_graph)
+        self.register_buffer("edge_index", label_graph.hierarchy.edge_index, persistent=False)
+        self.weight = torch.nn.Parameter(torch.empty(num_labels, in_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        torch.nn.init.xavier_uniform_(self.weight)
+
+    @property
+    def label_weight(self):
+        child, parent = self.edge_index
+        return self.weight.index_add(0, child, self.weight[parent])
+
+    def forward(self, output):
+        return torch.nn.functional.linear(output.document, self.label_weight)
+'''
+
+
+def test_Run_head_that_computes_label_weights_of_shards(tmp_path: Path, small_settings) -> None:
+    """Hypernymy draws at the same weights, and with the same gradient, as in one process."""
+    (tmp_path / "my_head.py").write_text(PARENT_HEAD)
+    head = f"model.head={tmp_path / 'my_head.py'}:ParentHead"
+    config = small_settings(
+        *EXACT, *FSDP, head, "train.lambda_parameter=0.1", "train.batch_size=29"
+    )
+    whole_line(config, tmp_path / "one")
+    assert run_together(whole_line, config, tmp_path / "two") == [0, 0]
+    assert_close_weights(tmp_path / "one", tmp_path / "two", atol=1e-4)
+
+
 def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     """Trains with a checkpoint every third step, and kills itself before a step."""
     checkpoint.SAVE_SECONDS, checkpoint.SAVE_FACTOR, checkpoint.ASK_EVERY = 0.0, 0.0, 3
