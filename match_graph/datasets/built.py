@@ -36,9 +36,7 @@ def write_built(built: Path, write: Callable[[Path], None]) -> None:
         with beside(built) as place:
             place.mkdir()
             write(place)
-            for path in place.rglob(
-                ".*.tmp"
-            ):  # of a process that was lost, whose task was repeated
+            for path in place.rglob(".*.tmp"):  # of a lost process, whose task was repeated
                 path.unlink(missing_ok=True)
             finish(place)
             write_manifest(place)

@@ -111,7 +111,7 @@ class SplitConfig(StrictModel):
         """
         if self.train_until is None:
             return self._draw(document, text)
-        day = (day or "").strip()[:10] if count_days(day) is not None else None
+        day = re.split("[T ]", (day or "").strip())[0] if count_days(day) is not None else None
         if notes is not None:
             notes[UNDATED] += not day
         if not day or _is_until(day, self.train_until):

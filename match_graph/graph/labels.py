@@ -306,9 +306,9 @@ def check_label_edges(edge_index: Tensor, num_labels: int) -> None:
             f"label_edge_index must name labels in [0, {num_labels}), "
             f"found {int(edge_index.min())} to {int(edge_index.max())}."
         )
-    distinct, count = torch.unique(edge_index, dim=1, return_counts=True)
-    if distinct.size(1) < edge_index.size(1):
-        child, parent = distinct[:, count > 1][:, 0].tolist()
+    ordered = (edge_index[0] * num_labels + edge_index[1]).sort().values
+    if len(twice := ordered[1:][ordered[1:] == ordered[:-1]]):
+        child, parent = divmod(int(twice[0]), num_labels)
         raise GraphError(
             f"label_edge_index must name each edge once, found {child} below {parent} twice; "
             f"give torch.unique(label_edge_index, dim=1)."

@@ -51,7 +51,9 @@ def beside(path: Path) -> Iterator[Path]:
 def _is_of_other_file(error: Exception, room: Path | None) -> bool:
     """Whether the system names a file outside of the room in which the block writes."""
     name = error.filename if isinstance(error, OSError) else None
-    return room is not None and isinstance(name, str) and not Path(name).is_relative_to(room)
+    if room is None or not isinstance(name, str):
+        return False
+    return not Path(name).resolve().is_relative_to(room.resolve())
 
 
 def find_errno(error: BaseException | None) -> int | None:

@@ -53,9 +53,9 @@ def test_SplitConfig_split_by_date_counts_a_date_as_a_whole() -> None:
     ]  # fmt: skip
     day = SplitConfig(train_until=date(2015, 6, 30))
     assert day.choose_split("d", "x", "2015-07-01") == "test"
-    days = ["2015", "2015-06", "2015-07", " 2020-01-01", "2015-06-30T12:00:00Z"]
+    days = ["2015", "2015-06", "2015-07", " 2020-01-01", "2015-06-30T12:00:00Z", "2014T10:00"]
     assert [day.choose_split("d", "x", one) for one in days] == [
-        "test", "train", "test", "test", "train",
+        "test", "train", "test", "test", "train", "train",
     ]  # fmt: skip
     assert SplitConfig(train_until="2015-06-29").choose_split("d", "x", "2015-06") == "test"
     with pytest.raises(ValueError, match="valid_until must be a date after train_until"):
