@@ -154,10 +154,7 @@ class Classifier(HubMixin):
         batch_size: int = 256,
     ) -> Iterator[dict[str, Any]]:
         """Predicts (place, document) pairs as `predict` does; faults name the place."""
-        for name, value in (("top_k", top_k), ("batch_size", batch_size)):
-            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if value is not None and not (is_whole and int(value) >= 1):
-                raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
+        check_counts(top_k=top_k, batch_size=batch_size)
         if threshold and self.thresholds is None:
             raise CheckpointError(
                 "Predicting by threshold needs a threshold for each label, but the run has none; "
@@ -305,6 +302,14 @@ class Classifier(HubMixin):
                 ]
         for record, named in zip(records, labels, strict=True):
             yield {"paper": record.document, "labels": named}
+
+
+def check_counts(**given: int | None) -> None:
+    """Refuses what counts labels or documents and is no whole number of 1 or more, nor None."""
+    for name, value in given.items():
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if value is not None and not (is_whole and int(value) >= 1):
+            raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
 
 
 def load(

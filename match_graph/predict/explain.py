@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.metrics.ranking import choose_labels
 from match_graph.predict.case_study import Evidence, Prediction, Pull, WordEvidence
-from match_graph.predict.classifier import DEFAULT_TOP_K, load
+from match_graph.predict.classifier import DEFAULT_TOP_K, check_counts, load
 from match_graph.predict.evidence import DocumentEvidence, judge
 from match_graph.predict.names import find_metadata_names, find_names
 from match_graph.runs.run import Run
@@ -71,7 +71,11 @@ class Explainer:
         Args:
             record: Document in the MATCH format; ``label`` are the gold labels.
             top_k: Number of labels.
+
+        Raises:
+            ConfigError: ``top_k`` is below 1.
         """
+        check_counts(top_k=top_k)
         read = self.classifier.read(record, str(record["paper"]))
         document = DocumentEvidence(self.classifier, read)
         logits = document.score()

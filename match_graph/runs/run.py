@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
+from match_graph.errors import ConfigError
 from match_graph.graph import Hierarchy, count_twins
 from match_graph.io.beside import remove_leftovers
 from match_graph.io.files import has_state, remove_files, write_json
@@ -285,7 +286,13 @@ class Run(RunFinish):
         return read_metrics(self.folder)
 
     def prior(self, split: Split) -> dict[str, float]:
-        """Measures of the ranking by training frequency, for comparison."""
+        """Measures of the ranking by training frequency, for comparison.
+
+        Raises:
+            ConfigError: There is no such split.
+        """
+        if split not in MASKS:
+            raise ConfigError(f"A split must be one of {[*MASKS]}, found {split!r:.60}.")
         documents = self.dataset.documents(MASKS[split])
         count = self.dataset.targets.count(self.dataset.documents(MASKS["train"]))
         return label_prior(count, *self.dataset.targets.select(documents))

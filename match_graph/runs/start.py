@@ -9,7 +9,7 @@ from lightning_fabric import Fabric
 
 from match_graph.config import SHARING, Config, FeatureSource, TrainConfig, parse_settings
 from match_graph.datasets import CorpusDataset, Source, name_source, open_dataset
-from match_graph.errors import CheckpointError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.io.files import has_file
 from match_graph.io.progress import Reporter
@@ -65,7 +65,13 @@ def start_run(
     Raises:
         CorpusError: The data set or its features are broken, or a split that a run needs is empty.
         CheckpointError: The folder is of something else.
+        ConfigError: The configuration is none, or does not go together.
     """
+    if not isinstance(config, Config):
+        raise ConfigError(
+            f"The configuration must be a match_graph.Config, found {config!r:.60}; make one with "
+            f"match_graph.load_config."
+        )
     train = count_processes(config.train)
     fabric = _launch(config, train)
     reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)

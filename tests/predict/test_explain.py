@@ -14,7 +14,7 @@ from match_graph import (
     load,
     start_run,
 )
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import CONFIG
 from match_graph.predict.explain import Explainer
@@ -104,3 +104,11 @@ def test_Explainer_untrained_run_is_refused(
     run = start_run("synthetic", small_settings(), tmp_path / "run", trained_run.dataset.root)
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         Explainer(run, "cpu")
+
+
+def test_Explainer_explain_refuses_numbers_of_labels(trained_run: Run) -> None:
+    """As `predict` does."""
+    explainer = Explainer(trained_run, "cpu")
+    for wrong in (0, -1, 2.5):
+        with pytest.raises(ConfigError, match="top_k must be a whole number of 1 or more, found"):
+            explainer.explain({"paper": "d", "text": "a"}, top_k=wrong)

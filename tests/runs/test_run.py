@@ -14,7 +14,7 @@ from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
 from match_graph.predict import load
-from match_graph.runs import open_run, start_run
+from match_graph.runs import Run, open_run, start_run
 from match_graph.runs.readers import read_record
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.evaluate import evaluate_model
@@ -429,3 +429,17 @@ def test_start_run_baseline_is_not_coherent(start) -> None:
         "A coherent output stands behind a network's head, but 'prior' is a baseline; set "
         "model.coherent to false."
     )
+
+
+def test_Run_prior_knows_its_splits(trained_run: Run) -> None:
+    """By name, as `read_metrics` has them."""
+    assert trained_run.prior("valid").keys() == trained_run.prior("test").keys()
+    with pytest.raises(ConfigError) as caught:
+        trained_run.prior("dev")
+    assert str(caught.value) == "A split must be one of ['train', 'valid', 'test'], found 'dev'."
+
+
+def test_start_run_takes_a_configuration(tmp_path: Path) -> None:
+    """And no dict of settings."""
+    with pytest.raises(ConfigError, match=r"must be a match_graph\.Config, found \{\}; make one"):
+        start_run("synthetic", {}, tmp_path / "run")
