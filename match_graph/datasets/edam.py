@@ -78,7 +78,7 @@ def _read_class(element: Element) -> EdamClass:
 
 
 def _is_class(element: Element) -> bool:
-    """Whether an element describes a class, by its name or by a type within."""
+    """True for an ``owl:Class`` element, or another with ``rdf:type`` ``owl:Class``."""
     types = (one.get(f"{_RDF}resource") for one in element.iterfind(f"{_RDF}type"))
     return element.tag == f"{_OWL}Class" or f"{_OWL[1:-1]}Class" in types
 

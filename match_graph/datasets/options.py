@@ -10,6 +10,7 @@ from calendar import monthrange
 from collections import Counter
 from collections.abc import Iterable
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -111,13 +112,13 @@ class SplitConfig(StrictModel):
         """
         if self.train_until is None:
             return self._draw(document, text)
-        day = re.split("[T ]", (day or "").strip())[0] if count_days(day) is not None else None
+        last = _find_day(day, is_last=True)
         if notes is not None:
-            notes[UNDATED] += not day
-        if not day or _is_until(day, self.train_until):
-            moved = day and self.valid_until is None and self._draw(document, text) == "valid"
-            return "valid" if moved else "train"
-        is_valid = self.valid_until is not None and _is_until(day, self.valid_until)
+            notes[UNDATED] += last is None
+        if last is None or last <= _last_day(self.train_until):
+            may_move = last is not None and self.valid_until is None
+            return "valid" if may_move and self._draw(document, text) == "valid" else "train"
+        is_valid = self.valid_until is not None and last <= _last_day(self.valid_until)
         return "valid" if is_valid else "test"
 
     def hold_out(
@@ -146,26 +147,28 @@ def count_days(day: str | None) -> int | None:
 
     A time of day may follow.
     """
+    first = _find_day(day, is_last=False)
+    return None if first is None else (first - date(1970, 1, 1)).days
+
+
+def _find_day(day: str | None, is_last: bool) -> date | None:
+    """A date, or the first or last day of a year or month; None without a date."""
     day = (day or "").strip()
     found = re.match(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?(?=$|[T ]\d)", day, re.ASCII)
     if found is None:
         return None
+    year, month = int(found[1]), int(found[2] or (12 if is_last else 1))
     try:
-        first = date(*(int(part or 1) for part in found.groups()))
+        return date(year, month, int(found[3] or (monthrange(year, month)[1] if is_last else 1)))
     except ValueError:  # no such date
         return None
-    return (first - date(1970, 1, 1)).days
 
 
-def _last_day(day: str) -> date:
-    """A date, or the last day of a year or month."""
-    year, month, last = [*map(int, day.split("-")), 0, 0][:3]
-    month = month or 12
-    return date(year, month, last or monthrange(year, month)[1])
-
-
-def _is_until(day: str, until: str) -> bool:
-    return _last_day(day) <= _last_day(until)
+@cache
+def _last_day(until: str) -> date:
+    found = _find_day(until, is_last=True)
+    assert found is not None
+    return found
 
 
 class Card(NamedTuple):

@@ -49,7 +49,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def _is_of_other_file(error: Exception, room: Path | None) -> bool:
-    """Whether the system names a file outside of the room in which the block writes."""
+    """True for an `OSError` about a file outside of the temporary folder ``room``."""
     name = error.filename if isinstance(error, OSError) else None
     if room is None or not isinstance(name, str):
         return False

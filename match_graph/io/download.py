@@ -59,7 +59,7 @@ def fetch_record(record: int, folder: Path, dataset: str, track: Track | None = 
 
 
 def is_broken_off(folder: Path) -> bool:
-    """Whether `fetch_record` began in a folder, and some of the files are still missing."""
+    """True for a folder that lacks files of a record which `fetch_record` began to download."""
     wanted = folder / _WANTED
     names = wanted.read_text(encoding="utf-8").split("\n") if wanted.is_file() else []
     return not all((folder / name).is_file() for name in names)

@@ -20,9 +20,6 @@ from match_graph.predict.names import (
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL, MASKS
 
-#: Settings of ``data`` that say what is built, beside its options.
-_DATASET_SETTINGS = ("fields", "tokenizer", "hierarchy", "faults")
-
 
 @dataclass(frozen=True)
 class Example:
@@ -105,11 +102,9 @@ def next_commands(run: Run) -> list[str]:
 def _list_dataset_options(run: Run) -> list[str]:
     """Options of the command line with which the run's data set is opened again."""
     data = run.config.data
-    settings = {name: getattr(data, name) for name in _DATASET_SETTINGS}
-    settings |= {f"options.{name}": value for name, value in data.options.items()}
     given = [
-        f"--set=data.{key}={json.dumps(value)}"
-        for key, value in settings.items()
+        f"--set=data.{'options.' if name in data.options else ''}{name}={json.dumps(value)}"
+        for name, value in data.dataset_options().items()
         if value is not None
     ]
     root = Path(run.dataset.root)

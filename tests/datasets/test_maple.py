@@ -209,7 +209,7 @@ def test_Maple_damage_seen_late_leaves_nothing_of_a_subject(tmp_path: Path) -> N
 def test_Maple_record_broken_off_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where one of its archives is there, and not that of the subject."""
+    """A download cut off before the archive of the subject is continued by the next call."""
     folder = tmp_path / "raw/maple/json"
     folder.mkdir(parents=True)
     write_archive(folder / "A.zip", ("Art",))

@@ -280,7 +280,7 @@ def test_describe_coverage_empty_splits_and_no_hierarchy(toy: Corpus) -> None:
 
 
 def test_describe_graph_of_further_node_types(toy_graph: BuiltGraph) -> None:
-    """What a pre_transform adds is no metadata field, and its edges are counted."""
+    """A node type without a ``has`` edge is no metadata field; its edges have a row of counts."""
     data = HeteroData.from_dict(toy_graph.data.to_dict())
     data["team"].x = torch.ones(3, 2)
     data["document", "of", "team"].edge_index = torch.tensor([[0, 1], [0, 2]])
