@@ -1,6 +1,7 @@
 """Figures by matplotlib: PNG files, and SVG in the colours of a page."""
 
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
@@ -23,6 +24,8 @@ _VARIABLES = {colour: f"var(--{name})" for name, colour in PALETTE.items()}
 #: Line styles and colours of PNG files in the order in which variants are given; the first is ours.
 LINE_STYLES = ("-", "--", ":", "-.")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+#: Letters of a line of a legend, and lines of small print beside a panel.
+_LETTERS, _LINES = 40, 20
 #: Before the tooltip of an artist, in its ``gid``.
 _TOOLTIP = "tooltip: "
 #: The same figure gives the same ids, text is text, and dashes are lengths.
@@ -130,6 +133,26 @@ def _round(path: Element) -> str:
 def clean(text: str) -> str:
     """Text on one line, without characters that XML has no place for."""
     return _NO_XML.sub("\ufffd", " ".join(text.split()))
+
+
+def write_name(name: str) -> str:
+    """Name for a PNG figure, as it stands: in short lines, no formula, in every legend."""
+    text = textwrap.fill(clean(name), _LETTERS).replace("$", r"\$")
+    return f"\u200b{text}" if text.startswith("_") else text  # which legends leave out
+
+
+def add_legend(owner: Any, handles: Sequence[Any], **options: Any) -> None:
+    """Adds a legend of small print, in as many columns as the height of a panel asks for.
+
+    Args:
+        owner: Axis or figure.
+        handles: Artists that have labels; without any there is no legend.
+        **options: Place of the legend.
+    """
+    lines = sum(one.get_label().count("\n") + 1 for one in handles)
+    if lines:
+        columns = 1 + (lines - 1) // _LINES
+        owner.legend(handles=handles, ncols=columns, fontsize=7, **options)
 
 
 def tooltip(text: str) -> str:

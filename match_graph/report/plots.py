@@ -13,7 +13,14 @@ from match_graph.benchmark.experiment import PlannedRow
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.errors import MatchGraphError
 from match_graph.io.progress import Reporter
-from match_graph.report.figures import COLOURS, LINE_STYLES, make_panels, save_figure
+from match_graph.report.figures import (
+    COLOURS,
+    LINE_STYLES,
+    add_legend,
+    make_panels,
+    save_figure,
+    write_name,
+)
 from match_graph.report.summary import RowSummary
 from match_graph.report.tables import write_csv
 
@@ -122,8 +129,8 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
     right.set(xlabel="epoch", ylabel="on validation")
     for axis in (left, right):
         axis.xaxis.get_major_locator().set_params(integer=True)
-    right.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)  # beside the curves
-    left.legend(fontsize=7)
+    add_legend(right, right.lines, loc="upper left", bbox_to_anchor=(1, 1))  # beside the curves
+    add_legend(left, left.lines)
     save_figure(figure, path)
 
 
@@ -142,18 +149,18 @@ def draw_bars(path: Path, table: pd.DataFrame) -> None:
     """
     names, measures = list(table["row"].unique()), list(table["measure"].unique())
     figure, (axis,) = make_panels(1, width=1.5 + 0.22 * len(names) * len(measures))
-    width = 0.8 / len(names)
+    width, drawn = 0.8 / len(names), []
     for number, name in enumerate(names):
         bars = table[table["row"] == name].set_index("measure").reindex(measures)
         places = [place + (number + 0.5) * width - 0.4 for place in range(len(measures))]
-        axis.bar(
-            places, bars["mean"], width, yerr=bars["std"].fillna(0.0), label=name,
+        drawn.append(axis.bar(
+            places, bars["mean"], width, yerr=bars["std"].fillna(0.0), label=write_name(name),
             color=COLOURS[number % 6], hatch="/" * (number // 6), error_kw={"lw": 0.8},
-        )  # fmt: skip
+        ))  # fmt: skip
     low, high = float(table["mean"].min()), float(table["mean"].max())
     axis.set_ylim(max(0.0, low - 0.3 * (high - low) - 0.01), None)
     axis.set_xticks(range(len(measures)), measures)
-    figure.legend(loc="outside right upper", fontsize=7)  # beside the bars, never over them
+    add_legend(figure, drawn, loc="outside right upper")  # beside the bars, never over them
     save_figure(figure, path)
 
 
@@ -185,8 +192,8 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
             if np.isfinite(value):
                 colour = "white" if value < middle else "black"
                 axis.text(column, row, f"{value:.4f}", ha="center", va="center", color=colour)
-        axis.set_xticks(range(grid.shape[1]), map(str, grid.columns))
-        axis.set_yticks(range(grid.shape[0]), map(str, grid.index))
+        axis.set_xticks(range(grid.shape[1]), map(write_name, grid.columns))
+        axis.set_yticks(range(grid.shape[0]), map(write_name, grid.index))
         axis.set(xlabel=keys[1], ylabel=keys[0], title=measure)
         figure.colorbar(image, ax=axis)
     save_figure(figure, path)
@@ -194,5 +201,5 @@ def draw_grid(path: Path, table: pd.DataFrame, keys: Sequence[str]) -> None:
 
 def _draw_band(axis: Any, groups: Any, style: str, colour: str, label: str) -> None:
     mean, spread = groups.mean(), groups.std().fillna(0.0)
-    axis.plot(mean.index, mean, style, color=colour, label=label)
+    axis.plot(mean.index, mean, style, color=colour, label=write_name(label))
     axis.fill_between(mean.index, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)

@@ -91,6 +91,53 @@ def test_draw_bars(tmp_path: Path, drawn) -> None:
     assert 0.0 < axis.get_ylim()[0] < 0.6
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (r"cost $\frac$ of $x$", r"cost \$\frac\$ of \$x\$"),
+        ("_private", "\u200b_private"),
+        ("two\nlines", "two lines"),
+        ("x" * 60, f"{'x' * 40}\n{'x' * 20}"),
+    ],
+)
+def test_draw_bars_and_other_figures_show_names_as_they_are(
+    tmp_path: Path, drawn, name: str, shown: str
+) -> None:
+    """No formula is read, no legend leaves a row out, and a long name leaves room for bars."""
+    lines = [{"row": row, "measure": "P@1", "mean": 0.5, "std": 0.1} for row in ("M", name)]
+    plots.draw_bars(tmp_path / "bars.png", pd.DataFrame(lines))
+    [legend] = drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["M", shown]
+    assert drawn[0].axes[0].get_position().width > 0.2
+    table = pd.DataFrame([{"row": name, "epoch": 1, "loss_recent": 1.0, "P@1": 0.5}])
+    plots.draw_training_curves(tmp_path / "curves.png", table, ["P@1"])
+    left, right = (axis.get_legend().get_texts()[0].get_text() for axis in drawn[1].axes)
+    assert (left, right.split()[0]) == (shown, "P@1,")
+    points = pd.DataFrame([{"a": 1, "b": name, "measure": "P@1", "mean": 0.5}])
+    plots.draw_grid(tmp_path / "grid.png", points, ["a", "b"])
+    assert [text.get_text() for text in drawn[2].axes[0].get_xticklabels()] == [shown]
+
+
+def test_draw_bars_legend_of_many_rows_is_whole(tmp_path: Path, drawn) -> None:
+    """Thirty rows are named in two columns, within the figure."""
+    lines = [
+        {"row": f"MATCH without field {number}", "measure": "P@1", "mean": 0.5, "std": 0.1}
+        for number in range(30)
+    ]
+    plots.draw_bars(tmp_path / "bars.png", pd.DataFrame(lines))
+    box = drawn[0].legends[0].get_window_extent()
+    assert box.y0 >= 0
+
+
+def test_draw_training_curves_without_validation_measures(tmp_path: Path, drawn) -> None:
+    """An experiment may have measures of test alone: the loss is drawn, with its legend."""
+    table = pd.DataFrame([{"row": "M", "epoch": 1, "loss_recent": 1.0}])
+    plots.draw_training_curves(tmp_path / "curves.png", table, [])
+    left, right = drawn[0].axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["M"]
+    assert right.get_legend() is None
+
+
 def test_draw_grid(tmp_path: Path, drawn) -> None:
     """Values in their places; a point that is missing stays empty."""
     table = pd.DataFrame(
