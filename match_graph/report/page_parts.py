@@ -15,6 +15,7 @@ from match_graph.predict.summary import draw_records
 from match_graph.report.charts import NUM_STYLES, LineChart, Series
 from match_graph.report.label_rows import LabelRows
 from match_graph.report.page import Case, Note, Section
+from match_graph.report.plots import keep_common_epochs
 from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
 from match_graph.runs.readers import read_bins
@@ -141,12 +142,15 @@ def draw_reliability(bins: pd.DataFrame) -> LineChart:
 
 
 def average_histories(histories: pd.DataFrame, name: str) -> list[Series]:
-    """Mean of a column of `collect_histories` by row and epoch, with a band over several runs."""
+    """Mean of a column of `collect_histories` by row and epoch, with a band over several runs.
+
+    A row's line ends where the first of its seeds stopped, as in `draw_training_curves`.
+    """
     if name not in histories:
         return []
     series = []
     for row, runs in histories.dropna(subset=[name]).groupby("row", sort=False):
-        groups = runs.groupby("epoch")[name]
+        groups = keep_common_epochs(runs).groupby("epoch")[name]
         several, mean = len(set(runs["seed"])) > 1, groups.mean()
         band = groups.std().fillna(0.0).tolist() if several else ()
         series.append(Series(str(row), mean.index.tolist(), mean.tolist(), band))

@@ -90,6 +90,12 @@ def collect_histories(results: Results, record: DatasetRecord) -> pd.DataFrame:
     return pd.concat(tables) if tables else pd.DataFrame()
 
 
+def keep_common_epochs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Lines of a row's history up to the epoch where the first of its seeds stopped."""
+    seeds = runs.groupby("epoch")["epoch"].transform("size")
+    return runs[seeds == seeds.max()]
+
+
 def collect_grid(planned: Sequence[PlannedRow], rows: Sequence[RowSummary]) -> pd.DataFrame:
     """Data of a grid, per point and measure: ``row``, the settings, ``measure``, ``mean``."""
     lines = [
@@ -120,8 +126,7 @@ def draw_training_curves(path: Path, table: pd.DataFrame, measures: Sequence[str
     figure, (left, right) = make_panels(2, width=11.5)
     variants = table.groupby("row", sort=False)
     for style, (variant, runs) in zip(cycle(LINE_STYLES), variants, strict=False):
-        seeds = runs.groupby("epoch")["epoch"].transform("size")
-        epochs = runs[seeds == seeds.max()].groupby("epoch")
+        epochs = keep_common_epochs(runs).groupby("epoch")
         _draw_band(left, epochs["loss_recent"], style, COLOURS[0], str(variant))
         for colour, measure in zip(cycle(COLOURS), measures, strict=False):
             _draw_band(right, epochs[measure], style, colour, f"{measure}, {variant}")

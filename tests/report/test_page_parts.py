@@ -56,7 +56,7 @@ def test_list_record_records_become_rows() -> None:
 
 
 def test_average_histories_are_averaged_by_epoch() -> None:
-    """Over the runs that reached it; without a band where there is one run."""
+    """Until the first run stops, whose place others do not take; without a band of one run."""
     lines = [
         ("a", 0, 1, 1.0),
         ("a", 0, 2, 0.5),
@@ -66,8 +66,8 @@ def test_average_histories_are_averaged_by_epoch() -> None:
     ]
     histories = pd.DataFrame(lines, columns=["row", "seed", "epoch", "loss"])
     [several, single] = average_histories(histories, "loss")
-    assert (several.x, several.y) == ([1, 2], [1.5, 0.5])
-    assert several.spread == pytest.approx([0.5**0.5, 0.0])
+    assert (several.x, several.y) == ([1], [1.5])
+    assert several.spread == pytest.approx([0.5**0.5])
     assert (single.name, single.spread) == ("b", [])
     assert average_histories(histories, "other") == []
 
