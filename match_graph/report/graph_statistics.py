@@ -143,9 +143,9 @@ def _draw_labels(figure: Any, dataset: CorpusDataset, _: pd.DataFrame) -> None:
     count = np.sort(dataset.targets.count(train).numpy())[::-1]
     frequency, depths = figure.subplots(1, 2)
     seen = count[count > 0]
-    frequency.plot(np.arange(1, len(seen) + 1), seen)
-    frequency.set(xscale="log", yscale="log", xlabel="rank of the label")
-    frequency.set(ylabel="training documents")
+    if len(seen):  # a logarithmic axis needs a value
+        frequency.loglog(np.arange(1, len(seen) + 1), seen)
+    frequency.set(xlabel="rank of the label", ylabel="training documents")
     depth = np.bincount(dataset.hierarchy.depth.numpy())
     depths.bar(np.arange(len(depth)), depth)
     depths.set(xlabel="depth", ylabel="labels", xticks=np.arange(len(depth)))

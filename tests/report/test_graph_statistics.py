@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from match_graph.cli import main
-from match_graph.datasets import MatchFolder
+from match_graph.datasets import MatchFolder, open_dataset
 from match_graph.io import Reporter
 from match_graph.report import write_graph_report
+from match_graph.testing import write_match_folder
+from match_graph.testing.toy import toy_documents
 
 PICTURES = ["degrees.png", "labels.png", "coverage.png", "parents.png"]
 
@@ -42,6 +44,16 @@ def test_write_graph_report_has_every_table_and_picture(report: list[Path]) -> N
     assert len(blocks) == 6
     for block in blocks:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block}) == 1
+
+
+def test_write_graph_report_without_gold_labels_of_training(tmp_path: Path) -> None:
+    """Its pictures are drawn, though no label has a rank."""
+    pytest.importorskip("matplotlib", reason="pictures need match-graph[report]")
+    documents = toy_documents()
+    train = [{**one, "label": []} for one in documents["train"]]
+    folder = write_match_folder(tmp_path / "toy", {**documents, "train": train})
+    paths = write_graph_report(open_dataset(str(folder), root=tmp_path), tmp_path / "report")
+    assert [path.name for path in paths] == ["REPORT.md", *PICTURES]
 
 
 def test_write_graph_report_without_matplotlib(
