@@ -24,6 +24,7 @@ from match_graph.report.tables import (
     escape_markdown,
     fraction,
     number,
+    rounded,
     write_csv,
     write_text,
 )
@@ -212,8 +213,8 @@ def tabulate_rows(rows: Sequence[RowSummary], measures: Sequence[str]) -> Table:
             row.start or "-",
             str(row.runs),
             number(row.parameters),
-            number(row.train_seconds, ",.4g"),
-            number(row.seconds_per_epoch, ",.3g"),
+            rounded(row.train_seconds, 4),
+            rounded(row.seconds_per_epoch, 3),
             number(row.peak_mib, ",.0f"),
         ]
         for row in rows

@@ -66,6 +66,9 @@ class Table:
     def to_latex(self) -> str:
         """LaTeX in the style of booktabs; stars are raised, second lines are rows of their own."""
         lines = [[*map(escape_latex, cells)] for cells in self.rows]
+        for line in lines:
+            if line[0].startswith(("[", "*")):  # or the end of the line before takes it
+                line[0] = f"{{}}{line[0]}"
         for row, column in self.best:
             lines[row][column] = rf"\textbf{{{lines[row][column]}}}"
         for (row, column), stars in self.stars.items():
@@ -112,6 +115,12 @@ def number(value: float | None, form: str = ",") -> str:
 def fraction(value: float | None, digits: int = 4) -> str:
     """Formats a fraction as metrics.json and tables have it; "-" for None."""
     return number(value, f".{digits}f" if value is None or abs(value) < 1000 else ".4g")
+
+
+def rounded(value: float | None, digits: int) -> str:
+    """Formats a number with so many digits, and larger ones whole; "-" for None."""
+    is_large = value is not None and abs(value) >= 10**digits - 0.5
+    return number(value, ",.0f" if is_large else f",.{digits}g")
 
 
 def seconds(value: float) -> str:

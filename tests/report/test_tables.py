@@ -11,6 +11,7 @@ from match_graph.report.tables import (
     escape_latex,
     escape_markdown,
     fraction,
+    rounded,
     seconds,
     write_csv,
 )
@@ -44,6 +45,14 @@ def test_Table_second_lines() -> None:
     ]  # fmt: skip
 
 
+def test_Table_to_latex_names_are_no_arguments_of_the_line_before() -> None:
+    r"""What follows ``\\midrule`` or ``\\\\`` in brackets is its length, and a star is its own."""
+    table = Table(["", "P@1"], [["[CLS] alone", "[1]"], ["* of all", "*"]], frozenset({(0, 0)}))
+    assert table.to_latex().splitlines()[4:6] == [
+        r"\textbf{{}[CLS] alone} & [1] \\", r"{}* of all & * \\",
+    ]  # fmt: skip
+
+
 def test_write_csv(tmp_path: Path) -> None:
     """Formulas are text, in names of columns too."""
     write_csv(tmp_path / "a.csv", pd.DataFrame({"=x": ["=1+1", "b"]}))
@@ -64,6 +73,15 @@ def test_escape_markdown_latex() -> None:
 def test_fraction(value: float | None, digits: int, text: str) -> None:
     """As metrics.json has it; nothing stands for what is missing but a dash."""
     assert fraction(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.03854, "0.0385"), (999.4, "999"), (999.6, "1,000"), (12345.6, "12,346"), (None, "-")],
+)
+def test_rounded(value: float | None, text: str) -> None:
+    """Days of training are a number of seconds as people write it."""
+    assert rounded(value, 3) == text
 
 
 @pytest.mark.parametrize(
