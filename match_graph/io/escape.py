@@ -45,9 +45,10 @@ class SafeConsole(Console):
 
 
 def escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Escapes spreadsheet formulas in a table by an apostrophe before them."""
+    """Escapes spreadsheet formulas by an apostrophe before them; a sign alone is none."""
 
     def escape(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+        is_formula = isinstance(value, str) and value.startswith(_FORMULA) and value.strip("+-")
+        return f"'{value}" if is_formula else value
 
     return table.map(escape).rename(columns=escape)

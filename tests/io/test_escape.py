@@ -48,6 +48,12 @@ def test_SafeConsole_escapes_whatever_is_printed(terminal: bool) -> None:
     assert ("\x1b" in printed) == terminal
 
 
+def test_escape_formulas_leaves_signs_alone() -> None:
+    """Marks of significance, and a dash for what is missing: there is nothing to compute."""
+    texts = ["+", "++", "-", "--"]
+    assert [*escape_formulas(pd.DataFrame({"stars": texts}))["stars"]] == texts
+
+
 def test_escape_formulas_leaves_numbers() -> None:
     """What =, +, -, @, a tab or a carriage return begins; headings too."""
     texts = ["=1+1", "+1", "-x", "@A1", "\tx", "\rx", "a=b", "", None, -0.5, 2]

@@ -375,6 +375,14 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     assert table["violation_rate_low"].isna().all()
 
 
+def test_write_tables_marks_of_better_rows_are_the_same_in_csv(tmp_path: Path) -> None:
+    """Plus signs, with nothing before them."""
+    values = {"MATCH": spread()["A & B_1"], "better": spread()["MATCH"]}
+    write_tables(write_cells(tmp_path, values, 5), make_results(values, 5, expected={}))
+    table = pd.read_csv(tmp_path / "tables" / "toy.csv")
+    assert table["NDCG@5_stars"].tolist()[1] == "++"
+
+
 def test_write_tables_missing_measure_is_an_error_and_no_table(tmp_path: Path) -> None:
     results = make_results(measures=["NDCG@5", "violation_rate", "P@1"])
     with pytest.raises(CheckpointError) as caught:
