@@ -21,6 +21,8 @@ from match_graph.training.models import find_model
 EXPERIMENT_FORMAT = 1
 #: Rows of a table at most, those of a grid among them; and runs of a benchmark.
 MAX_ROWS, MAX_CELLS = 1000, 100_000
+#: Bytes of a row's name at most, as a folder's: file systems hold 255.
+_MAX_NAME = 200
 #: In a row's name and ablation: the row stands for one of each metadata field of a data set.
 EACH_FIELD = "{field}"
 #: At thresholds that are chosen on valid, so that test alone has them; slices likewise.
@@ -327,10 +329,15 @@ class Experiment(StrictModel):
 
 
 def find_name_faults(rows: Sequence[Row]) -> list[str]:
-    """Sentences about rows with equal names, or with names that give equal folders."""
+    """Sentences about rows with equal names, or with names that give equal folders or none."""
     faults: list[str] = []
     seen: dict[str, str] = {}
     for row in rows:
+        if (size := len(row.folder_name.encode())) > _MAX_NAME:
+            faults.append(
+                f"'rows': a name must be at most {_MAX_NAME} bytes long, as it names a folder, "
+                f"found {size} in {shorten(row.name)}; shorten it."
+            )
         other = seen.setdefault(row.folder_name.lower(), row.name)
         if other != row.name:
             faults.append(

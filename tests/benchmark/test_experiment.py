@@ -144,6 +144,18 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
     assert lines[1].startswith("  'rows', B: The encoder must be one of [")
 
 
+def test_load_experiment_name_that_no_folder_can_have(write) -> None:
+    """Of a row, and of the points of a grid, in bytes."""
+    long = message(write(rows=[{"name": "é" * 101}], reference=None, expected={}))
+    assert long.endswith(
+        "trial.yaml' must be valid: 'rows': a name must be at most 200 bytes long, as it names a "
+        f"folder, found 202 in '{'é' * 101}'; shorten it."
+    )
+    grid = {"model.word_vectors": ["short", "x" * 200]}
+    long = message(write(rows=[{"name": "M"}], grid=grid, reference=None, expected={}))
+    assert "at most 200 bytes long, as it names a folder, found 215 in 'M, word_" in long
+
+
 def test_load_experiment_fault_of_all_rows_is_one_sentence() -> None:
     """Of a shipped experiment of ten rows, by --set; every key beside each other."""
     settings = [
