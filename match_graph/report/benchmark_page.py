@@ -147,7 +147,7 @@ class DatasetPart:
             keys = [*self.results.experiment.grid]
             return Section("Grid", "", [*tabulate_grid(points, keys, self.measures)])
         charts = []
-        for measure in [*self.main, *({"violation_rate"} & {*self.measures})]:
+        for measure in dict.fromkeys([*self.main, *({"violation_rate"} & {*self.measures})]):
             bars = [
                 Bar(row.name, value.mean, format_value(value, 3) + value.stars, value.std or 0.0)
                 for row in self.rows
@@ -161,13 +161,14 @@ class DatasetPart:
     def curves(self) -> Section:
         """Loss and validation measures over epochs: means over seeds, bands of one deviation."""
         histories = collect_histories(self.results, self.record)
+        shown = {
+            "loss_recent": ("Training loss", "last batches of the epoch"),
+            self.main[-1]: (f"Validation, {self.main[-1]}", "fraction"),
+            "violation_rate": ("Violations of the hierarchy", "share, on valid"),
+        }
         charts = [
             LineChart(title, "epoch", unit, series)
-            for title, unit, name in (
-                ("Training loss", "last batches of the epoch", "loss_recent"),
-                (f"Validation, {self.main[-1]}", "fraction", self.main[-1]),
-                ("Violations of the hierarchy", "share, on valid", "violation_rate"),
-            )
+            for name, (title, unit) in shown.items()
             for series in cut(average_histories(histories, name))
         ]
         about = f"From the {HISTORY} of every run; bands are one standard deviation."

@@ -127,6 +127,25 @@ def test_make_benchmark_page_figures(page: Page, trained_run: Run) -> None:
     assert diagram.series[1].y == mine["gold"].tolist()
 
 
+def test_make_benchmark_page_figure_of_violations_alone(
+    benchmark_results, tmp_path: Path, trained_run: Run
+) -> None:
+    """Where the hierarchy's violations are all that is measured, they are drawn once."""
+    results = benchmark_results(tmp_path)
+    changes = {"measures": ["violation_rate"], "expected": {}}
+    experiment = results.experiment.model_copy(update=changes)
+    cells = [
+        one.model_copy(
+            update={"history": [{"epoch": 1, "violation_rate": 0.5}] if one.history else []}
+        )
+        for one in results.cells
+    ]
+    write_results(tmp_path, results.model_copy(update={"experiment": experiment, "cells": cells}))
+    page = make(tmp_path, trained_run, number=0)
+    assert [one.title for one in find_blocks(page, "Rows side by side")] == ["violation_rate"]
+    assert [one.title for one in find_blocks(page, "Training")] == ["Violations of the hierarchy"]
+
+
 def test_make_benchmark_page_case_studies_compare_the_rows(
     page: Page, benchmark_folder: Path, trained_run: Run
 ) -> None:
