@@ -51,8 +51,8 @@ class CellScores:
             checksum, scores = self._kept[cell.key]
             self._check_means(cell, scores)
             return checksum, scores
-        columns = [read_scores(run, self.split, measure) for measure in SCORE_NAMES]
-        return str(read_record(run)[_CHECKSUM]), torch.stack(columns, dim=1)
+        scores = read_scores(run, self.split, SCORE_NAMES)
+        return str(read_record(run)[_CHECKSUM]), scores
 
     def _check_means(self, cell: Cell, scores: Tensor) -> None:
         measured = cell.metrics.get(self.split, {})

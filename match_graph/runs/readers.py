@@ -193,24 +193,24 @@ def read_shared_threshold(folder: Path) -> float:
     return float(shared)
 
 
-def read_scores(folder: Path, split: Split, measure: str) -> Tensor:
-    """Measure of every document of a split, [D], float32, in the order of the data set.
+def read_scores(folder: Path, split: Split, measures: Sequence[str]) -> Tensor:
+    """Measures of every document of a split, [D, M], float32, in the order of the data set.
 
     Raises:
-        CheckpointError: The file is missing or broken, or has no such measure or split.
+        CheckpointError: The file is missing or broken, or lacks a measure or the split.
     """
     path = folder / PER_DOCUMENT
-    must = f"'{path}' must hold the measure '{measure}' of every document"
+    must = f"'{path}' must hold the measures {', '.join(measures)} of every document"
     with reading(path, must, _EVALUATE, "it cannot be read"):
-        table = pd.read_parquet(path, columns=["document", "split", measure])
-        if not table[measure].between(0, 1).all():
+        table = pd.read_parquet(path, columns=["document", "split", *measures])
+        if not all(table[one].between(0, 1).all() for one in measures):
             raise DamagedError("a measure is not in 0..1")
     table = table[table["split"] == split].sort_values("document")
     if table.empty:
         raise CheckpointError(
             f"'{path}' must hold documents of the split '{split}', but it has none; {_EVALUATE}."
         )
-    return torch.from_numpy(table[measure].to_numpy(dtype="float32", copy=True))
+    return torch.from_numpy(table[[*measures]].to_numpy(dtype="float32", copy=True))
 
 
 def read_blend(folder: Path) -> Blend | None:

@@ -106,17 +106,17 @@ def test_SCORE_NAMES_means_over_documents_are_the_measures(trained_run: Run) -> 
     for split in ("valid", "test"):
         documents = trained_run.dataset.documents(MASKS[split])
         assert table[table["split"] == split]["document"].tolist() == documents.tolist()
-        for name in SCORE_NAMES:
-            scores = read_scores(trained_run.folder, split, name)
-            assert scores.shape == documents.shape
-            assert float(scores.double().mean()) == pytest.approx(metrics[split][name], abs=1e-7)
+        scores = read_scores(trained_run.folder, split, SCORE_NAMES)
+        assert scores.shape == (len(documents), len(SCORE_NAMES))
+        for name, mean in zip(SCORE_NAMES, scores.double().mean(dim=0).tolist(), strict=True):
+            assert mean == pytest.approx(metrics[split][name], abs=1e-7)
 
 
 def test_read_scores_each_document_has_its_own_scores(trained_run: Run) -> None:
     """Against a loop over single documents."""
     documents = trained_run.dataset.documents(MASKS["test"])
     ptr, index = trained_run.dataset.targets.select(documents)
-    found = read_scores(trained_run.folder, "test", "P@5")
+    found = read_scores(trained_run.folder, "test", ["P@5"])[:, 0]
     classifier = trained_run.finish_model(trained_run.load_model()).eval()
     for batch in trained_run.loader("test"):
         with torch.no_grad():
@@ -139,14 +139,14 @@ def test_DocumentScores_shares_of_processes_are_joined() -> None:
 def test_read_scores_what_is_missing_is_one_sentence(trained_run: Run, tmp_path) -> None:
     path = tmp_path / PER_DOCUMENT
     with pytest.raises(CheckpointError) as caught:
-        read_scores(tmp_path, "test", "P@1")
+        read_scores(tmp_path, "test", ["P@1", "P@3"])
     assert str(caught.value) == (
-        f"'{path}' must hold the measure 'P@1' of every document, but it cannot be read "
+        f"'{path}' must hold the measures P@1, P@3 of every document, but it cannot be read "
         f"(no such file or directory); write it again with `match-graph evaluate`."
     )
     pd.read_parquet(trained_run.folder / PER_DOCUMENT).query("split == 'valid'").to_parquet(path)
     with pytest.raises(CheckpointError) as caught:
-        read_scores(tmp_path, "test", "P@1")
+        read_scores(tmp_path, "test", ["P@1", "P@3"])
     assert str(caught.value) == (
         f"'{path}' must hold documents of the split 'test', but it has none; write it again with "
         f"`match-graph evaluate`."
