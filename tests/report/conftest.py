@@ -1,8 +1,11 @@
 """What tests of reports share: benchmarks, a hostile case study, and a parser of pages."""
 
+import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+import torch
 from benchmark.conftest import (
     benchmark_folder,
     benchmark_results,
@@ -11,6 +14,8 @@ from benchmark.conftest import (
 )
 from export.conftest import toy_dataset
 
+from match_graph.benchmark import Cell, DatasetRecord, Experiment, Machine, Results
+from match_graph.io.run_folder import RECORD
 from match_graph.predict.case_study import (
     CaseLabel,
     CaseStudy,
@@ -21,9 +26,17 @@ from match_graph.predict.case_study import (
     Variant,
     WordEvidence,
 )
+from match_graph.runs.measures import DocumentScores, write_scores
 
 __all__ = ["benchmark_folder", "benchmark_results", "make_experiment", "toy_dataset", "toy_folder"]
 
+#: NDCG@5 and violation rate by row and seed.
+VALUES = {
+    "A & B_1": [(0.50, 0.30), (0.52, 0.20), (0.51, 0.10)],
+    "MATCH": [(0.60, 0.11), (0.61, 0.21), (0.65, 0.31)],
+    "same": [(0.59, 0.11), (0.60, 0.21), (0.64, 0.31)],
+    "gone": [],
+}
 HOSTILE = "<script>alert(\"1\" & '2')</script>"
 #: Elements without an end.
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -109,3 +122,93 @@ def case_study() -> CaseStudy:
         dataset="toy", document=HOSTILE, split="test", text=HOSTILE, metadata={"venue": [HOSTILE]},
         labels=labels, variants=[variant],
     )  # fmt: skip
+
+
+def make_results(values=VALUES, seeds=3, **changes) -> Results:
+    """Results of rows with these measures; rows without are refused."""
+    content = {
+        "name": "trial",
+        "question": "Is A|B better than <script>?",
+        "datasets": ["toy"],
+        "runs": seeds,
+        "measures": ["NDCG@5", "violation_rate"],
+        "reference": "MATCH",
+        "rows": [{"name": name} for name in values],
+        "expected": {"toy": {"MATCH": {"NDCG@5": [0.61, 0.01]}}},
+    }
+    experiment = Experiment(**{**content, **changes})
+    cells = []
+    for row in experiment.expand([]):
+        found = values[row.name]
+        for seed in range(seeds):
+            common = {
+                "dataset": "toy",
+                "row": row.name,
+                "seed": seed,
+                "folder": f"c/{row.name}/{seed}",
+            }
+            if not found:
+                cells.append(Cell(**common, status="refused", reason="It has no colour."))
+                continue
+            measures = dict(zip(experiment.measures, found[seed], strict=False))
+            history = [
+                {"epoch": 1, "loss_recent": 2.0, **measures},
+                {"epoch": 2, "loss_recent": 1.0, **measures},
+            ]
+            cells.append(
+                Cell(
+                    **common,
+                    status="done",
+                    metrics={"test": measures},
+                    history=history,
+                    seconds={"pretrain": 9.0, "train": 4.0 + 4 * seed},
+                    seconds_per_epoch=1.0 + seed,
+                    parameters=1234,
+                    peak_mib={"host": 100.0 + seed},
+                )
+            )
+    record = DatasetRecord(
+        name="toy",
+        source="toy",
+        checksum="abcdef",
+        documents={"train": 8, "test": 2},
+        num_labels=9,
+        fields=[],
+        epochs=4,
+        rows=experiment.expand([]),
+    )
+    machine = Machine(platform="L", processor="x86_64", cores=2, python="3.11", versions={})
+    when = "2026-01-01T00:00:00+00:00"
+    return Results(
+        experiment=experiment, machine=machine, started=when, updated=when, datasets=[record],
+        cells=cells,
+    )  # fmt: skip
+
+
+def write_cells(folder: Path, values=VALUES, seeds=3, num_documents=50, checksum="abc") -> Path:
+    """Run folders of the rows: scores of documents around NDCG@5, and the data's checksum."""
+    record = {
+        "dataset": "toy", "data_checksum": checksum, "num_train_documents": 8, "seed": 0,
+        "processes": 1, "seconds": {}, "peak_memory_mib": {}, "device": {}, "versions": {},
+        "python": "3.11", "git": None,
+    }  # fmt: skip
+    for row, found in values.items():
+        for seed in range(seeds if found else 0):
+            cell = folder / "c" / row / str(seed)
+            cell.mkdir(parents=True)
+            (cell / RECORD).write_text(json.dumps(record))
+            scores = DocumentScores(torch.arange(10, 10 + num_documents))
+            noise = torch.rand(num_documents, generator=torch.Generator().manual_seed(seed)) / 5
+            bend = 0.05 * torch.sin(len(row) * torch.arange(num_documents))
+            scores.table[:, -1] = found[seed][0] + noise - noise.mean() + bend - bend.mean()
+            write_scores(cell, {"test": scores})
+    return folder
+
+
+def spread(values=VALUES) -> dict[str, list[tuple[float, float]]]:
+    """Five seeds of the rows that have three."""
+    more = ((0.003, 0.01), (-0.004, 0.02))
+    return {
+        row: [*found, *((found[0][0] + a, found[-1][1] + b) for a, b in more if found)]
+        for row, found in values.items()
+    }

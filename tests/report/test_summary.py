@@ -1,0 +1,197 @@
+"""Summaries of rows: means, deviations, tests, intervals and differences by hand."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report.conftest import VALUES, make_results, spread, write_cells
+from scipy import stats
+
+from match_graph.benchmark import (
+    read_results,
+)
+from match_graph.metrics import Comparison
+from match_graph.report import summarize
+from match_graph.report.benchmark_tables import (
+    tabulate_rows,
+)
+from match_graph.report.summary import (
+    Value,
+    collect_notes,
+    publish,
+)
+
+
+def test_publish_keeps_tests_without_run_folders(tmp_path: Path) -> None:
+    """Means, intervals, stars and notes are those of the run folders; also read from a file."""
+    results, folder = make_results(spread(), 5), write_cells(tmp_path, spread(), 5)
+    record = results.datasets[0].model_copy(update={"source": "/home/of/somebody/toy"})
+    cells = [one.model_copy(update={"config": {"dataset": "/home/toy"}}) for one in results.cells]
+    results = results.model_copy(update={"datasets": [record], "cells": cells})
+    publish(results, folder, tmp_path)
+    assert "home" not in (tmp_path / "results.json").read_text()
+    read = read_results(tmp_path)
+    assert (read.datasets[0].source, read.cells[0].config) == ("toy", {"dataset": "toy"})
+    assert not any(cell.history for cell in read.cells)
+    assert all(cell.published for cell in read.cells)
+    expected = summarize(results, "toy", folder)
+    found = summarize(read, "toy")
+    measures = results.experiment.measures
+    assert tabulate_rows(found, measures).to_markdown() == (
+        tabulate_rows(expected, measures).to_markdown()
+    )
+    assert collect_notes(found) == collect_notes(expected)
+    assert any(value.interval for row in found for value in row.measured.values())
+    assert summarize(results, "toy") != expected
+
+
+def test_summarize_row_by_hand(tmp_path: Path) -> None:
+    """Mean, deviation with n - 1, both tests against the reference, best, direction of stars."""
+    values = spread()
+    folder = write_cells(tmp_path, values, 5)
+    rows = {row.name: row for row in summarize(make_results(values, 5), "toy", folder)}
+    first = rows["A & B_1"]
+    value = first.measured["NDCG@5"]
+    mine, theirs = (np.array([one for one, _ in values[row]]) for row in ("A & B_1", "MATCH"))
+    assert value.mean == pytest.approx(mine.mean())
+    assert value.std == pytest.approx(mine.std(ddof=1))
+    p_value = stats.ttest_rel(mine, theirs).pvalue
+    assert value.runs.p_value == pytest.approx(p_value)
+    assert value.runs.p_holm == pytest.approx(p_value)  # "same" has none: its runs do not vary
+    assert value.documents.p_value == pytest.approx(1e-4)
+    assert value.documents.p_holm == pytest.approx(2e-4)  # of two rows
+    assert value.documents.difference == pytest.approx(mine.mean() - theirs.mean(), abs=1e-6)
+    assert value.interval == value.documents.interval
+    assert value.interval[0] < mine.mean() - theirs.mean() < value.interval[1] < 0
+    assert (value.stars, value.is_best) == ("**", False)
+    reference = rows["MATCH"].measured["NDCG@5"]
+    assert reference.is_best
+    assert (reference.runs, reference.documents, reference.stars) == (None, None, "")
+    assert reference.interval[0] < reference.mean < reference.interval[1]
+    assert reference.difference == pytest.approx(reference.mean - 0.61)
+    violations = first.measured["violation_rate"]
+    assert violations.is_best  # less is better
+    assert (violations.documents, violations.interval, violations.stars) == (None, None, "")
+    assert first.train_seconds == 12.0
+    assert (first.runs, first.parameters, first.seconds_per_epoch, first.peak_mib) == (
+        5, 1234, 3.0, 104.0,
+    )  # fmt: skip
+    assert rows["same"].measured["NDCG@5"].stars == ""
+    assert rows["same"].notes == (
+        "no test over runs and no stars: the difference is the same for all 5 runs.",
+    )
+    assert rows["gone"].notes == ("left out. It has no colour.",)
+    assert not rows["gone"].measured
+
+
+def test_Value_stars_say_which_side_is_better() -> None:
+    """Of a rate of violations less is better; ++ is significantly better than the reference."""
+    test = Comparison(0.1, 5, 0.001, p_holm=0.002)
+    content = {"mean": 0.5, "std": None, "is_best": True, "interval": None, "expected": ()}
+    for difference, lower_is_better, stars in (
+        (0.1, False, "++"), (0.1, True, "**"), (-0.1, False, "**"), (-0.1, True, "++"),
+    ):  # fmt: skip
+        both = replace(test, difference=difference)
+        value = Value(**content, runs=both, documents=both, lower_is_better=lower_is_better)
+        assert value.stars == stars
+        assert replace(value, documents=None).stars == ""
+        assert replace(value, runs=None).stars == ""
+
+
+def test_summarize_fewer_than_five_seeds_have_no_stars(tmp_path: Path) -> None:
+    """However clear the difference is."""
+    folder = write_cells(tmp_path)
+    first, reference, *_ = summarize(make_results(), "toy", folder)
+    value = first.measured["NDCG@5"]
+    assert (value.stars, value.runs.p_value) == ("", None)
+    assert value.documents.p_holm < 0.01
+    assert value.interval[1] < 0
+    assert first.notes == ("no test over runs and no stars: it needs 5 common seeds and has 3.",)
+    assert reference.notes == ()
+    assert collect_notes(summarize(make_results(), "toy", folder)) == [
+        "A & B_1, same: no test over runs and no stars: it needs 5 common seeds and has 3.",
+        "gone: left out. It has no colour.",
+    ]
+
+
+def test_summarize_without_a_reference_has_intervals_of_means(tmp_path: Path) -> None:
+    """Of every row, and nothing is tested."""
+    rows = summarize(make_results(reference=None), "toy", write_cells(tmp_path))
+    for row in rows[:3]:
+        value = row.measured["NDCG@5"]
+        assert (value.runs, value.documents, value.stars) == (None, None, "")
+        assert value.interval[0] < value.mean < value.interval[1]
+        assert row.notes == ()
+
+
+def test_summarize_what_cannot_be_compared_is_told_once(tmp_path: Path) -> None:
+    """Cells that were moved, other documents, and a reference without scores."""
+    results, lost = (
+        make_results(),
+        "the scores of its documents cannot be read from its run folders.",
+    )
+    none = "no intervals over documents and no stars: "
+    for folder in (None, tmp_path):
+        notes = collect_notes(summarize(results, "toy", folder))
+        assert notes[0] == f"A & B_1, MATCH, same: {none}{lost}"
+    write_cells(tmp_path, {"MATCH": VALUES["MATCH"]})
+    write_cells(tmp_path, {"A & B_1": VALUES["A & B_1"]}, num_documents=49)
+    write_cells(tmp_path, {"same": VALUES["same"]}, checksum="other")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert notes[0] == f"A & B_1, same: {none}it was measured on other documents than 'MATCH'."
+    shutil.rmtree(tmp_path / "c" / "MATCH")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert notes[0] == f"A & B_1, same: {none}the reference 'MATCH' has no scores of documents."
+    assert f"MATCH: {none}{lost}" in notes
+    shutil.rmtree(tmp_path / "c" / "same" / "2")
+    write_cells(tmp_path / "new", {"same": VALUES["same"]}, num_documents=9)
+    (tmp_path / "new" / "c" / "same" / "2").rename(tmp_path / "c" / "same" / "2")
+    notes = collect_notes(summarize(results, "toy", tmp_path))
+    assert f"same: {none}its seeds were measured on different documents." in notes
+
+
+def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
+    """A failed run leaves two pairs; no common seed leaves none."""
+    results = make_results()
+    cells = [
+        cell.model_copy(update={"status": "failed", "reason": "No."})
+        if (cell.row, cell.seed) == ("A & B_1", 2)
+        else cell
+        for cell in results.cells
+    ]
+    row = summarize(results.model_copy(update={"cells": cells}), "toy")[0]
+    assert (row.runs, row.measured["NDCG@5"].runs.num_pairs) == (2, 2)
+    assert row.notes[0] == "seed 2 failed. No."
+    cells = [
+        cell.model_copy(update={"seed": cell.seed + 10}) if cell.row == "MATCH" else cell
+        for cell in cells
+    ]
+    row = summarize(results.model_copy(update={"cells": cells}), "toy")[0]
+    why = "no test over runs and no stars: it needs 5 common seeds and has 0."
+    assert why in row.notes
+
+
+def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
+    """Blend, features and start of a network; of a baseline its features alone."""
+    results = make_results()
+    network = {
+        "model": {"head": "linear", "blend": False, "init": "random"},
+        "data": {"features": {"document": {"path": "x.npy"}, "label": {"path": "y.npy"}}},
+    }
+    baseline = {"model": {"head": None, "blend": None, "init": "spherical"}, "data": {}}
+    configs = {"MATCH": network, "A & B_1": baseline}
+    cells = [
+        cell.model_copy(update={"config": configs.get(cell.row, {})}) for cell in results.cells
+    ]
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    assert [(row.blend, row.features, row.start) for row in rows] == [
+        (None, (), None), (False, ("document", "label"), "random"), (None, (), None),
+        (None, (), None),
+    ]  # fmt: skip
+    shown = [list(row[3:6]) for row in tabulate_rows(rows, results.experiment.measures).rows]
+    assert shown[:2] == [["-", "-", "-"], ["no", "document, label", "random"]]
+    network["model"]["blend"] = "tree"
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    assert tabulate_rows(rows, results.experiment.measures).rows[1][3] == "tree"
