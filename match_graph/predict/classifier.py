@@ -44,7 +44,7 @@ from match_graph.runs.vocabulary import (
     read_record,
     read_vocabulary,
 )
-from match_graph.training.device import choose_device, make_fabric
+from match_graph.training.device import choose_device, deterministic, make_fabric
 from match_graph.training.models import find_model
 from match_graph.typing import DOCUMENT
 
@@ -226,8 +226,9 @@ class Classifier(HubMixin):
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L], float32, on the CPU."""
-        with self.fabric.autocast():
-            logits: Tensor = self.model(batch.to(self.fabric.device))
+        device = self.fabric.device
+        with deterministic(self.config.train, device), self.fabric.autocast():
+            logits: Tensor = self.model(batch.to(device))
         return logits.float().cpu()
 
     def stream(

@@ -34,6 +34,7 @@ from match_graph.runs.measures import SplitMeasures, write_bins, write_scores, w
 from match_graph.runs.pretraining import Pretraining
 from match_graph.runs.readers import read_history, read_metrics
 from match_graph.training.checkpoint import check_over, close_training
+from match_graph.training.device import deterministic
 from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
 from match_graph.training.loggers import check_logger, open_tracker
@@ -125,7 +126,8 @@ class Run(RunFinish):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Locks the run folder within the block; removes what a killed process left.
+        """Locks the run folder within the block, which computes as ``train.deterministic`` says;
+        removes what a killed process left.
 
         Raises:
             CheckpointError: Another process changes it.
@@ -133,6 +135,7 @@ class Run(RunFinish):
         with ExitStack() as stack:
             lead(self.fabric, lambda: stack.enter_context(in_use(self.folder)))
             lead(self.fabric, lambda: remove_leftovers(self.folder))
+            stack.enter_context(deterministic(self.config.train, self.fabric.device))
             yield
 
     def _train_levels(self, watch: Watch) -> None:

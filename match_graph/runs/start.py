@@ -29,7 +29,7 @@ from match_graph.runs.known_graph import write_known_graph
 from match_graph.runs.readers import read_record
 from match_graph.runs.run import Run
 from match_graph.runs.vocabulary import write_vocabulary
-from match_graph.training.device import make_fabric
+from match_graph.training.device import deterministic, make_fabric
 from match_graph.training.heartbeat import shared
 from match_graph.training.launch import count_processes
 from match_graph.training.loggers import check_logger
@@ -139,7 +139,8 @@ def _open_together(
         join_features(dataset, sources, root, reporter)
         return dataset, sources
 
-    dataset, sources = lead(fabric, open_data) or open_data()
+    with deterministic(config.train, fabric.device):  # a language model computes features there
+        dataset, sources = lead(fabric, open_data) or open_data()
     for line in dataset.warnings if fabric.is_global_zero else ():
         reporter.warn(line)
     return dataset, sources

@@ -20,7 +20,7 @@ from match_graph.speed.batches import (
 )
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
-from match_graph.training.device import choose_precision, make_fabric
+from match_graph.training.device import choose_precision, deterministic, make_fabric
 from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
@@ -47,7 +47,8 @@ class Trainer:
     def step(self, batch: EgoBatch) -> int:
         """Trains one step at about half of the peak learning rate; returns its documents."""
         self.number += 1
-        train_step(self.learner, batch, self.hierarchy, self.config, self.number, _NUM_STEPS)
+        with deterministic(self.config, self.fabric.device):
+            train_step(self.learner, batch, self.hierarchy, self.config, self.number, _NUM_STEPS)
         return batch.num_documents
 
 

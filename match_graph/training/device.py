@@ -3,6 +3,9 @@
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -117,10 +120,8 @@ def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = Fa
     config = config if alone else count_processes(config)
     device = choose_device(config.accelerator)
     check_number(config, device)
-    if config.deterministic and device.type == "cuda":  # on CPU nothing needs it
+    if config.deterministic and device.type == "cuda":  # torch reads it at its first product, once
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False
     if device.type == "cpu":
         keep_freed_memory()
     if config.devices > 1:
@@ -135,6 +136,58 @@ def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = Fa
     )
     launch(fabric, config)
     return fabric
+
+
+class _Determinism:
+    """Deterministic algorithms of torch, a state of the whole process, while anybody needs them."""
+
+    def __init__(self) -> None:
+        self._lock, self._depth = Lock(), 0
+        self._before = (False, False, False)
+
+    def enter(self) -> None:
+        """Sets the state; the first of several notes what it was."""
+        with self._lock:
+            if not self._depth:
+                enabled = torch.are_deterministic_algorithms_enabled()
+                warns = torch.is_deterministic_algorithms_warn_only_enabled()
+                self._before = (enabled, warns, torch.backends.cudnn.benchmark)
+            self._depth += 1
+            torch.use_deterministic_algorithms(True)
+            torch.backends.cudnn.benchmark = False
+
+    def leave(self) -> None:
+        """Restores the state, if nobody else needs it."""
+        with self._lock:
+            self._depth -= 1
+            if not self._depth:
+                enabled, warns, benchmark = self._before
+                torch.use_deterministic_algorithms(enabled, warn_only=warns)
+                torch.backends.cudnn.benchmark = benchmark
+
+
+_DETERMINISM = _Determinism()
+
+
+@contextmanager
+def deterministic(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Context of bit-identical operations, where ``train.deterministic`` asks for them.
+
+    Contexts of several runs and threads may overlap in any order: at the end of the last one torch
+    is again as the caller had it.
+
+    Args:
+        config: Settings of training.
+        device: Device that computes; on CPU nothing needs this.
+    """
+    if not (config.deterministic and device.type == "cuda"):
+        yield
+        return
+    _DETERMINISM.enter()
+    try:
+        yield
+    finally:
+        _DETERMINISM.leave()
 
 
 def _choose_alone(device: torch.device) -> Strategy:

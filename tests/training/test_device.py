@@ -1,6 +1,7 @@
 """Device and precision."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from match_graph.training.device import (
     choose_device,
     choose_precision,
     count_threads,
+    deterministic,
     keep_apart,
     make_fabric,
 )
@@ -59,6 +61,60 @@ def test_make_fabric_limits_spinning_of_processes_that_it_starts(
     monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
     make_fabric(TrainConfig(accelerator="cpu", devices=devices))
     assert found == [count]
+
+
+@pytest.fixture
+def as_caller_has_it() -> Iterator[None]:
+    """Puts torch's deterministic algorithms back after a test."""
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def describe_determinism() -> tuple[bool, bool, bool]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+
+
+def test_make_fabric_leaves_deterministic_algorithms_alone(
+    monkeypatch: pytest.MonkeyPatch, as_caller_has_it: None
+) -> None:
+    """Opening a deterministic run on a GPU changes nothing of the caller's process but cuBLAS."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is restored
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    fabric = SimpleNamespace(launch=lambda: None, strategy=None, world_size=1)
+    monkeypatch.setattr(device_module, "Fabric", lambda **_: fabric)
+    make_fabric(TrainConfig(accelerator="cuda", precision="32-true", deterministic=True))
+    assert describe_determinism() == (False, False, False)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"  # torch reads it once per process
+
+
+@pytest.mark.parametrize("before", [(False, False), (True, False), (True, True), (False, True)])
+def test_deterministic_restores_the_state_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, as_caller_has_it: None, before: tuple[bool, bool]
+) -> None:
+    """Also after an error, and where contexts of two runs end in the order that they began."""
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    config, gpu = TrainConfig(deterministic=True), torch.device("cuda")
+    for other in (TrainConfig(), TrainConfig(deterministic=True)):
+        with deterministic(other, torch.device("cpu")):
+            assert describe_determinism() == (*before, True)
+    with pytest.raises(KeyError), deterministic(config, gpu):
+        assert describe_determinism() == (True, False, False)
+        raise KeyError
+    assert describe_determinism() == (*before, True)
+    first, second = deterministic(config, gpu), deterministic(config, gpu)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert describe_determinism() == (True, False, False)
+    second.__exit__(None, None, None)
+    assert describe_determinism() == (*before, True)
 
 
 def test_count_threads_grows_with_tokens_labels_and_nodes(monkeypatch) -> None:
