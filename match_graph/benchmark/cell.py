@@ -55,14 +55,13 @@ def find_vectors(cell: PlannedCell, cells: Iterable[PlannedCell], out: Path) -> 
     return next((folder for folder in folders if (folder / VECTORS).is_file()), None)
 
 
-def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: bool) -> Cell:
+def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
     """Reads a finished cell from its run folder.
 
     Args:
         planned: Planned cell, with its configuration.
         out: Folder of the benchmark.
         experiment: Experiment, which says which measures must be there.
-        resumed: Whether the cell was interrupted, so that its seconds are not all known.
 
     Raises:
         CheckpointError: A file is broken, or a measure of the experiment is missing.
@@ -70,8 +69,8 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment, resumed: 
     folder = out / planned.folder
     record = read_record(folder)
     epochs = _count_epochs(folder)
-    seconds = record["seconds"]
-    known = not resumed and epochs > 0
+    seconds, resumed = record["seconds"], record.get("resumed", False)
+    known = not resumed and epochs > 0  # else the seconds of a killed stage are lost
     if (source := record.get("vectors_from")) is not None:
         source = Path(os.path.relpath(folder / source, out)).as_posix()
     content = {

@@ -50,7 +50,6 @@ class Ledger:
         self.plan, self.out, self.reporter = plan, out, reporter
         cells = [*map(make_cell, plan.cells), *plan.refused]
         self.cells: dict[tuple[str, str, int], Cell] = {cell.key: cell for cell in cells}
-        self._resumed: set[tuple[str, str, int]] = set()
         self._started, self._datasets = _now(), plan.datasets
         self._machine = describe_machine()
         self._identified: dict[tuple[str, str, str], str | None] = {}
@@ -64,21 +63,13 @@ class Ledger:
         """Reads finished cells of an earlier call, of this plan or of others."""
         for planned in self.plan.cells:
             folder = self.out / planned.folder
-            if not (folder / CONFIG).is_file():
-                continue
-            self._check_folder(planned, folder)
-            if not (folder / METRICS).is_file():
-                self._resumed.add(planned.key)
+            if (folder / CONFIG).is_file():
+                self._check_folder(planned, folder)
         if (self.out / RESULTS).is_file():
             self._read_earlier()
         for planned in self.plan.cells:
-            folder = self.out / planned.folder
-            if (folder / METRICS).is_file():
+            if (self.out / planned.folder / METRICS).is_file():
                 self.read(planned)
-            elif self.cells[planned.key].published:
-                continue
-            elif planned.key in self._resumed:  # results say so, should this call be killed too
-                self.cells[planned.key] = make_cell(planned, resumed=True)
 
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
         difference = find_difference(open_run_folder(folder), planned.config)
@@ -120,7 +111,6 @@ class Ledger:
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
-        self._resumed |= {one.key for one in earlier.cells if one.resumed and not one.published}
         here = {record.name: record for record in self.plan.datasets}
         there = {record.name: record for record in earlier.datasets}
         same = all(
@@ -180,9 +170,8 @@ class Ledger:
 
     def read(self, planned: PlannedCell) -> None:
         """Reads a finished cell from its run folder; one that lacks a measure has failed."""
-        resumed = planned.key in self._resumed
         try:
-            cell = read_cell(planned, self.out, self.plan.experiment, resumed)
+            cell = read_cell(planned, self.out, self.plan.experiment)
         except MatchGraphError as error:
             self.fail(planned, str(error))
             return
@@ -191,11 +180,7 @@ class Ledger:
     def fail(self, planned: PlannedCell, reason: str) -> None:
         """Notes the reason why a cell has failed."""
         self.cells[planned.key] = make_cell(
-            planned,
-            status="failed",
-            reason=reason,
-            finished=_now(),
-            resumed=planned.key in self._resumed,
+            planned, status="failed", reason=reason, finished=_now()
         )
 
     def write(self) -> Results:

@@ -71,6 +71,8 @@ class RecordFile(BaseModel):
     seed: int
     processes: int = Field(ge=1)
     seconds: dict[str, Seconds]
+    resumed: bool = False
+    stage: str | None = None
     parameters: int | None = Field(None, ge=0)
     vectors_from: str | None = None
     twins: dict[Split, TwinsEntry] = Field(default_factory=dict)

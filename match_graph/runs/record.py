@@ -45,6 +45,8 @@ class RunRecord:
         self.folder, self.config, self.content, self.writes = folder, config, content, writes
         #: By stage. Of a process that was killed in a stage, the stage's are lost.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
+        #: Stage that was begun and has not ended; whether a later one went on after such a stage.
+        self._stage, self._resumed = before.get("stage"), bool(before.get("resumed"))
         self._notes = {name: before[name] for name in _NOTES if name in before}
         evaluated = "evaluate" in self.seconds
         self._process = {name: before[name] for name in _PROCESS if evaluated and name in before}
@@ -52,10 +54,17 @@ class RunRecord:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Adds the seconds of the block to a stage, and writes the record."""
+        """Adds the seconds of the block to a stage, and writes the record before and behind it.
+
+        A block that breaks off leaves its stage in the record, so that the next one knows of it.
+        """
+        self._resumed |= self._stage is not None
+        self._stage = stage
+        self.write()
         start = time.monotonic()
         try:
             yield
+            self._stage = None
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
             self.write()
@@ -78,7 +87,9 @@ class RunRecord:
         for name, value in process["peak_memory_mib"].items():
             self._peak[name] = max(value, self._peak.get(name, 0.0))
         process["peak_memory_mib"] = self._peak
-        content = {**self.content, "seconds": seconds, **self._notes, **process, **self._process}
+        state = {"resumed": self._resumed} | ({"stage": self._stage} if self._stage else {})
+        content = {**self.content, "seconds": seconds, **state, **self._notes}
+        content |= {**process, **self._process}
         write_json(self.folder / RECORD, content)
 
 

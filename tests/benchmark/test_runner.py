@@ -18,10 +18,9 @@ from filelock import FileLock
 
 import match_graph as mg
 from match_graph.benchmark import Experiment, read_results, run_benchmark
-from match_graph.benchmark.ledger import Ledger
-from match_graph.benchmark.plan import make_plan
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
+from match_graph.io.files import write_json
 from match_graph.testing import toy_documents, write_match_folder
 
 #: An encoder of a user's own that fails in its own way.
@@ -352,21 +351,22 @@ def test_run_benchmark_interrupted_benchmark_says_how_to_go_on(
     check_continued(long_experiment, out)
 
 
-def test_run_benchmark_stopped_cell_is_known_after_another_kill(
+def test_run_benchmark_stopped_cell_is_known_without_results(
     make_experiment, tmp_path: Path
 ) -> None:
-    """Results say it before the cell goes on: a kill after its end leaves no other sign."""
+    """A cell's record says that it went on: results that are lost are written anew with it."""
     rows = [{"name": "prior", "encoder": "prior"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1)
     out, root = tmp_path / "out", tmp_path / "root"
     (cell,) = run_benchmark(experiment, out, root).cells
     assert not cell.resumed
-    metrics = out / cell.folder / "metrics.json"
-    kept = metrics.read_bytes()
-    metrics.unlink()
-    plan = make_plan(experiment, root, Reporter(quiet=True))
-    assert Ledger(plan, out, Reporter(quiet=True)).write().cells[0].resumed
-    metrics.write_bytes(kept)
+    record = out / cell.folder / "record.json"
+    content = json.loads(record.read_text())
+    write_json(record, content | {"stage": "evaluate"})  # as a kill in the stage leaves it
+    (out / cell.folder / "metrics.json").unlink()
+    (cell,) = run_benchmark(experiment, out, root).cells
+    assert (cell.status, cell.resumed) == ("done", True)
+    (out / "results.json").unlink()
     (cell,) = run_benchmark(experiment, out, root).cells
     assert (cell.status, cell.resumed) == ("done", True)
 

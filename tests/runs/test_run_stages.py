@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.runs import start_run
+from match_graph.runs import open_run, start_run
 from match_graph.runs import run as run_module
+from match_graph.runs.readers import read_record
 from match_graph.training.device import deterministic
 
 
@@ -26,3 +27,25 @@ def test_Run_train_deterministic_algorithms_end_with_it(
     with pytest.raises(InterruptedError):
         run.train(watch)
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_RunRecord_says_whether_a_stage_was_broken_off(small_settings, tmp_path: Path) -> None:
+    """One that goes on after it has seconds that are not those of an uninterrupted one."""
+    config = small_settings("train.epochs=2", "model.blend=false")
+    run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+
+    def watch(_: object) -> None:
+        raise InterruptedError
+
+    run.pretrain()
+    record = read_record(run.folder)
+    assert (record["resumed"], "stage" in record) == (False, False)
+    with pytest.raises(InterruptedError):
+        run.train(watch)
+    record = read_record(run.folder)
+    assert (record["resumed"], record["stage"]) == (False, "train")
+    again = open_run(run.folder, run.dataset.root)
+    again.train()
+    again.evaluate()
+    record = read_record(run.folder)
+    assert (record["resumed"], "stage" in record) == (True, False)
