@@ -5,6 +5,7 @@ Source: https://github.com/edamontology/edamontology, folder ``releases``.
 
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urljoin
 from xml.etree.ElementTree import Element
 
 from defusedxml.ElementTree import fromstring
@@ -18,6 +19,7 @@ PREFIX = "http://edamontology.org/"
 _OWL = "{http://www.w3.org/2002/07/owl#}"
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _RDFS = "{http://www.w3.org/2000/01/rdf-schema#}"
+_XML = "{http://www.w3.org/XML/1998/namespace}"
 
 
 class EdamClass(NamedTuple):
@@ -46,11 +48,11 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
     name, content = path.name, sources.read_whole(path, "an ontology")
     with reading_xml(name):
         root: Element = fromstring(content)
-    classes: dict[str, EdamClass] = {}
+    base, classes = _find_base(root, ""), dict[str, EdamClass]()
     for element in root:
-        if _is_class(element) and (found := _read_id(element.get(f"{_RDF}about"))):
+        if _is_class(element) and (found := _read_id(element, base)):
             known = classes.get(found, EdamClass("", []))
-            more = _read_class(element)
+            more = _read_class(element, _find_base(element, base))
             classes[found] = EdamClass(
                 known.name or more.name, [*dict.fromkeys(known.parents + more.parents)]
             )
@@ -66,12 +68,13 @@ def read_edam(path: Path, sources: Sources) -> dict[str, EdamClass]:
     return classes
 
 
-def _read_class(element: Element) -> EdamClass:
+def _read_class(element: Element, base: str) -> EdamClass:
     """Name and parents; restrictions, which have no id, and obsolescence are no parents."""
     above = []
     for parent in element.iterfind(f"{_RDFS}subClassOf"):
-        above.append(_read_id(parent.get(f"{_RDF}resource")))
-        above += [_read_id(one.get(f"{_RDF}about")) for one in parent.iterfind(f"{_OWL}Class")]
+        own = _find_base(parent, base)
+        above.append(_resolve(parent.get(f"{_RDF}resource"), own))
+        above += [_read_id(one, own) for one in parent.iterfind(f"{_OWL}Class")]
     names = sorted(element.iterfind(f"{_RDFS}label"), key=_is_foreign)
     name = " ".join((names[0].text or "").split()) if names else ""
     return EdamClass(name, list(dict.fromkeys(parent for parent in above if parent)))
@@ -84,10 +87,30 @@ def _is_class(element: Element) -> bool:
 
 
 def _is_foreign(label: Element) -> bool:
-    language = label.get("{http://www.w3.org/XML/1998/namespace}lang", "en")
+    language = label.get(f"{_XML}lang", "en")
     return language.partition("-")[0].lower() not in ("en", "")
 
 
-def _read_id(uri: str | None) -> str:
-    """Id of a class of EDAM; empty for any other."""
-    return uri.removeprefix(PREFIX) if uri and uri.startswith(PREFIX) else ""
+def _find_base(element: Element, above: str) -> str:
+    """Base of the identifiers of an element: its ``xml:base``, relative to the one above it."""
+    return _join(above, element.get(f"{_XML}base", ""))
+
+
+def _read_id(element: Element, base: str) -> str:
+    """Id of the class of EDAM that an element is; empty for any other."""
+    uri, fragment = element.get(f"{_RDF}about"), element.get(f"{_RDF}ID")
+    uri = f"#{fragment}" if uri is None and fragment is not None else uri
+    return _resolve(uri, _find_base(element, base))
+
+
+def _resolve(uri: str | None, base: str) -> str:
+    """Id of the class of EDAM that a reference names; empty for any other."""
+    full = "" if uri is None else _join(base, uri)
+    return full.removeprefix(PREFIX) if full.startswith(PREFIX) else ""
+
+
+def _join(base: str, uri: str) -> str:
+    try:
+        return urljoin(base, uri)
+    except ValueError:  # such as "http://[", which is none of EDAM's
+        return uri
