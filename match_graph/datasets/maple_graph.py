@@ -66,11 +66,14 @@ def read_graph(
     edge_file, prefix, name_file = LABEL_FILES[labels]
     kinds = {"label": (edge_file, prefix)} | {name: EDGE_FILES[name] for name in builder.fields}
     papers: dict[str, int] = {}  # texts are read again when the edges are known
+    left_out: set[str] = set()
     path = folder / "papers.txt"
-    for _, columns in builder.documents(read_columns(path, builder, sources)):
+    lines = split_columns(_note_papers(sources.lines(path), left_out), path.name, builder.fail)
+    for _, columns in builder.documents(lines):
         papers.setdefault(columns[0], len(papers))
+        left_out.discard(columns[0])
     edges = {
-        name: _read_edges(folder / file, papers, start, builder, sources)
+        name: _read_edges(folder / file, papers, left_out, start, builder, sources)
         for name, (file, start) in kinds.items()
     }
     if not builder.faults:
@@ -83,6 +86,13 @@ def read_graph(
         if name in kinds and is_there(folder / file):
             for _, columns in read_columns(folder / file, builder, sources):
                 builder.set_name(name, columns[0].removeprefix(start), columns[1])
+
+
+def _note_papers(lines: Iterable[bytes], papers: set[str]) -> Iterator[bytes]:
+    """The lines of papers; notes the first column of each before it is given."""
+    for line in lines:
+        papers.add(line.rstrip(b"\r\n").partition(b"\t")[0].decode("utf-8", "replace"))
+        yield line
 
 
 def read_columns(
@@ -108,15 +118,25 @@ def split_columns(
 
 
 def _read_edges(
-    path: Path, papers: dict[str, int], prefix: str, builder: CorpusBuilder, sources: Sources
+    path: Path,
+    papers: dict[str, int],
+    left_out: set[str],
+    prefix: str,
+    builder: CorpusBuilder,
+    sources: Sources,
 ) -> _Edges:
-    """Reads the edges of a file, which need not be in the order of the papers."""
+    """Reads the edges of a file, which need not be in the order of the papers.
+
+    Those of papers that are left out for a fault of their own are left out with them.
+    """
     codes: dict[str, int] = {}
     paper, index = array("i"), array("i")
     if is_there(path):
         lines = split_columns(sources.lines(path), path.name, builder.fail_file)
         for place, columns in builder.documents(lines):
             number = papers.get(columns[0])
+            if number is None and columns[0] in left_out:
+                continue
             if number is None:
                 builder.fail(
                     f"{place}: an edge must start at a paper of papers.txt, "

@@ -115,3 +115,15 @@ def test_read_maple_skips_no_edges(folder: Path) -> None:
     (folder / "paper-label.txt").write_text("PAPER_2\tLABEL_12\nPAPER_1 LABEL_11\n")
     with pytest.raises(CorpusError, match=r"paper-label\.txt:2: a line must have two"):
         read_maple(folder, Maple.Config(release="graph"), faults="skip")
+
+
+def test_read_maple_skips_a_paper_with_its_edges(folder: Path) -> None:
+    """One fault for a paper that is left out, however many edges it has, and a paper's own."""
+    broken = b"PAPER_1\ton small \xff toys\nPAPER_2\ton\tbig toys\nPAPER_3\n\n"
+    (folder / "papers.txt").write_bytes(broken)
+    with (folder / "paper-author.txt").open("a") as file:
+        file.write("PAPER_4\tAUTHOR_7\n")
+    corpus = read_maple(folder, Maple.Config(release="graph"), faults="skip")
+    assert corpus.documents["id"].tolist() == ["2"]
+    assert lists(corpus, "reference") == [["1"]]
+    assert corpus.skipped["place"].tolist() == ["papers.txt:1", "papers.txt:3", "paper-author.txt:4"]
