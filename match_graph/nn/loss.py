@@ -81,7 +81,12 @@ class _LabelWeight(nn.Module):
 
 
 def _read_label_weight(head: Head) -> Tensor:
-    """Whole parameters of each label; from whole parameters where it is computed of shards."""
+    """Whole parameters of each label; from whole parameters where it is computed of shards.
+
+    That gathers all parameters of such a head a second time in each step. The whole ones that FSDP
+    has in the head's forward pass do not serve: it frees them at its end, and reduces their
+    gradients once, perhaps before those of what is computed here are there.
+    """
     try:
         return whole(head.label_weight)
     except RuntimeError as error:  # an operation of a tensor and a shard
