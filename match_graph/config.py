@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from match_graph.errors import ConfigError, describe_faults, list_faults
-from match_graph.io.yaml import parse_setting, put, read_mapping
+from match_graph.io.names import read_path
+from match_graph.io.yaml import parse_given, put, read_mapping
 from match_graph.own_code import check_code, name_code
 
 FORMAT_VERSION = 1
@@ -331,7 +332,7 @@ class Config(StrictModel):
 M = TypeVar("M", bound=StrictModel)
 
 
-def load_config(path: Path | None = None, settings: list[str] | None = None) -> Config:
+def load_config(path: str | Path | None = None, settings: list[str] | None = None) -> Config:
     """Loads the configuration from a file, overridden by ``key=value`` settings.
 
     Args:
@@ -345,11 +346,11 @@ def load_config(path: Path | None = None, settings: list[str] | None = None) -> 
     return parse_settings(Config, read_given(path, settings), "The configuration must be valid")
 
 
-def read_given(path: Path | None, settings: list[str] | None) -> dict[str, Any]:
+def read_given(path: str | Path | None, settings: list[str] | None) -> dict[str, Any]:
     """Keys and values of a file, overridden by settings; arguments and errors as `load_config`."""
-    content = {} if path is None else read_settings(path)
+    content = {} if path is None else read_settings(read_path(path, "A configuration"))
     given: dict[str, Any] = {}
-    for key, value in map(parse_setting, settings or []):
+    for key, value in parse_given(settings):
         put(given, key, value)
         put(content, key, deepcopy(value))
     names, allowed = name_code(content).items(), [*name_code(given).values()]

@@ -19,7 +19,9 @@ def check_field_names(fields: Sequence[str]) -> list[str]:
     """Faults of a list of metadata field names; empty if all can be node types."""
     faults = [f"the metadata field '{name}' is listed twice." for name in _repeated(fields)]
     for name in fields:
-        if name in RECORD_KEYS:
+        if not isinstance(name, str):
+            faults.append(f"a metadata field must be named by a string, found {name!r:.60}.")
+        elif name in RECORD_KEYS:
             faults.append(
                 f"a metadata field cannot be named '{name}': documents have their id under 'paper' "
                 f"and their text under 'text' where they are shown or predicted; rename it."

@@ -14,7 +14,8 @@ from match_graph.benchmark.experiment import (
 from match_graph.config import Config, load_config, parse_settings, read_given
 from match_graph.datasets.registry import DATASETS, find_dataset, names_code
 from match_graph.errors import ConfigError, Fault, find_faults, list_faults, suggest
-from match_graph.io.yaml import parse_setting, read_mapping
+from match_graph.io.names import read_path
+from match_graph.io.yaml import parse_given, read_mapping
 from match_graph.own_code import check_code, name_code
 from match_graph.runs.configure import read_preset_settings
 from match_graph.runs.folder import flatten
@@ -41,7 +42,7 @@ def find_experiment(name: str | Path) -> Path:
     Raises:
         ConfigError: There is neither.
     """
-    path, shipped = Path(name), list_experiments()
+    path, shipped = read_path(name, "An experiment"), list_experiments()
     if path.is_file():
         return path
     if str(name) in shipped:
@@ -79,12 +80,14 @@ def load_experiment(
     path = find_experiment(path)
     example = f"'{list_experiments()['comparison']}'"
     content = read_mapping(path, "An experiment", EXPERIMENT_FORMAT, example)
+    if isinstance(datasets, str):
+        raise ConfigError(f"datasets must be a list of names, found {datasets!r:.60}.")
     named = list(datasets or [])
     given = {"datasets": named or None, "runs": runs, "seed": seed}
     content |= {key: value for key, value in given.items() if value is not None}
     content.setdefault("name", path.stem)
     if isinstance(overrides := content.setdefault("overrides", {}), dict):
-        content["overrides"] = {**overrides, **dict(map(parse_setting, settings or []))}
+        content["overrides"] = {**overrides, **dict(parse_given(settings))}
     summary = f"The experiment '{path}' must be valid"
     experiment = parse_settings(Experiment, content, summary)
     check_experiment_code(experiment, [*code, *named], f"The experiment '{path}'")

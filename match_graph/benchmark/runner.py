@@ -23,6 +23,7 @@ from match_graph.config import Config
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, suggest
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import VECTORS
 from match_graph.training.models import find_model
@@ -58,7 +59,7 @@ def run_benchmark(
         ConfigError: There is no such row.
         KeyboardInterrupt: Passed on, after cells have stopped and results are written.
     """
-    out = Path(out).resolve()
+    out = read_path(out, "A folder of results").resolve()
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())
     with hold_folder(out, "benchmark"):

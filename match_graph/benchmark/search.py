@@ -33,6 +33,7 @@ from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
 from match_graph.io.files import write_beside
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, HISTORY, METRICS, RECORD
 from match_graph.io.yaml import dump_yaml
@@ -75,7 +76,7 @@ def run_search(
         CheckpointError: The folder is of another search, or one is at work there.
     """
     import_extra("optuna", "A search", "tune")
-    out = Path(out).resolve()
+    out = read_path(out, "A folder of results").resolve()
     reporter = reporter or Reporter(quiet=True)
     place = str(Path(root or default_root()).resolve())
     with hold_folder(out, "search"):

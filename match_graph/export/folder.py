@@ -31,6 +31,7 @@ from match_graph.export.relbench import RelbenchTarget
 from match_graph.export.source import ExportOptions, Source, open_source
 from match_graph.export.target import Reading, Target
 from match_graph.io.beside import beside, finish, put_in_place
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
 
@@ -186,7 +187,7 @@ def _find_place(out: str | Path) -> Path:
             f"An export must go into a folder, but {str(out)!r} holds the character NUL, which no "
             f"name may; choose another --out."
         )
-    return Path(os.path.realpath(out))
+    return Path(os.path.realpath(read_path(out, "An export")))
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:

@@ -1,9 +1,11 @@
 """Validation of file names and paths that users give."""
 
-from pathlib import PurePosixPath
-from typing import Annotated
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
+
+from match_graph.errors import ConfigError
 
 
 def check_file_name(name: str) -> str:
@@ -28,6 +30,25 @@ def check_inner_path(path: str) -> str:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not path or "\0" in path:
         raise ValueError("must be a path below the folder")
+    return path
+
+
+def read_path(given: Any, what: str) -> Path:
+    """Path that an argument names.
+
+    Args:
+        given: Argument.
+        what: Description of the path, for the message, at the start of a sentence.
+
+    Raises:
+        ConfigError: It is no path.
+    """
+    try:
+        path = Path(given)
+    except TypeError:
+        path = None
+    if path is None or "\0" in str(path):
+        raise ConfigError(f"{what} must be a path, found {given!r:.60}; give a string or a Path.")
     return path
 
 

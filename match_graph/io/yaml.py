@@ -1,7 +1,7 @@
 """Untrusted YAML: plain values only, within limits, every key once."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -192,7 +192,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     Raises:
         ConfigError: It is not of that form, or the value is no YAML.
     """
-    key, equals, value = setting.partition("=")
+    key, equals, value = setting.partition("=") if isinstance(setting, str) else ("", "", "")
     if not equals or not key:
         raise ConfigError(f"A setting must be key=value, found '{setting}'.")
     try:
@@ -201,6 +201,19 @@ def parse_setting(setting: str) -> tuple[str, Any]:
         raise ConfigError(
             f"The value of '{key}' must be YAML, found {shorten(value)} ({error})."
         ) from error
+
+
+def parse_given(settings: Iterable[str] | None) -> Iterator[tuple[str, Any]]:
+    """The dotted key and the value of each ``key=value``; None without any.
+
+    Raises:
+        ConfigError: They are no list, or one is not of that form.
+    """
+    if isinstance(settings, str) or not isinstance(settings, Iterable | None):
+        raise ConfigError(
+            f"Settings must be a list of key=value, found {settings!r:.60}; put them into a list."
+        )
+    return map(parse_setting, settings or ())
 
 
 def put(content: dict[str, Any], key: str, value: Any) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
 from match_graph.config import Config, TrainConfig, parse_settings
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,
@@ -24,6 +24,7 @@ from match_graph.graph import (
     Hierarchy,
     LengthBucketSampler,
 )
+from match_graph.io.names import read_path
 from match_graph.io.run_folder import SHARES
 from match_graph.metrics import Blend, PlattScaling
 from match_graph.metrics.ranking import Chosen, choose_labels
@@ -143,6 +144,11 @@ class Classifier(HubMixin):
             CorpusError: A document has no text, a field of the wrong type, or no features where the
                 run needs some; while iterating.
         """
+        if not isinstance(documents, Iterable) or isinstance(documents, str | bytes | Mapping):
+            raise CorpusError(
+                f"The documents must be a list of them, a dict each, found {documents!r:.60}; put "
+                f"them in a list."
+            )
         named = ((f"document {n}", record) for n, record in enumerate(documents, start=1))
         return self.predict_records(named, top_k, threshold, batch_size)
 
@@ -154,7 +160,7 @@ class Classifier(HubMixin):
         batch_size: int = 256,
     ) -> Iterator[dict[str, Any]]:
         """Predicts (place, document) pairs as `predict` does; faults name the place."""
-        check_counts(top_k=top_k, batch_size=batch_size)
+        check_counts(batch_size=batch_size, **({} if top_k is None else {"top_k": top_k}))
         if threshold and self.thresholds is None:
             raise CheckpointError(
                 "Predicting by threshold needs a threshold for each label, but the run has none; "
@@ -305,11 +311,11 @@ class Classifier(HubMixin):
             yield {"paper": record.document, "labels": named}
 
 
-def check_counts(**given: int | None) -> None:
-    """Refuses what counts labels or documents and is no whole number of 1 or more, nor None."""
+def check_counts(**given: int) -> None:
+    """Refuses what counts labels or documents and is no whole number of 1 or more."""
     for name, value in given.items():
         is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if value is not None and not (is_whole and int(value) >= 1):
+        if not is_whole or int(value) < 1:
             raise ConfigError(f"{name} must be a whole number of 1 or more, found {value!r}.")
 
 
@@ -337,7 +343,7 @@ def load(
         CheckpointError: The folder is no trained run.
         ConfigError: The run is of another format, or there is no such device or precision.
     """
-    folder = Path(folder)
+    folder = read_path(folder, "A run folder")
     if verify:
         verify_run_folder(folder)
     given = {"encoder": encoder, "head": head}

@@ -22,6 +22,7 @@ from match_graph.config import Config
 from match_graph.corpus import Corpus
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph.csr import check_not_nan, make_ptr
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.metrics import RankingMeter, rank_labels
 from match_graph.predict.classifier import load
@@ -251,18 +252,28 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
                 f"validation_fraction must lie between 0 and 1, found "
                 f"{share!r:.60}; give a share such as 0.1."
             )
-        seed = self.random_state
+        seed, settings = self.random_state, {} if self.settings is None else self.settings
+        if not isinstance(settings, Mapping):
+            raise ConfigError(
+                f"settings must be a dict of values by dotted key, found {settings!r:.60}."
+            )
         if not isinstance(seed, int | np.integer):
-            seed = check_random_state(seed).randint(2**31 - 1)
+            try:
+                seed = check_random_state(seed).randint(2**31 - 1)
+            except ValueError:
+                raise ConfigError(
+                    f"random_state must be a whole number, a RandomState or None, found "
+                    f"{seed!r:.60}."
+                ) from None
         given: dict[str, Any] = {"seed": int(seed), "train.logger": "none"}
         given |= {} if self.encoder is None else {"model.encoder": self.encoder}
-        given |= self.settings or {}
+        given |= settings
         lines = [f"{key}={json.dumps(value, default=_simplify)}" for key, value in given.items()]
         return load_preset_config(None, lines)
 
     def _train(self, corpus: Corpus, config: Config) -> None:
         """Trains a run in the folder given or in a temporary one, and loads it."""
-        folder, root = Path(self.folder or ""), None
+        folder, root = read_path(self.folder or "", "A run folder"), None
         if self.folder is None:
             parent = self._make_folder()
             folder, root = parent / _RUN, parent / _DATA

@@ -27,10 +27,15 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
         CorpusError: There is none, two have one name, they cannot be sorted, or do not fit y.
     """
     matrix = as_indicator(y)
-    if isinstance(classes, str):
-        raise CorpusError(f"Classes must be a list of labels, found '{classes}'.")
+    if isinstance(classes, str) or not isinstance(classes, Iterable | None):
+        raise CorpusError(f"Classes must be a list of labels, found {classes!r:.60}.")
     if classes is not None:
         found = list(classes)
+        if odd := [one for one in found if not isinstance(one, str | int | np.integer)]:
+            raise CorpusError(
+                f"Classes must be strings or whole numbers, found {odd[0]!r:.60}; make a string "
+                f"of it."
+            )
     elif matrix is not None:
         found = list(range(matrix.shape[1]))
     else:

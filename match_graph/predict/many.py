@@ -8,6 +8,7 @@ from typing import Any
 from match_graph.errors import CorpusError
 from match_graph.io.cluster import Cluster
 from match_graph.io.manifest import parse_json, read_bytes
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import METRICS
 from match_graph.predict.job import Job
@@ -65,9 +66,11 @@ def predict_files(
         ExportError: The folder holds something else, or is in use.
         CheckpointError: The run cannot predict.
     """
-    model = Model.find(Path(folder), device, encoder, head)
+    model = Model.find(read_path(folder, "A run folder"), device, encoder, head)
     work = Predicting(model, top_k, threshold, batch_size)
-    job = Job(work, sources, Path(target), block_bytes, reporter, cluster)
+    job = Job(
+        work, sources, read_path(target, "A folder of results"), block_bytes, reporter, cluster
+    )
 
     def check() -> None:
         empty = [path.name for path in job.results if not path.stat().st_size]
@@ -119,9 +122,11 @@ def evaluate_files(
         ExportError: The folder holds something else, or is in use.
         CheckpointError: The run was not evaluated.
     """
-    model = Model.find(Path(folder), device, encoder, head)
+    model = Model.find(read_path(folder, "A run folder"), device, encoder, head)
     work = Evaluating(model, batch_size)
-    job = Job(work, sources, Path(target), block_bytes, reporter, cluster)
+    job = Job(
+        work, sources, read_path(target, "A folder of results"), block_bytes, reporter, cluster
+    )
 
     def write() -> None:
         total = LabelSums(work.labels())

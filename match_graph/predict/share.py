@@ -18,6 +18,7 @@ from match_graph.io.manifest import (
     read_manifest,
     write_manifest,
 )
+from match_graph.io.names import read_path
 from match_graph.io.run_folder import (
     BLEND,
     CALIBRATION,
@@ -71,7 +72,8 @@ def share_run(
             else at ``out``.
         ConfigError: The licence is no identifier.
     """
-    folder, out = Path(folder), Path(os.path.realpath(out))
+    folder = read_path(folder, "A run folder")
+    out = Path(os.path.realpath(read_path(out, "A shared folder")))
     check_license(license)
     config = remove_paths(open_run_folder(folder))
     with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):

@@ -6,6 +6,7 @@ from pathlib import Path
 from match_graph.benchmark.results import RESULTS
 from match_graph.errors import ConfigError
 from match_graph.io import Reporter
+from match_graph.io.names import read_path
 from match_graph.io.run_folder import REPORT
 from match_graph.report.benchmark_page import make_benchmark_page
 from match_graph.report.page import write_page
@@ -54,8 +55,8 @@ def write_report(
             not installed.
         ConfigError: Runs are given to compare a benchmark with, or rows of a run.
     """
-    folder = Path(folder)
-    path = folder / REPORT if out is None else Path(out)
+    folder = read_path(folder, "A run or a benchmark")
+    path = folder / REPORT if out is None else read_path(out, "A page")
     options = CaseOptions(
         documents, num_documents, [*map(Path, against)], None if root is None else Path(root),
         device, reporter or Reporter(quiet=True), encoder, head, dataset, rows,

@@ -47,7 +47,7 @@ NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pret
 
 
 def load_preset_config(
-    path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
+    path: str | Path | None = None, settings: list[str] | None = None, preset: str | None = None
 ) -> Config:
     """Configuration of a file, changed by settings, above a preset of the encoder.
 
@@ -68,7 +68,7 @@ def load_preset_config(
 
 
 def read_preset_settings(
-    path: Path | None = None, settings: list[str] | None = None, preset: str | None = None
+    path: str | Path | None = None, settings: list[str] | None = None, preset: str | None = None
 ) -> dict[str, Any]:
     """Keys and values of `load_preset_config`, not validated; arguments and errors as there."""
     content, below = read_given(path, settings), dict[str, Any]()

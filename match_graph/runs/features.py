@@ -66,6 +66,9 @@ def keep_features(
     Raises:
         CorpusError: As `make_features`.
     """
+    if not isinstance(features, Mapping):
+        kind = type(features).__name__
+        raise CorpusError(f"The features must be arrays by node type, found {kind}.")
     kept = (
         (node_type, make_features(values, dataset, node_type, root, reporter))
         for node_type, values in features.items()

@@ -12,6 +12,7 @@ from match_graph.datasets import CorpusDataset, Source, name_source, open_datase
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph import DropFields
 from match_graph.io.files import has_file
+from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.own_code import shorten_code
@@ -72,6 +73,7 @@ def start_run(
             f"The configuration must be a match_graph.Config, found {config!r:.60}; make one with "
             f"match_graph.load_config."
         )
+    folder = None if folder is None else read_path(folder, "A run folder")
     train = count_processes(config.train)
     fabric = _launch(config, train)
     reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
@@ -83,7 +85,7 @@ def start_run(
     elapsed = time.monotonic() - start
     _check_splits(dataset, source if isinstance(source, str) else dataset.name)
     config = settle_config(config, dataset)
-    folder = default_folder(dataset.name, config) if folder is None else Path(folder)
+    folder = default_folder(dataset.name, config) if folder is None else folder
     run = Run(folder, config, dataset, reporter, fabric)
     check_model(run)
     check_logger(config.train.logger)
@@ -216,7 +218,7 @@ def open_run(
         CheckpointError: The folder is not a run, its data set has changed, or it names code of
             one's own that the caller did not name.
     """
-    folder = Path(folder)
+    folder = read_path(folder, "A run folder")
     if verify:
         verify_run_folder(folder)
     config = open_run_folder(folder)

@@ -126,4 +126,5 @@ def test_read_maple_skips_a_paper_with_its_edges(folder: Path) -> None:
     corpus = read_maple(folder, Maple.Config(release="graph"), faults="skip")
     assert corpus.documents["id"].tolist() == ["2"]
     assert lists(corpus, "reference") == [["1"]]
-    assert corpus.skipped["place"].tolist() == ["papers.txt:1", "papers.txt:3", "paper-author.txt:4"]
+    places = ["papers.txt:1", "papers.txt:3", "paper-author.txt:4"]
+    assert corpus.skipped["place"].tolist() == places
