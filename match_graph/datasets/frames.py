@@ -129,8 +129,8 @@ def _simplify(value: Any) -> Any:
         return [_simplify(one) for one in value]
     if value is None or value is pd.NA or value is pd.NaT:
         return None
-    if isinstance(value, float) and np.isnan(value):
-        return None
+    if isinstance(value, float):  # in pandas whole numbers too, where some are missing
+        return None if np.isnan(value) else int(value) if value.is_integer() else value
     if isinstance(value, date):
         return value.isoformat()[:10]
     return value.item() if isinstance(value, np.generic) else value
@@ -157,8 +157,10 @@ def _read_pairs(
         kind = type(hierarchy).__name__
         builder.fail(f"hierarchy must be a DataFrame or (child, parent) pairs, found {kind}.")
         return
-    for number, pair in enumerate(hierarchy or ()):
-        ends = [_simplify(one) for one in pair] if isinstance(pair, tuple | list) else []
+    pairs: Iterable[Any] = () if hierarchy is None else hierarchy
+    for number, pair in enumerate(pairs):
+        is_list = isinstance(pair, tuple | list | np.ndarray)
+        ends = [_simplify(one) for one in pair] if is_list else []
         if len(ends) != 2 or not all(isinstance(one, str | int) for one in ends):
             builder.fail(
                 f"hierarchy, row {number}: an edge must be the ids of a child and a parent, found "

@@ -117,7 +117,7 @@ def spoil(**columns: Any) -> pd.DataFrame:
         ),
         (
             spoil(key=[0, 1, 2, None]),
-            "documents, row 0: 'key' must be the document's id, found the number 0.0.",
+            "documents, row 3: 'key' must be the document's id, found nothing.",
         ),
         (
             spoil(tags=["a", "b", "c", 1.5]),
@@ -263,3 +263,27 @@ def test_from_frames_splits_as_custom_does() -> None:
         fields=["author"], train_until=2005, valid_until=2008,
     )  # fmt: skip
     assert corpus.documents["split"].tolist() == ["train"] * 6 + ["valid"] * 3 + ["test"] * 3
+
+
+def test_from_frames_whole_numbers_beside_missing_ones() -> None:
+    """In pandas they are floats; they are read as the numbers that they were."""
+    documents = pd.DataFrame(
+        {"id": [1.0, 2.0, 3.0], "text": ["a", "b", "c"], "label": [[1], [2.0], None]}
+    ).assign(year=[2015, 2016, None])
+    labels = pd.DataFrame({"id": [1, 2], "parent": [None, 1]})
+    assert documents["year"].dtype == labels["parent"].dtype == float
+    corpus = from_frames(documents, labels, columns={"date": "year"}, train_until=2015)
+    assert corpus.documents["id"].tolist() == ["1", "2", "3"]
+    assert corpus.documents["split"].tolist() == ["train", "test", "train"]
+    assert corpus.instances["label"]["id"].tolist() == ["1", "2"]
+    assert corpus.hierarchy[["child", "parent"]].to_numpy().tolist() == [["2", "1"]]
+    with pytest.raises(CorpusError, match=r"'id' must be the document's id, found the number 1\.5"):
+        from_frames(documents.assign(id=[1.5, 2.0, 3.0]))
+
+
+def test_from_frames_hierarchy_as_an_array() -> None:
+    """Rows of an array are pairs, too."""
+    pairs = [("x", "y"), ("z", "y")]
+    documents = pd.DataFrame({"id": [1, 2], "text": ["a", "b"], "label": [["x", "z"], ["y"]]})
+    found = [from_frames(documents, None, given).hierarchy for given in (pairs, np.array(pairs))]
+    assert found[0].equals(found[1]) and len(found[0]) == 2
