@@ -65,14 +65,13 @@ class Edges:
 
 def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) -> Array:
     """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
-    index = torch.from_numpy(index) if _is_numeric(index) else index
-    is_index = isinstance(index, Tensor) and index.dim() == 2 and index.size(0) == 2
-    if not is_index or index.is_floating_point() or index.dtype == torch.bool:
-        is_tensor, kind = isinstance(index, Tensor), type(index).__name__
-        found = f"{index.dtype} {list(index.shape)}" if is_tensor else kind
+    array = to_array(index)
+    if array is None or array.shape[:-1] != (2,) or array.dtype.kind not in "iu":
+        kind = type(index).__name__
+        found = kind if array is None else f"{array.dtype} {list(array.shape)}"
         faults.append(f"the edge_index of {what} must be [2, E] of integers, found {found}.")
         return np.empty((2, 0), dtype=np.int64)
-    edges: Array = index.cpu().numpy().astype(np.int64)
+    edges: Array = array.astype(np.int64)
     for row, size in zip(edges, sizes, strict=True):
         if len(row) and (row.min() < 0 or row.max() >= size):
             faults.append(
@@ -273,9 +272,12 @@ def read_strings(values: Any, number: int, what: str, faults: Faults) -> list[st
 def to_array(values: Any) -> Array | None:
     """A tensor, also a sparse one, or an array, as an array of numbers; None for anything else."""
     if isinstance(values, Tensor):
-        dense = values.detach().to_dense().cpu()
-        dense = dense.float() if dense.dtype == torch.bfloat16 else dense
-        return np.asarray(dense.numpy())
+        try:
+            dense = values.detach().to_dense().cpu()
+            dense = dense.float() if dense.dtype == torch.bfloat16 else dense
+            return np.asarray(dense.numpy())
+        except (RuntimeError, TypeError):  # on the device meta, or quantized
+            return None
     return values if _is_numeric(values) else None
 
 

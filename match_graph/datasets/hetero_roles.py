@@ -58,8 +58,8 @@ def find_roles(
     Raises:
         CorpusError: A type has no place in a corpus, or a name is none of the graph's.
     """
-    if isinstance(drop, str):
-        raise CorpusError(f"{SUMMARY}: drop must be a list of types, found '{drop}'.")
+    if isinstance(drop, str) or not isinstance(drop, Collection):
+        raise CorpusError(f"{SUMMARY}: drop must be a list of types, found {drop!r:.60}.")
     faults: list[str] = []
     if unknown := [one for one in drop if one not in (*data.node_types, *data.edge_types)]:
         faults.append(

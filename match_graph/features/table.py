@@ -125,7 +125,7 @@ def make_table(values: Any) -> FeatureTable:
             values = values.detach().cpu()
             values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
         values = np.asarray(values)
-    except (TypeError, ValueError) as error:  # of several widths; a sparse tensor
+    except (TypeError, ValueError, RuntimeError) as error:  # of several widths; sparse; no data
         raise CorpusError(
             f"Features must be a matrix of numbers, a row per node, but {origin} is none "
             f"({' '.join(str(error).split())}); convert it."

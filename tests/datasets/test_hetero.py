@@ -355,7 +355,19 @@ EDGE = ("movie", "to", "director")
         ),
         (
             _set(EDGE, edge_index=torch.rand(2, 3)),
-            f"the edge_index of {EDGE} must be [2, E] of integers, found torch.float32 [2, 3].",
+            f"the edge_index of {EDGE} must be [2, E] of integers, found float32 [2, 3].",
+        ),
+        (
+            _set(EDGE, edge_index=torch.ones(2, 3, dtype=torch.int64, device="meta")),
+            f"the edge_index of {EDGE} must be [2, E] of integers, found Tensor.",
+        ),
+        (
+            _set(EDGE, edge_index=torch.eye(3, dtype=torch.int64).to_sparse()),
+            f"the edge_index of {EDGE} must be [2, E] of integers, found int64 [3, 3].",
+        ),
+        (
+            _set("movie", x=torch.ones(40, 2, device="meta")),
+            "x of 'movie' must be [40, F], found Tensor.",
         ),
         (
             _set(EDGE, edge_index=torch.tensor([[0], [1]]), edge_attr=torch.rand(2, 1)),
@@ -399,6 +411,7 @@ def test_from_hetero_features_must_be_finite() -> None:
         ({"text": "plot"}, "text must name an attribute of 'movie', found 'plot'."),
         ({"time": "date"}, "time must name an attribute of 'movie', found 'date'."),
         ({"drop": "actor"}, "drop must be a list of types, found 'actor'."),
+        ({"drop": 3}, "drop must be a list of types, found 3."),
         (
             {"hierarchy": [[0], [1]]},
             "hierarchy must be an edge type between labels, or class indices [2, E] as a tensor or "

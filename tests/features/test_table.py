@@ -109,6 +109,7 @@ def test_make_table_refuses_what_is_no_matrix() -> None:
     assert "is [1, 1] of <U1;" in refuse(np.array([["a"]]))
     assert "the given array is none (setting an array element" in refuse([[1.0], [1.0, 2.0]])
     assert "the given array is none (can't convert Sparse" in refuse(torch.eye(2).to_sparse())
+    assert "the given array is none (Cannot copy out" in refuse(torch.ones(2, 2, device="meta"))
     assert refuse(pd.DataFrame({"x": [[1.0], [1.0, 2.0]]})) == (
         "Features must be readable, but the given data frame is not (the lists of 'x' must have "
         "one length, found 1 and 2); check what it holds, and that it is whole."
