@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 from defusedxml.ElementTree import iterparse
 
+from match_graph.datasets.options import count_days
 from match_graph.io.source import GZIP_FAULTS, BoundedStream, broken_gzip, too_long
 from match_graph.io.xml import reading_xml
 
@@ -17,6 +18,8 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 #: White space of XML, which its writers may break lines with; other blanks are part of a name.
 _blanks = re.compile(r"[ \t\r\n]+")
+
+_year = re.compile(r"(?<!\d)\d{4}(?!\d)", re.ASCII)
 
 _RECORDS = 16  # between two looks at how much is read
 
@@ -72,19 +75,17 @@ def read_text(article: Element) -> str:
 
 
 def read_date(article: Element) -> str | None:
-    """Date of the journal issue, as precise as it is given: ISO day, month or year."""
+    """Date of the journal issue, as precise as it is one: ISO day, month or year."""
     date = article.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     if date is None:
         return None
     year, month, day = (read_string(date.find(name)) for name in ("Year", "Month", "Day"))
-    if not year:  # such as "1998 Dec-1999 Jan"
-        year, month = read_string(date.find("MedlineDate"))[:4], ""
-    if len(year) != 4 or not year.isdecimal():
-        return None
+    if not year:  # such as "1998 Dec-1999 Jan", or "Winter 1998"
+        found = _year.search(read_string(date.find("MedlineDate")))
+        year, month = found[0] if found else "", ""
     month = str(_MONTHS.index(month[:3].lower()) + 1) if month[:3].lower() in _MONTHS else month
-    if not month.isdecimal():
-        return year
-    return f"{year}-{month:0>2}-{day:0>2}" if day.isdecimal() else f"{year}-{month:0>2}"
+    given = (f"{year}-{month:0>2}-{day:0>2}", f"{year}-{month:0>2}", year)
+    return next((one for one in given if count_days(one) is not None), None)
 
 
 def read_venue(article: Element) -> dict[str, str]:

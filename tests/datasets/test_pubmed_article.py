@@ -42,6 +42,9 @@ def test_read_text_is_title_and_abstract_without_marks() -> None:
         ("<Year>2019</Year><Season>Spring</Season>", "2019"),
         ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", "1998"),
         ("<MedlineDate>Winter</MedlineDate>", None),
+        ("<MedlineDate>Winter 1998</MedlineDate>", "1998"),
+        ("<Year>2019</Year><Month>Jun</Month><Day>31</Day>", "2019-06"),
+        ("<Year>2019</Year><Month>13</Month><Day>1</Day>", "2019"),
         ("", None),
     ],
 )
