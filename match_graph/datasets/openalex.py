@@ -197,7 +197,8 @@ class _Reader:
     def _read_concept(
         self, label: str, concept: Mapping[str, Any], place: str
     ) -> Iterator[tuple[str, str, int | None]]:
-        score, level = concept.get("score", 1.0), concept.get("level")
+        score, level = concept.get("score"), concept.get("level")
+        score = 1.0 if score is None else score
         if level is not None and not is_level(level):
             self.builder.fail(
                 f"{place}: the level of a concept must be a whole number from 0 to {MAX_LEVEL}, "

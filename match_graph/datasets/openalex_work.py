@@ -23,9 +23,9 @@ def read_id(value: Any, kind: str = "") -> str | None:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or not value.strip():
+    short = value.strip().removeprefix(_PREFIX) if isinstance(value, str) else ""
+    if not short:
         return None
-    short = value.removeprefix(_PREFIX)
     return f"{kind}/{short}" if kind and short.isdecimal() else short
 
 

@@ -240,3 +240,11 @@ def test_OpenAlex_level_past_all_bounds_is_named(root: Path) -> None:
         "The files of 'openalex' must hold OpenAlex works: a.jsonl:1: the level of a concept "
         "must be a whole number from 0 to 999, found the number 40000."
     )
+
+
+def test_read_openalex_concept_with_a_score_of_null(tmp_path: Path) -> None:
+    """As of one without a score, it counts."""
+    path = tmp_path / "works.jsonl"
+    path.write_text(json.dumps(make_work(1, concepts=[make_concept(1, 0) | {"score": None}])))
+    corpus = read_openalex([path], OpenAlex.Config(labels="concepts"))
+    assert corpus.instances["label"]["id"].tolist() == ["C1"]
