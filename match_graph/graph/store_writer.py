@@ -37,6 +37,7 @@ the files, sources before their edges are reversed::
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -321,16 +322,14 @@ def _attributes(name: object, store: Mapping[str, Any], len_of: int) -> dict[str
                 f"A built graph holds tensors with a row per node or edge, but '{key}' of {name!r} "
                 f"is {what}; leave it out in pre_transform."
             )
-        try:
-            if value.is_complex():
-                raise TypeError("complex numbers")
+        with suppress(TypeError, RuntimeError):  # sparse, or of a type that numpy does not have
             held[key] = value.detach().numpy()
-        except (TypeError, RuntimeError) as error:
+        if key not in held or value.is_complex():
             kind = "sparse" if value.layout != torch.strided else str(value.dtype)
             raise GraphError(
                 f"A built graph holds dense tensors of real numbers that numpy has, but '{key}' of "
                 f"{name!r} is {kind}; change it in pre_transform."
-            ) from error
+            )
         if key in _FEATURES and (value.dim() != 2 or value.dtype not in _FEATURES[key]):
             kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in _FEATURES[key])
             raise GraphError(
