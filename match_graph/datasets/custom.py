@@ -343,7 +343,7 @@ class TableReader:
         self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
 
     def check_columns(self) -> None:
-        """Notes columns that no row of the corpus has: a fault, not empty columns."""
+        """Refuses columns that no row of the corpus has, and warns of those that are not read."""
         wanted = {column for columns in self.columns.values() for column in columns}
         seen = self.builder.seen.get("column", {}).keys()
         absent = sorted(wanted - seen)
@@ -351,4 +351,9 @@ class TableReader:
             self.builder.fail(
                 f"no document has the columns {absent}, but they have {sorted(seen)}; "
                 f"say by {self.option} which is which."
+            )
+        elif others := sorted(seen - wanted):
+            self.builder.warnings.append(
+                f"the columns {others} are not read; name metadata in the option fields, and a "
+                f"column of splits or dates in the option columns"
             )

@@ -21,6 +21,7 @@ from match_graph.typing import DOCUMENT, LABEL
 #: (child, parent) pairs, as a frame of these columns or as tuples.
 Hierarchy: TypeAlias = pd.DataFrame | Iterable[tuple[str, str]]
 
+_LABEL_COLUMNS = {"id", "name", "definition", "parent"}
 _SUMMARY = "The frames must hold documents"
 
 
@@ -37,8 +38,9 @@ def from_frames(
 
     Args:
         documents: A row per document: ``id`` (strings or whole numbers), ``text``, ``label`` and a
-            column per metadata field, each cell a string or a list of strings; what is missing
-            (None, NaN) is an empty list or text. Other names of columns stand in ``columns``.
+            column per metadata field of ``fields``, each cell a string or a list of strings; what
+            is missing (None, NaN) is an empty list or text. Other names of columns stand in
+            ``columns``; `Corpus.warnings` names the columns that are not read.
         labels: A row per label: ``id`` and, where known, ``name``, ``definition`` and ``parent``
             (an id or a list of them); also of labels that no document has.
         hierarchy: Further edges of the hierarchy, (child, parent); it must be acyclic.
@@ -76,13 +78,16 @@ def _build(
     """The corpus of frames, without features."""
     used = {column for columns in reader.columns.values() for column in columns}
     reader.seen.update(documents.columns)
-    for place, row in builder.documents(_iter_rows(documents, used)):
-        reader.add(row, place)
     reader.note_columns()
     reader.check_columns()
+    rows = () if builder.faults else _iter_rows(documents, used)
+    for place, row in builder.documents(rows):
+        reader.add(row, place)
     edges = [*_read_pairs(hierarchy, builder)]
     names: dict[str, str] = {}
     if labels is not None:
+        if others := sorted({*labels.columns} - _LABEL_COLUMNS):
+            builder.warnings.append(f"the columns {others} of labels are not read")
         edges += _read_labels(labels, builder, names)
     corpus = builder.build(edges, names)
     return corpus if labels is None else _define_labels(corpus, labels)

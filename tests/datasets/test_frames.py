@@ -72,9 +72,33 @@ def test_from_frames_labels_have_names_definitions_and_parents() -> None:
     edges = corpus.hierarchy[["child", "parent"]].to_numpy().tolist()
     assert edges == [["deep", "top"], ["all", "top"], ["deep", "all"]]
     fewer = from_frames(make_documents(), labels.iloc[:1], **OPTIONS)
-    assert fewer.warnings == ["1 labels of documents are not in labels, such as 'deep'"]
+    assert fewer.warnings[1:] == ["1 labels of documents are not in labels, such as 'deep'"]
     frame = pd.DataFrame({"child": ["deep"], "parent": ["all"]})
     assert from_frames(make_documents(), None, frame, **OPTIONS).hierarchy["child"][0] == "deep"
+
+
+def test_from_frames_columns_that_are_not_read_are_named() -> None:
+    """A field, split or parent that no option names is said to be left out, not lost silently."""
+    labels = pd.DataFrame({"id": ["all", "deep"], "parents": [None, "all"]})
+    assert from_frames(make_documents(), labels, **OPTIONS).warnings == [
+        "the columns ['day', 'fold', 'where'] are not read; name metadata in the option fields, "
+        "and a column of splits or dates in the option columns",
+        "the columns ['parents'] of labels are not read",
+    ]
+    assert (
+        from_frames(make_documents().drop(columns=["day", "fold", "where"]), **OPTIONS).warnings
+        == []
+    )
+
+
+def test_from_frames_missing_column_of_ids_is_one_fault() -> None:
+    """Not one for each row, which would hide that the frame has no such column."""
+    with pytest.raises(CorpusError) as error:
+        from_frames(make_documents(), columns={"text": "title", "label": "tags"})
+    assert str(error.value) == (
+        f"{SUMMARY}no document has the columns ['id'], but they have ['body', 'day', 'fold', "
+        f"'key', 'tags', 'title', 'where', 'who']; say by columns={{...}} which is which."
+    )
 
 
 def test_from_frames_features_follow_their_ids(tmp_path: Path) -> None:
