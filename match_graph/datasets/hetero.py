@@ -55,11 +55,11 @@ def from_hetero(
     """The corpus of a graph: its documents with metadata, citations, features, times and labels.
 
     Edges between documents and another type make that type a metadata field, whichever way they
-    point; both directions of one relation count once. Edges between documents are citations, the
-    field ``reference``. Node features ``x`` and ``edge_attr`` are kept, as are the lists of strings
-    ``name`` and ``definition`` of nodes. Edges to a type ``word`` are the words of the documents,
-    by ``position`` if they have it; edges from words are read where there are none to them. Other
-    attributes are left out, which `Corpus.warnings` says.
+    point; both directions of one relation count once. All edges between documents are citations,
+    the field ``reference``, of whatever relations. Node features ``x`` and ``edge_attr`` are kept,
+    as are the lists of strings ``name`` and ``definition`` of nodes. Edges to a type ``word`` are
+    the words of the documents, by ``position`` if they have it; edges from words are read where
+    there are none to them. Other attributes are left out, which `Corpus.warnings` says.
 
     Args:
         data: Graph; nothing of it is changed.
@@ -264,7 +264,7 @@ class _Reader:
             sizes = self.roles.sizes[one[0]], self.roles.sizes[one[2]]
             edges = read_edges(self.data, one, sizes, self.faults)
             found.append(edges if one[0] == document else edges.reverse())
-        joined, is_same = join_edges(found, node_type, is_set, self.faults)
+        joined, is_same = join_edges(found, str(edge_types), is_set, self.faults)
         if not is_same:
             self.warnings.append(
                 f"the edge types {edge_types} have other edges each, and became one field, "
@@ -281,7 +281,12 @@ class _Reader:
             read_edges(self.data, one, (number, number), self.faults)
             for one in self.roles.citations
         ]
-        cited, _ = join_edges(found, CITATION_FIELD, True, self.faults)
+        cited, is_same = join_edges(found, str(self.roles.citations), True, self.faults)
+        if not is_same:
+            self.warnings.append(
+                f"the edge types {self.roles.citations} between documents became one, citations; "
+                f"drop=[...] leaves some of them out"
+            )
         cited = cited.take(self.kept[cited.head]).renumber_head(self.row)
         table = self.instances.get(CITATION_FIELD, pd.DataFrame({"id": []}, dtype=str))
         row = pd.Index(table["id"]).get_indexer(self.ids)
@@ -292,7 +297,8 @@ class _Reader:
             both.insert(0, Edges.from_frame(self.edges[CITATION_FIELD]))
         added = pd.DataFrame({"id": self.ids[more]}, dtype=str)
         self.instances[CITATION_FIELD] = pd.concat([table, added], ignore_index=True)
-        joined, _ = join_edges(both, CITATION_FIELD, True, self.faults)
+        what = f"the field '{CITATION_FIELD}' and {self.roles.citations}"
+        joined, _ = join_edges(both, what, True, self.faults)
         self.edges[CITATION_FIELD] = joined.to_frame()
         if more.any() and CITATION_FIELD in self.features:
             self.faults.append(

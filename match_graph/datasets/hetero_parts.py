@@ -103,7 +103,7 @@ def read_edges(
 
 
 def join_edges(
-    found: Sequence[Edges], name: str, is_set: bool, faults: Faults
+    found: Sequence[Edges], what: str, is_set: bool, faults: Faults
 ) -> tuple[Edges, bool]:
     """Several lists of edges as one, sorted by start; whether all of them say the same.
 
@@ -116,8 +116,9 @@ def join_edges(
         widths = {one.shape[1] for one in attributes}
         if len(attributes) < len(found) or len(widths) > 1:
             faults.append(
-                f"all edges between documents and '{name}' must have edge_attr of one width, "
-                f"found {[0 if one.attr is None else one.attr.shape[1] for one in found]}."
+                f"the edges of {what} become one and must have edge_attr of one width, "
+                f"found {[0 if one.attr is None else one.attr.shape[1] for one in found]} (0: "
+                f"none); drop one of them, or give all the same attributes."
             )
         else:
             attr = np.concatenate(attributes)

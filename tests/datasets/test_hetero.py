@@ -286,6 +286,20 @@ def test_from_hetero_says_what_it_leaves_out() -> None:
     ]
 
 
+def test_from_hetero_several_relations_between_documents_become_one_aloud() -> None:
+    """Citations hold all of them; one relation alone, or the same edges twice, need no warning."""
+    data = make_graph()
+    data["movie", "follows", "movie"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    assert not any("became one" in one for one in from_hetero(data).warnings)
+    data["movie", "similar", "movie"].edge_index = torch.tensor([[0], [3]])
+    corpus = from_hetero(data)
+    assert len(corpus.edges["reference"]) == 3
+    assert corpus.warnings[-1] == (
+        "the edge types [('movie', 'follows', 'movie'), ('movie', 'similar', 'movie')] between "
+        "documents became one, citations; drop=[...] leaves some of them out"
+    )
+
+
 def _set(node_type: Any, **values: Any) -> Callable[[HeteroData], None]:
     def spoil(data: HeteroData) -> None:
         for key, value in values.items():
@@ -376,8 +390,9 @@ EDGE = ("movie", "to", "director")
         (
             _set(("director", "to", "movie"), edge_index=torch.tensor([[0], [1]]),
                  edge_attr=torch.rand(1, 1)),
-            "all edges between documents and 'director' must have edge_attr of one width, found "
-            "[0, 1].",
+            f"the edges of {[EDGE, ('director', 'to', 'movie')]} become one and must have "
+            "edge_attr of one width, found [0, 1] (0: none); drop one of them, or give all the "
+            "same attributes.",
         ),
     ],
 )  # fmt: skip
