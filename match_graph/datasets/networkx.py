@@ -74,17 +74,21 @@ class _Reader:
         self.nodes: dict[str, list[Mapping[str, Any]]] = {}
         self.names: dict[str, list[str]] = {}
         self.place: dict[Any, tuple[str, int]] = {}
+        untyped: list[Any] = []
         for node, attributes in graph.nodes(data=True):
             node_type = attributes.get(key)
             if not isinstance(node_type, str):
-                self.faults.append(
-                    f"every node must have its type in '{key}', but {node!r} has none."
-                )
+                untyped.append(node)
                 continue
             self.place[node] = node_type, len(self.nodes.setdefault(node_type, []))
             self.nodes[node_type].append(attributes)
             self.names.setdefault(node_type, []).append(str(node))
-        if document not in self.nodes:
+        if untyped:
+            self.faults.append(
+                f"every node must have its type in '{key}', but {len(untyped):,} of {len(graph):,} "
+                f"have none, such as {untyped[0]!r}; name another attribute by key."
+            )
+        elif document not in self.nodes:
             self.faults.append(
                 f"it must have nodes of the type '{document}', found {sorted(self.nodes)}; name "
                 f"the documents' type by document."

@@ -78,7 +78,11 @@ def _set(node: Any, **values: Any) -> Any:
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
-        (_set("new"), "every node must have its type in 'type', but 'new' has none."),
+        (
+            lambda graph: graph.add_nodes_from(["new", "newer"]),
+            "every node must have its type in 'type', but 2 of 18 have none, such as 'new'; name "
+            "another attribute by key.",
+        ),
         (_set("d1", split="x"), "split must be one of ['train', 'training', 'valid',"),
         (_set("d1", time=0.5), "time must be an integer of every document, or of none."),
         (
