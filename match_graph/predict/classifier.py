@@ -364,9 +364,6 @@ def load(
     calibration = read_calibration(folder, len(vocabulary.labels))
     linear, blend = model if isinstance(model, TfidfLinear) else None, None
     if config.model.blend:
-        linear = load_linear(
-            folder, config, vocabulary.space, len(vocabulary.labels), features.nodes
-        )
         blend = read_blend(folder)
         if blend is None:
             raise CheckpointError(
@@ -374,6 +371,9 @@ def load(
                 f"but '{folder / SHARES}' was not written yet; finish the run with the command "
                 f"that started it."
             )
+        linear = load_linear(
+            folder, config, vocabulary.space, len(vocabulary.labels), features.nodes
+        )
     known = None
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary, features.x)

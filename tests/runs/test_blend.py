@@ -9,7 +9,7 @@ import torch
 
 from match_graph.errors import CheckpointError
 from match_graph.io.files import remove_files
-from match_graph.io.run_folder import BLEND, METRICS, RECORD, SHARES
+from match_graph.io.run_folder import BLEND, FITTED, METRICS, RECORD, SHARES
 from match_graph.metrics import Blend, BlendSearch
 from match_graph.predict import load
 from match_graph.runs import Run, open_run
@@ -147,11 +147,14 @@ def test_open_run_without_it_is_blended_again(blended_run: Run, tmp_path: Path) 
     assert metrics[0] == metrics[1]
 
 
-def test_load_refuses_a_blend_that_was_not_finished(blended_run: Run, tmp_path: Path) -> None:
-    """Killed before the shares were written: the network alone would answer otherwise."""
+@pytest.mark.parametrize("missing", [[SHARES], [SHARES, f"{BLEND}/{FITTED}/*"]])
+def test_load_refuses_a_blend_that_was_not_finished(
+    blended_run: Run, tmp_path: Path, missing: list[str]
+) -> None:
+    """Killed before the shares, or the classifier, were written: a network alone is another."""
     folder = tmp_path / "run"
     shutil.copytree(blended_run.folder, folder)
-    remove_files(folder / SHARES)
+    remove_files(*(file for one in missing for file in folder.glob(one)))
     with pytest.raises(CheckpointError) as caught:
         load(folder, "cpu")
     assert str(caught.value) == (
