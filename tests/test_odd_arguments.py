@@ -95,11 +95,3 @@ def test_Classifier_predict_batch_size_is_a_number(trained_run: mg.Run) -> None:
     with pytest.raises(mg.ConfigError) as caught:
         mg.load(trained_run.folder).predict(DOCUMENTS, top_k=None, batch_size=None)
     assert str(caught.value) == "batch_size must be a whole number of 1 or more, found None."
-
-
-def test_start_run_features_that_are_no_mapping(tmp_path: Path) -> None:
-    """They belong to node types."""
-    config = mg.load_config(settings=["data.options.num_documents=200", "model.encoder=prior"])
-    with pytest.raises(mg.CorpusError) as caught:
-        mg.start_run("synthetic", config, tmp_path / "run", tmp_path / "root", features=[1])
-    assert str(caught.value) == "The features must be arrays by node type, found list."

@@ -64,11 +64,14 @@ def keep_features(
     """Keeps features in memory in files below the root, as sources by node type.
 
     Raises:
-        CorpusError: As `make_features`.
+        CorpusError: As `make_features`, or they are not given by node type.
     """
     if not isinstance(features, Mapping):
         kind = type(features).__name__
-        raise CorpusError(f"The features must be arrays by node type, found {kind}.")
+        raise CorpusError(
+            f"Features must be given by node type, found {kind}; write "
+            f"features={{'document': ...}}."
+        )
     kept = (
         (node_type, make_features(values, dataset, node_type, root, reporter))
         for node_type, values in features.items()

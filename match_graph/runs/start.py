@@ -136,7 +136,7 @@ def _open_together(
     def open_data() -> tuple[CorpusDataset, dict[str, FeatureSource]]:
         options = config.data.dataset_options()
         dataset = open_dataset(name, root=root, track=reporter.track, **options)
-        kept = keep_features(dataset, features or {}, root, reporter)
+        kept = keep_features(dataset, {} if features is None else features, root, reporter)
         sources = {**config.data.features, **kept}
         join_features(dataset, sources, root, reporter)
         return dataset, sources

@@ -103,6 +103,19 @@ def test_start_run_keeps_features_in_memory(
     assert not (tmp_path / "other").exists()
 
 
+def test_start_run_features_must_be_by_node_type(
+    featured_run: Run, tmp_path: Path, small_settings
+) -> None:
+    """A frame alone does not say whose it is."""
+    frame = pd.DataFrame({"x": [1.0]}, index=["p1"])
+    root = featured_run.dataset.root
+    with pytest.raises(CorpusError) as caught:
+        start_run("synthetic", small_settings(), tmp_path / "run", root, features=frame)
+    assert str(caught.value) == (
+        "Features must be given by node type, found DataFrame; write features={'document': ...}."
+    )
+
+
 def test_start_run_warns_of_features_that_nothing_reads(
     vectors: dict[str, Path], tmp_path: Path, small_settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
