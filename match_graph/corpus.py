@@ -16,7 +16,7 @@ from match_graph.corpus_faults import (
 )
 from match_graph.cycles import find_cycle
 from match_graph.errors import CorpusError, list_faults
-from match_graph.typing import DOCUMENT, LABEL, RESERVED_TYPES
+from match_graph.typing import DOCUMENT, LABEL, MASKS, RESERVED_TYPES
 
 #: What becomes of faulty documents: nothing is built, or they are left out.
 Faults: TypeAlias = Literal["refuse", "skip"]
@@ -99,6 +99,14 @@ class Corpus:
             raise CorpusError(list_faults(f"The corpus '{self.name}' must be consistent", faults))
         features = {name: as_features(values) for name, values in self.features.items()}
         object.__setattr__(self, "features", features)  # the class is frozen
+
+    def __repr__(self) -> str:
+        splits = self.documents["split"].value_counts()
+        counts = ", ".join(f"{splits.get(split, 0):,} {split}" for split in MASKS)
+        return (
+            f"Corpus({self.name!r}, {self.num_documents:,} documents ({counts}), "
+            f"{len(self.instances[LABEL]):,} labels, fields {self.fields})"
+        )
 
     @property
     def fields(self) -> list[str]:

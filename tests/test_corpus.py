@@ -48,6 +48,16 @@ def test_Corpus_correct_corpus_gives_its_fields_and_size() -> None:
     assert corpus.num_documents == 2
 
 
+def test_Corpus_repr_is_one_line_of_counts(toy: Corpus) -> None:
+    """What one reads at a prompt, not its tables."""
+    splits = toy.documents["split"].value_counts()
+    assert repr(toy) == (
+        f"Corpus('{toy.name}', {len(toy.documents)} documents ({splits['train']} train, "
+        f"{splits['valid']} valid, {splits['test']} test), {len(toy.instances['label'])} labels, "
+        f"fields {toy.fields})"
+    )
+
+
 def test_Corpus_fields_keep_the_given_order(toy: Corpus) -> None:
     """The order of the metadata file is kept, not the alphabet's."""
     assert toy.fields == ["venue", "author", "reference"]
