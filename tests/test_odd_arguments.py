@@ -1,7 +1,6 @@
 """Arguments of public functions that are of another type: one sentence, and no traceback."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
