@@ -94,12 +94,11 @@ class KnownGraph:
 
     @cached_property
     def _cited_by(self) -> Adjacency:
-        """Documents that cite each reference."""
+        """Documents that cite each reference, the earlier first, as in the data set's lists."""
         edge_type = has_edge(CITATION_FIELD)
-        num_references = int(self.data[CITATION_FIELD].num_nodes)
-        return Adjacency.from_edges(
-            edge_type, self.data[edge_type].edge_index, num_references, True
-        )
+        edge_index, number = self.data[edge_type].edge_index, self.data[CITATION_FIELD].num_nodes
+        time = self.data[DOCUMENT].time if self.has_time else None
+        return Adjacency.by_training(edge_type, edge_index, int(number or 0), None, time)
 
 
 def write_known_graph(

@@ -181,8 +181,12 @@ def test_start_run_temporal_needs_times(tmp_path: Path, small_settings) -> None:
 
 @pytest.mark.usefixtures("timed_builds")
 def test_read_known_graph_keeps_times_and_edge_attributes(tmp_path: Path, small_settings) -> None:
-    """One for each document or edge that is kept, or the run says how to have them written."""
+    """One for each document or edge that is kept, or the run says how to have them written.
+
+    Citing documents are drawn in their order, so that a cut fan-out is that of evaluation.
+    """
     run = make_run(tmp_path, small_settings, "hetero_sage")
+    check_equal(run, "valid")
     classifier = load(run.folder, device="cpu")
     ((_, batch),) = classifier.batches([classifier.read(raw_records(run, "test")[0], "here")])
     edges = batch.graph["document", "has", "author"]
