@@ -8,12 +8,16 @@ more than reading; `check_all` compares the content of all. `MappedGraph` reads 
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
 
-from match_graph.errors import CorpusError
+from match_graph.errors import CorpusError, GraphError
 from match_graph.graph import BuiltGraph
 from match_graph.graph.store import CORPUS
 from match_graph.graph.store_writer import StoreWriter, table_name, write_graph
@@ -22,6 +26,7 @@ from match_graph.io.build_folder import check_file, damaged_build
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
 from match_graph.io.source import is_there
 from match_graph.io.tables import write_frame
+from match_graph.typing import DOCUMENT, MASKS
 
 FAULTS = "faults.parquet"
 
@@ -71,6 +76,30 @@ def write_build(
         write_rest(writer, skipped, about)
 
     write_built(built, write)
+
+
+def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroData]) -> BuiltGraph:
+    """Graph after a pre_transform, which leaves the splits as they are.
+
+    Raises:
+        GraphError: A mask has changed: the graph holds gold labels and counts of the documents that
+            were of training.
+    """
+    masks = {mask: graph.data[DOCUMENT][mask].clone() for mask in MASKS.values()}
+    data = transform(graph.data)
+    documents = data[DOCUMENT] if DOCUMENT in data.node_types else {}
+    kept = {name for name, mask in masks.items() if _is_equal(documents.get(name), mask)}
+    if changed := [name for name in masks if name not in kept]:
+        raise GraphError(
+            f"The splits of a built graph must be those of its documents, whose gold labels and "
+            f"counts of training it holds, but pre_transform changed {', '.join(changed)}; give "
+            f"the splits where the documents are read."
+        )
+    return replace(graph, data=data)
+
+
+def _is_equal(value: object, mask: Tensor) -> bool:
+    return isinstance(value, Tensor) and torch.equal(value, mask)
 
 
 def write_rest(writer: StoreWriter, skipped: pd.DataFrame, about: Mapping[str, Any]) -> None:

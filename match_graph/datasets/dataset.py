@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from match_graph.datasets.built import (
     check_all,
     is_built,
     load_faults,
+    transform_graph,
     write_build,
 )
 from match_graph.datasets.json_documents import list_json
@@ -267,10 +267,10 @@ class CorpusDataset(InMemoryDataset):
         corpus = self.read()
         check()
         graph = build_graph(corpus)
-        data = graph.data if self.pre_transform is None else self.pre_transform(graph.data)
+        if self.pre_transform is not None:
+            graph = transform_graph(graph, self.pre_transform)
         about |= {"notes": graph.notes, "warnings": corpus.find_oddities()}
-
-        write_build(self.built, replace(graph, data=data), corpus.skipped, about)
+        write_build(self.built, graph, corpus.skipped, about)
 
     def join_features(self, node_type: str, x: Tensor, digest: str, path: Path) -> None:
         """Gives the nodes of a type features from outside the build, in the place of its own.

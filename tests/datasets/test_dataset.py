@@ -17,7 +17,7 @@ from torch_geometric.data import HeteroData, InMemoryDataset
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import CorpusDataset, MatchFolder, default_root
-from match_graph.errors import CorpusError
+from match_graph.errors import CorpusError, GraphError
 from match_graph.graph import BuiltGraph, TokenSpace, build_graph
 from match_graph.io.manifest import write_manifest
 from match_graph.io.source import Snapshot, hash_file
@@ -215,6 +215,29 @@ def test_CorpusDataset_pre_transform_is_saved_and_part_of_key(tmp_path: Path) ->
     assert "marked" not in plain[0]["document"]
     assert plain.processed_dir != mapped.processed_dir
     assert len(built_folders(tmp_path)) == 2
+
+
+def test_CorpusDataset_pre_transform_that_moves_documents_between_splits(tmp_path: Path) -> None:
+    """Gold labels of what would be test documents then are in the graph; nothing is built."""
+
+    def swap(data: HeteroData) -> HeteroData:
+        document = data["document"]
+        document.train_mask, document.test_mask = document.test_mask, document.train_mask
+        return data
+
+    def drop(data: HeteroData) -> HeteroData:
+        del data["document"].val_mask
+        return data
+
+    for move, changed in ((swap, "train_mask, test_mask"), (drop, "val_mask")):
+        with pytest.raises(GraphError) as caught:
+            Counted(root=tmp_path, pre_transform=move)
+        assert str(caught.value) == (
+            f"The splits of a built graph must be those of its documents, whose gold labels and "
+            f"counts of training it holds, but pre_transform changed {changed}; give the splits "
+            f"where the documents are read."
+        )
+    assert not built_folders(tmp_path)
 
 
 def test_MatchFolder_changed_file_builds_anew(tmp_path: Path) -> None:
