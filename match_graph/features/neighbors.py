@@ -108,7 +108,7 @@ class NeighborPredictor:
         Args:
             x: Vectors of documents of unit length, [B, F], float32.
             time: Times of the documents, [B], int64, whose neighbours are no later ones; None for
-                new documents, which are the latest.
+                new documents without one, which are the latest.
             links: Neighbours of training documents, [B, C]; None for documents that were not
                 fitted.
             leverage: Leverage of training documents, [B], float32, beside ``links``.

@@ -44,12 +44,18 @@ class TextVectors:
         """Number of features F."""
         return self.own.width + (0 if self.predictor is None else self.predictor.width)
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float16]:
-        """Vectors of the texts of new documents, [T, F]; raises as `TextEmbedder.embed`."""
+    def embed(self, texts: Sequence[str], time: Tensor | None = None) -> NDArray[np.float16]:
+        """Vectors of the texts of new documents, [T, F]; raises as `TextEmbedder.embed`.
+
+        Args:
+            texts: Texts.
+            time: Time of each document, [T], int64, which counts where neighbours are no later
+                ones; None for the latest.
+        """
         vectors = self.own.embed(texts)
         if self.predictor is None:
             return vectors.astype(np.float16)
-        return _join(vectors, self.predictor.aggregate(_scale(vectors)))
+        return _join(vectors, self.predictor.aggregate(_scale(vectors), time))
 
     def save(self, path: Path) -> None:
         """Writes what was fitted, if anything; a language model stays where it is."""

@@ -125,8 +125,8 @@ class Classifier(HubMixin):
         Args:
             documents: Documents in the MATCH format: ``text``, and what there is of the metadata
                 fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
-                training has not seen count as unknown. Where the run's graph has times, ``time`` is
-                the document's in the same unit, the latest of the graph if it is missing. Where the
+                training has not seen count as unknown. Where the run's graph or its features have
+                times, ``time`` is the document's in their unit, the latest if missing. Where the
                 run has features of documents, a document's are ``x``, a list or array of numbers,
                 if given; else those of its text by the run's language model, or of its id.
             top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
@@ -218,7 +218,7 @@ class Classifier(HubMixin):
 
     def read(self, record: Any, place: str, with_gold: bool = False) -> Record:
         """A document as the run reads it; arguments and errors as `read_record`."""
-        has_time = self.known is not None and self.known.has_time
+        has_time = any(one is not None and one.has_time for one in (self.known, self.features))
         width = 0 if self.features is None else self.features.width
         found = read_record(record, self._fields, place, has_time, width, with_gold)
         if self.features is not None:

@@ -1,5 +1,6 @@
 """Features of a run's nodes: joined to its data set, kept in its folder, found for documents."""
 
+import math
 import shutil
 import weakref
 from collections.abc import Mapping, Sequence
@@ -135,6 +136,11 @@ class KnownFeatures:
         """Number of features F of a document; 0 without."""
         return self.x[DOCUMENT].size(1) if DOCUMENT in self.x else 0
 
+    @property
+    def has_time(self) -> bool:
+        """Whether features of a document depend on its time."""
+        return self.source is not None and bool(self.source.neighbors and self.source.earlier)
+
     @cached_property
     def _rows(self) -> dict[str, int]:
         """Row of each document that the run knows, by id."""
@@ -226,11 +232,19 @@ class KnownFeatures:
                 },
                 self._columns,
             )
-            x[rest] = torch.from_numpy(self._vectors.embed(texts)).float()
+            time = _list_times([records[row] for row in rest])
+            x[rest] = torch.from_numpy(self._vectors.embed(texts, time)).float()
         elif rest:
             rows = [self._rows[records[row].document or ""] for row in rest]
             x[rest] = self.x[DOCUMENT][torch.tensor(rows)].float()
         return x
+
+
+def _list_times(records: Sequence[Record]) -> Tensor:
+    """Times of documents, [B], int64; one without a time is the latest."""
+    latest = torch.iinfo(torch.int64).max
+    times = [latest if one.time is None else math.floor(one.time) for one in records]
+    return torch.tensor(times, dtype=torch.int64)
 
 
 def _can_write(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +12,15 @@ from safetensors import safe_open
 from torch import Tensor
 
 import match_graph as mg
-from match_graph.datasets import Synthetic
+from match_graph.config import load_config
+from match_graph.datasets import Synthetic, from_frames
 from match_graph.errors import CheckpointError, CorpusError, MatchGraphError
 from match_graph.io.json_lines import describe
 from match_graph.io.manifest import write_manifest
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import FEATURES, MODEL
 from match_graph.runs import Run, open_run, start_run
-from match_graph.typing import DOCUMENT, LABEL
+from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 WIDTH = 6
 
@@ -282,6 +284,38 @@ def test_KnownFeatures_new_document_without_a_vector(
     with pytest.raises(CorpusError) as caught:
         list(classifier.predict([known, {"text": "w1", **given}]))
     assert str(caught.value) == fault
+
+
+def test_KnownFeatures_find_neighbours_up_to_the_time_of_a_document(tmp_path: Path) -> None:
+    """Documents of valid and test, some earlier than training, have the features of evaluation."""
+    rows = [
+        {
+            "id": f"d{n}", "text": f"w{n % 3} w{n % 4} w{n % 5}", "label": f"l{n % 2}",
+            "split": ("train", "valid", "test")[max(0, n % 5 - 2)], "date": f"20{10 + n}",
+        }
+        for n in range(20)
+    ]  # fmt: skip
+    corpus = from_frames(pd.DataFrame(rows), columns={"split": "split", "date": "date"})
+    given = "{latent: 3, neighbors: 5, earlier: true}"
+    settings = ["model.encoder=tfidf_linear", f"data.features.document={given}"]
+    run = start_run(corpus, load_config(None, settings), tmp_path / "run", tmp_path / "root")
+    run.train()
+    is_train = run.dataset.graph.node_tensor(DOCUMENT, MASKS["train"])
+    others = (~is_train).nonzero().view(-1)
+    records = run.dataset.as_json(others.tolist())
+    classifier = mg.load(run.folder, device="cpu")
+    x = run.dataset.graph.node_tensor(DOCUMENT, "x")[others].float()
+
+    def find(records: list[dict[str, Any]]) -> Tensor:
+        found = classifier.features.find([classifier.read(one, "here") for one in records])
+        assert found is not None
+        return found
+
+    assert torch.equal(find(records), x)
+    late = [{**one, "time": 10**9} for one in records]
+    timeless = [{name: one[name] for name in ("paper", "text")} for one in records]
+    assert torch.equal(find(timeless), find(late))
+    assert not torch.allclose(find(late), x, atol=1e-2)
 
 
 def test_KnownFeatures_refuse_what_makes_others(make_run) -> None:
