@@ -20,7 +20,7 @@ from match_graph.features.neighbors import NeighborPredictor, Rows, link_documen
 from match_graph.features.table import FeatureTable, count_rows
 from match_graph.features.text_embedder import TextEmbedder
 from match_graph.io.files import read_tensors, reading
-from match_graph.typing import DOCUMENT, MASKS
+from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 #: Parts of the names of tensors in a file.
 _LATENT, _NEIGHBORS = "latent.", "neighbors."
@@ -136,9 +136,12 @@ def make_text_vectors(
 def _fit_latent(
     source: FeatureSource, dataset: CorpusDataset, node_type: str, texts: Sequence[str]
 ) -> LatentTexts:
-    """Latent space of the training documents, or of all nodes of another type."""
+    """Latent space of the training documents, of all labels, or of a type's nodes in training."""
+    count = dataset.graph.node_tensor(node_type, "train_count")
     if node_type == DOCUMENT:
         texts = [texts[one] for one in dataset.documents(MASKS["train"]).tolist()]
+    elif node_type != LABEL and count is not None:  # labels are known, whoever carries them
+        texts = [texts[one] for one in count.nonzero().view(-1).tolist()]
     return LatentTexts.fit(texts, source.latent or 0, dataset.tokenizer, WORD_PATTERN)
 
 

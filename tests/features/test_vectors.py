@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from match_graph.config import FeatureSource
-from match_graph.datasets import CorpusDataset, Synthetic
+from match_graph.datasets import CorpusDataset, Synthetic, from_frames, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.features import VECTORS, TextEmbedder, open_features, read_text_vectors
 from match_graph.features.neighbors import link_documents
@@ -103,6 +105,21 @@ def test_open_features_of_names(tmp_path: Path, home: Path) -> None:
     """Latent vectors of labels, fitted on all of their names."""
     x = open_features(FeatureSource(latent=4), Dated(root=tmp_path), "label").x
     assert x.abs().tolist() == [[1.0], [1.0]]
+
+
+def test_open_features_of_names_of_training(tmp_path: Path, home: Path) -> None:
+    """Metadata of test documents change no vector of those of training."""
+
+    def embed(of_test: list[str]) -> Tensor:
+        rows = [(f"d{n}", "train", f"ann b{n % 3} c{n % 2}") for n in range(8)]
+        rows += [(f"e{n}", "test", one) for n, one in enumerate(of_test)]
+        frame = pd.DataFrame(rows, columns=["id", "split", "author"]).assign(text="", label="l")
+        corpus = from_frames(frame, fields=["author"], columns={"split": "split"})
+        dataset = open_dataset(corpus, root=tmp_path)
+        x = open_features(FeatureSource(latent=2), dataset, "author").x
+        return x[dataset.graph.node_tensor("author", "train_count") > 0]
+
+    assert torch.equal(embed(["ann c1"]), embed(["b0 d", "b1 d", "c0 d"]))
 
 
 def test_open_features_of_earlier_neighbours(tmp_path: Path, home: Path) -> None:
