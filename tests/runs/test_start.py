@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from match_graph.config import Config, load_config
 from match_graph.corpus import Corpus
-from match_graph.datasets import Synthetic, from_hetero, open_dataset
+from match_graph.datasets import Synthetic, from_frames, from_hetero, open_dataset
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import DropFields
+from match_graph.io.run_folder import MODEL, SHARES, THRESHOLDS
 from match_graph.runs import Run, open_run, start_run
 from match_graph.runs.start import default_folder
 
@@ -40,6 +42,41 @@ def test_start_run_object_is_opened_again_by_its_folder(
     again = open_run(tmp_path / "run")
     assert again.evaluate() == found
     assert synthetic.transform is None
+
+
+def test_start_run_test_documents_change_nothing_but_their_measures(tmp_path: Path) -> None:
+    """Their gold labels, words, authors, citations and times; weights, features, shares, valid."""
+
+    def train(number: int) -> list[object]:
+        rows = [
+            {
+                "id": f"d{n}", "split": ("train", "valid", "test")[max(0, n % 6 - 3)],
+                "text": f"w{n % 3} w{n % 5} w{n % 4}", "label": [f"l{n % 2}", f"m{n % 3}"],
+                "author": f"a{n % 4}", "reference": [f"d{n * 7 % 30}", f"d{n * 5 % 30}"],
+                "date": f"20{10 + n}",
+            }
+            for n in range(30)
+        ]  # fmt: skip
+        for row in rows[5::6] if number else []:
+            row |= {"text": f"{row['text'][3:]} new", "label": ["l1", "m2"], "author": "a0"}
+            row |= {"reference": ["d0", "d11"], "date": "2001"}
+        frame = pd.DataFrame(sorted(rows, key=lambda row: row["split"] != "train"))
+        fields, columns = ["author", "reference"], {"split": "split", "date": "date"}
+        corpus = from_frames(frame, fields=fields, columns=columns, hierarchy=[("l0", "m0")])
+        given = ["model.encoder=hetero_sage", "model.blend=true", "train.logger=none"]
+        given.append("data.features.document={latent: 3, neighbors: 2}")
+        config = load_config(settings=[*SMALL, *given])
+        run = start_run(corpus, config, tmp_path / str(number), tmp_path / "root")
+        run.train()
+        found = run.evaluate()
+        assert found["test"]
+        names = [MODEL, *(f"graph/{one}" for one in ("edges.safetensors", "author.parquet"))]
+        names += [*(f"tokens/{one}.parquet" for one in ("word", "author")), SHARES, THRESHOLDS]
+        return [found["valid"], *((run.folder / name).read_bytes() for name in names)]
+
+    first, second = map(train, range(2))
+    assert len(first) == 8
+    assert first == second
 
 
 def test_start_run_without_words_or_metadata(tmp_path: Path) -> None:
