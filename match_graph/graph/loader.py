@@ -78,7 +78,7 @@ class EgoLoader(NodeLoader):
         if not isinstance(sampler, LengthBucketSampler) or sampler.num_processes == 1:
             return batches
         pairs = zip(batches, sampler.shares(), strict=True)
-        return (replace(batch, share=part, num_together=size) for batch, (part, size) in pairs)
+        return (replace(batch, share=share) for batch, share in pairs)
 
     def collate_fn(self, index: Tensor | list[int]) -> Any:
         """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
@@ -163,11 +163,10 @@ class LengthBucketSampler(Sampler[list[int]]):
             part = batch[self.rank :: self.num_processes]
             yield (part if part.numel() else batch[:1]).tolist()
 
-    def shares(self) -> Iterator[tuple[float, int]]:
-        """The process's share of each batch of an iteration, and the items of the whole batch."""
+    def shares(self) -> Iterator[float]:
+        """The process's share of each batch of an iteration."""
         for batch in self._batches()[self.start :]:
-            size = batch.numel()
-            yield len(range(self.rank, size, self.num_processes)) / size, size
+            yield len(batch[self.rank :: self.num_processes]) / len(batch)
 
     def _batches(self) -> Sequence[Tensor]:
         """The whole batches of the epoch."""

@@ -151,7 +151,6 @@ class EgoBatch:
         text: The raw texts, for encoders that need them.
         share: Share of these documents among those of all processes at this step; 0 if they are
             another's, and only there because every process must have some.
-        num_together: Number of documents of all processes at this step; None if only these.
     """
 
     document: Tensor
@@ -165,7 +164,6 @@ class EgoBatch:
     graph: HeteroData | None = None
     text: list[str] | None = None
     share: float = 1.0
-    num_together: int | None = None
 
     @property
     def num_documents(self) -> int:
