@@ -97,8 +97,12 @@ class Classifier(HubMixin):
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
         self._graphs: EgoGraphs | None = None
         if known is not None and neighborhood is not None:
-            self._graphs = known.make_graphs(
-                neighborhood, vocabulary.space, config.seed, config.data.temporal
+            self._graphs = EgoGraphs(
+                known.data,
+                neighborhood,
+                vocabulary.space,
+                seed=config.seed,
+                temporal=config.data.temporal,
             )
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())

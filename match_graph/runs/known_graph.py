@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.datasets import CorpusDataset
-from match_graph.graph import EgoGraphs, NeighborhoodConfig, TokenSpace
+from match_graph.graph import TokenSpace
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index, select_rows
@@ -45,16 +45,6 @@ class KnownGraph:
     data: HeteroData
     vocabulary: Vocabulary
     documents: Mapping[str, int]
-
-    def make_graphs(
-        self,
-        config: NeighborhoodConfig,
-        space: TokenSpace,
-        seed: int = 0,
-        temporal: bool = False,
-    ) -> EgoGraphs:
-        """Sampler of ego-networks, as in evaluation."""
-        return EgoGraphs(self.data, config, space, seed=seed, temporal=temporal)
 
     @property
     def has_time(self) -> bool:

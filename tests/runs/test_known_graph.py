@@ -15,7 +15,7 @@ from match_graph.corpus import Corpus
 from match_graph.datasets import Synthetic
 from match_graph.datasets.partitions import read_corpus
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
-from match_graph.graph import BuiltGraph, NeighborhoodConfig, build_graph
+from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, build_graph
 from match_graph.io.files import read_tensors, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.predict.explain import Explainer
@@ -353,7 +353,7 @@ def test_read_known_graph_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> 
     vocabulary = read_vocabulary(graph_run.folder)
     known = read_known_graph(graph_run.folder, vocabulary)
     drawn = [
-        known.make_graphs(NeighborhoodConfig(**NEIGHBORHOOD), vocabulary.space, seed)
+        EgoGraphs(known.data, NeighborhoodConfig(**NEIGHBORHOOD), vocabulary.space, seed=seed)
         .draw(torch.arange(50))["word"]
         .n_id.tolist()
         for seed in (0, 0, 1)
