@@ -24,7 +24,6 @@ from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch
 from match_graph.nn import MatchModel
 from match_graph.nn.embedding import TokenEmbedding
-from match_graph.nn.tables import TokenTable
 from match_graph.openmp import limit_spinning
 from match_graph.training.allocator import keep_freed_memory
 from match_graph.training.heartbeat import read_timeout
@@ -211,7 +210,7 @@ def _make_strategy(config: TrainConfig, find_unused: bool) -> Strategy | str:
     return DDPStrategy(find_unused_parameters=find_unused, timeout=read_timeout())
 
 
-def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+def _shard(model: MatchModel, mesh: Any) -> nn.Module:
     """Spreads parameters, gradients and moments over the processes; the head by itself.
 
     So the head is whole on a device only while it computes, and never together with the rest.
@@ -222,31 +221,22 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = mesh["data_parallel"]
     fully_shard(model.get_submodule("head"), mesh=mesh, reshard_after_forward=True)
-    names = find_apart(model)
-    apart = {value for name, value in model.named_parameters() if name in names}
+    apart = {table.weight for table in model.sharded_tables.values()}
     whole_model = fully_shard(model, mesh=mesh, reshard_after_forward=True, ignored_params=apart)
     whole_model.set_reduce_scatter_unused_params(True)  # each process reduces what any of them used
     return model
 
 
 def keep_apart(model: MatchModel, device: torch.device) -> None:
-    """Leaves what `find_apart` names out of what wraps a model, and moves it to the device.
+    """Leaves sharded tables out of what wraps a model, and moves them to the device.
 
-    The features of nodes are moved too: FSDP moves parameters alone.
+    Their gradients are summed by `TokenTable.reduce_gradient`, not by DDP or FSDP. The features of
+    nodes are moved too: FSDP moves parameters alone.
     """
-    names = find_apart(model)
+    names = [f"{name}.weight" for name in model.sharded_tables]
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, names)
-    for name in names:
-        model.get_submodule(name.removesuffix(".weight")).to(device)
+    for table in model.sharded_tables.values():
+        table.to(device)
     for part in model.modules():  # a label tree has an embedding on each level
         if isinstance(part, TokenEmbedding):
             part.move_features(device)
-
-
-def find_apart(model: nn.Module) -> list[str]:
-    """Parameters that neither DDP nor FSDP takes: sharded tables, which have `reduce_gradient`."""
-    return [
-        f"{name}.weight"
-        for name, part in model.named_modules()
-        if isinstance(part, TokenTable) and part.shard is not None
-    ]

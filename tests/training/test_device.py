@@ -13,7 +13,7 @@ from match_graph.config import ModelConfig, TrainConfig
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.tokens import NodeFeatures
-from match_graph.nn import MatchModel, TokenEmbedding
+from match_graph.nn import MatchModel
 from match_graph.training import device as device_module
 from match_graph.training.device import (
     choose_device,
@@ -147,11 +147,11 @@ def test_count_threads_grows_with_tokens_labels_and_nodes(monkeypatch) -> None:
 
 def test_keep_apart_moves_features_of_nodes() -> None:
     """They are no parameters, which is all that FSDP moves."""
-    rows = NodeFeatures(rows={"word": torch.ones(3, 2)})
-    embedding = TokenEmbedding(TokenSpace(("word",), (3,)), 4, features=rows)
-    above = TokenEmbedding(TokenSpace(("word",), (3,)), 4, features=rows)
-    model = torch.nn.Module()
-    model.embedding, model.above = embedding, torch.nn.ModuleDict({"embedding": above})
+    space, config = TokenSpace(("word",), (3,)), ModelConfig(encoder="transformer", channels=4)
+    features = NodeFeatures(rows={"word": torch.ones(3, 2)})
+    model, above = (MatchModel(space, 2, config, features=features) for _ in range(2))
+    model.above = above
     keep_apart(model, torch.device("meta"))
-    assert [one.device.type for one in (*embedding._rows, *above._rows)] == ["meta", "meta"]
-    assert embedding.weight.device.type == "cpu"
+    rows = (*model.embedding._rows, *above.embedding._rows)
+    assert [one.device.type for one in rows] == ["meta", "meta"]
+    assert model.embedding.weight.device.type == "cpu"
