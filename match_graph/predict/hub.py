@@ -67,35 +67,6 @@ def push_run(
     return str(commit.commit_url)
 
 
-def fetch_run(
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    token: str | bool | None = None,
-    cache_dir: str | Path | None = None,
-    force_download: bool = False,
-    local_files_only: bool = False,
-) -> Path:
-    """Downloads a shared folder from the hub into its cache; arguments as for huggingface_hub.
-
-    Raises:
-        ConfigError: huggingface_hub is not installed.
-        CheckpointError: The hub cannot be reached, or has no such repository.
-    """
-    api = _open_api(token)
-    with _at_hub("download from", repo_id):
-        return Path(
-            api.snapshot_download(
-                repo_id=repo_id,
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                allow_patterns=_PATTERNS,
-            )
-        )
-
-
 def _open_api(token: str | bool | None) -> Any:
     hub = import_extra("huggingface_hub", "The hub", "hub")
     return hub.HfApi(token=token, library_name="match-graph")
@@ -168,12 +139,15 @@ class HubMixin:
 
         folder = Path(pretrained_model_name_or_path)
         if not folder.is_dir():
-            folder = fetch_run(
-                str(pretrained_model_name_or_path),
-                revision=revision,
-                token=token,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-            )
+            api, repo_id = _open_api(token), str(pretrained_model_name_or_path)
+            with _at_hub("download from", repo_id):
+                found = api.snapshot_download(
+                    repo_id=repo_id,
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                    allow_patterns=_PATTERNS,
+                )
+            folder = Path(found)
         return load(folder, **options)
