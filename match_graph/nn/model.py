@@ -130,11 +130,6 @@ class MatchModel(nn.Module):
         tables = {name: part for name, part in self.named_modules() if isinstance(part, TokenTable)}
         return {name: table for name, table in tables.items() if table.shard is not None}
 
-    @property
-    def reads_metadata(self) -> bool:
-        """Whether metadata tokens count; encoders of texts leave them out unless asked for."""
-        return bool(getattr(self.encoder.config, "metadata", True))
-
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
         self.embedding.reset_parameters()

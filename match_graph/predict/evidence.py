@@ -13,6 +13,7 @@ from match_graph.nn.attention import record_attention
 from match_graph.predict.case_study import Evidence, WordEvidence
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import Record
+from match_graph.training.models import find_model
 from match_graph.typing import WORD
 
 
@@ -105,7 +106,7 @@ class DocumentEvidence:
         such layer, or reads no metadata.
         """
         network = self.classifier.network
-        if network is None or not network.reads_metadata:
+        if network is None or not find_model(self.classifier.config).reads_metadata:
             return None
         with record_attention(network) as received:
             self.classifier.compute(self.batch)
