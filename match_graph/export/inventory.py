@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from match_graph.graph.draws import mix_keys
 from match_graph.typing import EdgeType
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -56,14 +57,14 @@ class Inventory:
         heads, tails = self._ids[edge_type[0]], self._ids[edge_type[2]]
         for start in range(0, max(len(source), 1), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            keys = _mix(heads[source[part]]) * _ODD[0] + tails[target[part]]
+            keys = mix_keys(heads[source[part]]) * _ODD[0] + tails[target[part]]
             more = {name: values[part] for name, values in (columns or {}).items()}
             self._add(" ".join(edge_type), keys, {"ends": keys, **more})
 
     def _add(self, name: str, keys: Array, columns: Mapping[str, Any]) -> None:
         self.counts[name] = self.counts.get(name, 0) + len(keys)
         for column, values in columns.items():
-            hashes = _mix(_mix(keys) * _ODD[1] + _hash_values(values))
+            hashes = mix_keys(mix_keys(keys) * _ODD[1] + _hash_values(values))
             key = f"{name}.{column}"
             total = self.prints.get(key, 0) + int(hashes.sum(dtype=np.uint64))
             self.prints[key] = total % 2**64
@@ -75,21 +76,13 @@ def _hash_values(values: Any) -> Array:
     if array.ndim == 2:  # each channel with a weight of its own
         hashes = np.zeros(len(array), dtype=np.uint64)
         for channel in range(array.shape[1]):
-            hashes = _mix(hashes * _ODD[2] + _hash_values(array[:, channel]))
+            hashes = mix_keys(hashes * _ODD[2] + _hash_values(array[:, channel]))
         return hashes
     if array.dtype.kind in "OUST":
         array = np.asarray(values, dtype=object)  # NumPy's own strings lose a NUL at the end
     else:
         array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
     return pd.util.hash_array(array)
-
-
-def _mix(values: Array) -> Array:
-    """Mixes all bits: the finalizer of splitmix64 (https://prng.di.unimi.it)."""
-    mixed = values + _ODD[0]
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def find_differences(expected: Inventory, found: Inventory) -> dict[str, str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.csr import row_index
+from match_graph.graph.draws import mix_keys
 from match_graph.graph.labels import Hierarchy, Targets
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (
@@ -270,17 +271,9 @@ def fingerprint_texts(data: Graph) -> np.ndarray:
         ends = (ptr - ptr[0]).numpy()
         places = np.arange(ends[-1]) - np.repeat(ends[:-1], np.diff(ends))
         keys = node.numpy().astype(np.uint64) << np.uint64(16) | places.astype(np.uint64)
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(keys), dtype=np.uint64)])
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix_keys(keys), dtype=np.uint64)])
         prints.append(sums[ends[1:]] - sums[ends[:-1]])
     return np.concatenate(prints)
-
-
-def _mix(keys: np.ndarray) -> np.ndarray:
-    """The finalizer of splitmix64 (https://prng.di.unimi.it), so that sums of keys differ."""
-    mixed = keys + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _share(part: int, whole: int) -> float:
