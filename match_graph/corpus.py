@@ -10,6 +10,7 @@ import pandas as pd
 
 from match_graph.corpus_faults import (
     ENDS,
+    as_features,
     find_document_faults,
     find_feature_faults,
     find_type_faults,
@@ -171,12 +172,6 @@ def split_words(
     if tokenizer == "whitespace":
         return text.split()
     return re.findall(pattern, text.lower())
-
-
-def as_features(values: Any) -> Array:
-    """Features as an array: float16 stays, other numbers become float32."""
-    array = np.asarray(values)
-    return array if array.dtype == np.float16 else array.astype(np.float32, copy=False)
 
 
 def hierarchy_frame(edges: Sequence[tuple[str, str, str]]) -> pd.DataFrame:

@@ -98,7 +98,7 @@ def find_type_faults(
                 f"the attribute '{column}' of the {name} edges must be numbers, found "
                 f"{edges[column].dtype}; leave it out."
             )
-        elif not _is_finite(edges[column].to_numpy(dtype=np.float32, na_value=np.nan)):
+        elif not np.isfinite(edges[column].to_numpy(dtype=np.float32, na_value=np.nan)).all():
             faults.append(f"the attribute '{column}' of the {name} edges must be finite.")
     return faults
 
@@ -137,9 +137,10 @@ def find_feature_faults(features: Mapping[str, Any], rows: Mapping[str, int]) ->
 def _finite_rows(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Mask of the rows that are finite as float32, or as float16."""
     with np.errstate(over="ignore"):
-        values = array if array.dtype == np.float16 else array.astype(np.float32, copy=False)
-    return np.asarray(np.isfinite(values).all(axis=1))
+        return np.asarray(np.isfinite(as_features(array)).all(axis=1))
 
 
-def _is_finite(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    return bool(np.isfinite(values).all())
+def as_features(values: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Features as an array: float16 stays, other numbers become float32."""
+    array = np.asarray(values)
+    return array if array.dtype == np.float16 else array.astype(np.float32, copy=False)
