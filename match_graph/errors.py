@@ -24,6 +24,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+#: Faults of a list that are written out; the rest are counted.
+_WRITTEN = 20
 #: Characters of each end of a fault that is too long to be read.
 _SHOWN = 400
 
@@ -80,20 +82,19 @@ def import_extra(
         ) from fault
 
 
-def list_faults(summary: str, faults: list[str], limit: int = 20) -> str:
+def list_faults(summary: str, faults: list[str]) -> str:
     """One message for all faults: the fault itself if single, else the summary and a list.
 
     Args:
         summary: Requirement that was broken, without a final full stop.
         faults: Sentences, one per fault, each naming its place.
-        limit: Number of faults that are written out; the rest are counted.
     """
     if len(faults) == 1:
         return f"{summary}: {_shorten(faults[0])}"
     lines = [f"{summary}, but {len(faults)} faults were found:"]
-    lines += [f"  {_shorten(fault)}" for fault in faults[:limit]]
-    if len(faults) > limit:
-        lines.append(f"  ... and {len(faults) - limit} more")
+    lines += [f"  {_shorten(fault)}" for fault in faults[:_WRITTEN]]
+    if len(faults) > _WRITTEN:
+        lines.append(f"  ... and {len(faults) - _WRITTEN} more")
     return "\n".join(lines)
 
 

@@ -88,18 +88,15 @@ def evaluate_model(
     return measures
 
 
-def label_prior(
-    train_count: Tensor, label_ptr: Tensor, label_index: Tensor, empty: EmptyPolicy = "zero"
-) -> dict[str, float]:
+def label_prior(train_count: Tensor, label_ptr: Tensor, label_index: Tensor) -> dict[str, float]:
     """Measures of the label prior: every document gets the most frequent training labels.
 
     Args:
         train_count: Number of training documents of each label, [L].
         label_ptr: Offsets of gold labels, [B + 1], int64.
         label_index: Gold labels, packed, int64.
-        empty: Treatment of documents without gold labels, see `RankingMeter`.
     """
-    meter = RankingMeter(empty=empty)
+    meter = RankingMeter()
     order = torch.argsort(train_count, descending=True, stable=True)[: max(meter.ks)]
     meter.update(order.expand(label_ptr.numel() - 1, -1), label_ptr, label_index)
     return meter.compute()

@@ -70,13 +70,13 @@ def is_first() -> bool:
     return not is_by_torchrun() or read_number("RANK") == 0
 
 
-def read_number(name: str, default: int = 0) -> int:
-    """The number that an environment variable holds, a port or the count or rank of processes.
+def read_number(name: str) -> int:
+    """The number of an environment variable: a port, a count or rank of processes; 0 without.
 
     Raises:
         ConfigError: It is none in 0..65535.
     """
-    text = os.environ.get(name, str(default))
+    text = os.environ.get(name, "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= _MOST):
         raise ConfigError(
             f"${name} must be a number in 0..{_MOST} for several processes to share a run, found "
