@@ -259,11 +259,7 @@ class Pretraining:
 
     def _read_word_vectors(self) -> Tensor:
         settings = self.config.model
-        if settings.word_vectors is None:
-            raise ConfigError(
-                "model.init=word_vectors needs a file, found none; set model.word_vectors to a "
-                "GloVe or word2vec text file."
-            )
+        assert settings.word_vectors is not None, "a configuration without is refused"
         kept = self.space.num_kept[self.space.field_index(WORD)]
         words = self.dataset.names(WORD).head(kept).tolist()
         path = Path(settings.word_vectors)

@@ -284,17 +284,6 @@ def test_start_run_word_vectors_that_are_not_there(start, tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("config.yaml"))
 
 
-def test_Pretraining_word_vectors_need_a_file(start) -> None:
-    run = start()
-    stage = change_model(run, init="word_vectors")
-    with pytest.raises(ConfigError) as caught:
-        stage.initialise(run.make_model())
-    assert str(caught.value) == (
-        "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
-        "word2vec text file."
-    )
-
-
 def test_start_run_prediction_layer_can_start_from_labels(start) -> None:
     run = start("model.head_from_labels=true")
     model = run.make_model()
