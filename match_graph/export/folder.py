@@ -112,7 +112,7 @@ def _write_whole(
         with beside(out) as place:
             place.mkdir()
             with reporter.track(f"export to {to}", source.num_items, "nodes and edges") as advance:
-                target.write(source.watch(_add_up(advance)), place, out)
+                target.write(replace(source, advance=_add_up(advance)), place, out)
             reporter.line("export: reads it back and compares")
             expected = target.expect(source)
             readings = _verify(to, target, source, expected, place)

@@ -25,7 +25,6 @@ from match_graph.typing import DOCUMENT, MASKS, EdgeType
 #: Of the dense labels as OGB's loader holds them, 8 bytes each.
 MAX_LABEL_BYTES = 2 * 2**30
 META, SPLIT = "meta_dict.pt", "given"
-_ADDITIONAL = {"node_train_count": "train_count", "edge_position": "position"}
 
 
 class OgbTarget(Target):

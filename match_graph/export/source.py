@@ -121,12 +121,6 @@ class Source:
             del data[LABEL].train_count
         return data
 
-    def train_count(self, node_type: str) -> Tensor | None:
-        """Frequency of each node in training, int32; None where there is none, or it is hidden."""
-        if node_type == LABEL and not self.has_gold:
-            return None
-        return self.graph.node_tensor(node_type, "train_count")
-
     @cached_property
     def shown(self) -> Tensor:
         """Mask of documents whose gold labels are exported, [D], bool."""
@@ -148,7 +142,9 @@ class Source:
         ``definition`` where the data set has them; of labels ``depth`` where their source gives it;
         ``train_count``; ``x``. Each only if it is there and taken along.
         """
-        train_count, start = self.train_count(node_type), 0
+        is_hidden = node_type == LABEL and not self.has_gold
+        train_count = None if is_hidden else self.graph.node_tensor(node_type, "train_count")
+        start = 0
         with_text = self.options.text == "raw"
         for batch in self.dataset.iter_table(node_type, NODE_BATCH, with_text):
             rows = slice(start, start + batch.num_rows)
@@ -246,10 +242,6 @@ class Source:
     @cached_property
     def _words(self) -> np.ndarray[Any, np.dtype[Any]]:
         return self.dataset.names(WORD).to_numpy(dtype=object)
-
-    def watch(self, advance: Callable[[int], None]) -> "Source":
-        """Copy of the source that reports what it hands out."""
-        return replace(self, advance=advance)
 
 
 def open_source(dataset: CorpusDataset, options: ExportOptions) -> Source:

@@ -1,5 +1,6 @@
 """What an export may show: batches of nodes and edges, texts, gold labels of some splits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_Source_batches_are_the_tables(
     monkeypatch.setattr("match_graph.export.source.NODE_BATCH", size)
     monkeypatch.setattr("match_graph.export.source.EDGE_BATCH", size)
     counted: list[int] = []
-    source = open_with(toy_dataset).watch(counted.append)
+    source = replace(open_with(toy_dataset), advance=counted.append)
     for node_type in source.data.node_types:
         ids = [name for batch in source.nodes(node_type) for name in batch.column("id").to_pylist()]
         assert ids == toy_dataset.names(node_type).tolist()
