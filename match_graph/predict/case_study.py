@@ -72,12 +72,22 @@ class Pull(StrictModel):
         return (self.output_term or 0.0) + (self.parameter_term or 0.0)
 
 
-class Prediction(StrictModel):
+class _NamedLabel(StrictModel):
+    """Label by its id and, where the data set has one, its name."""
+
+    label: str
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Label by name and id."""
+        return show_name(self.label, self.name)
+
+
+class Prediction(_NamedLabel):
     """Predicted label: one of the best labels of a variant.
 
     Args:
-        label: Id of the label.
-        name: Name of the label, where the data set has one.
         probability: Probability of the label, in 0..1.
         score: Score of the label, in log-odds.
         is_right: Whether the label is gold.
@@ -90,7 +100,6 @@ class Prediction(StrictModel):
         pulled_by: Parent with the largest terms; None where all are 0.
     """
 
-    label: str
     probability: float
     score: float
     is_right: bool
@@ -101,33 +110,18 @@ class Prediction(StrictModel):
     verdict: str
     parents: list[Pull]
     pulled_by: str | None
-    name: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """Label by name and id."""
-        return show_name(self.label, self.name)
 
 
-class Missed(StrictModel):
+class Missed(_NamedLabel):
     """Missed label: gold, but not among the best.
 
     Args:
-        label: Id of the label.
-        name: Name of the label, where the data set has one.
         probability: Probability of the label, in 0..1.
         rank: Rank among all labels, from 1; below the best, also where its score equals theirs.
     """
 
-    label: str
     probability: float
     rank: int
-    name: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """Label by name and id."""
-        return show_name(self.label, self.name)
 
 
 class Variant(StrictModel):
@@ -152,27 +146,18 @@ class Variant(StrictModel):
     probability: dict[str, float]
 
 
-class CaseLabel(StrictModel):
+class CaseLabel(_NamedLabel):
     """Label of a case study: gold, predicted, or an ancestor of such.
 
     Args:
-        label: Id of the label.
-        name: Name of the label, where the data set has one.
         is_gold: Whether the label is gold for the document.
         depth: Depth in the hierarchy: edges on the longest path to a root.
         parents: Ids of all parents.
     """
 
-    label: str
-    name: str | None
     is_gold: bool
     depth: int
     parents: list[str]
-
-    @property
-    def shown(self) -> str:
-        """Label by name and id."""
-        return show_name(self.label, self.name)
 
 
 class CaseStudy(StrictModel):
