@@ -34,13 +34,6 @@ class OmikujiTrees(Baseline):
     omikuji draws the starts of its clustering by itself: two fits differ a little, whatever the
     seed.
 
-    Args:
-        space: The token space.
-        num_labels: Number of labels L.
-        config: Settings of the baseline.
-        seed: Random seed, not used.
-        width: Number of features of a document F; 0 without.
-
     Raises:
         ConfigError: The package omikuji is not installed.
     """

@@ -47,13 +47,6 @@ class TfidfLinear(Baseline):
     A squared hinge gives margins and no probabilities: ``slope`` and ``offset`` turn them into
     log-odds. They are two numbers for all labels, near those that fit the validation documents of
     three corpora best, and leave the ranking as it is.
-
-    Args:
-        space: The token space.
-        num_labels: Number of labels L.
-        config: Settings of the baseline.
-        seed: Random seed, not used.
-        width: Number of features of a document F; 0 without.
     """
 
     class Config(TfidfConfig):

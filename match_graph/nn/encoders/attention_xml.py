@@ -19,10 +19,6 @@ class AttentionXmlEncoder(TextEncoder):
     Source: section 3.2 of AttentionXML (You et al., NeurIPS 2019),
     https://arxiv.org/abs/1811.01727. The LSTM starts from zero states; the authors' release learns
     them.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

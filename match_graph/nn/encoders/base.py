@@ -119,10 +119,6 @@ class TextEncoder(Encoder):
     metadata, so that an encoder of words alone still owes something to them; ``spherical_text``
     pre-trains on words and labels only and is the fair choice, which the encoders' settings make.
     In a blend (``model.blend``) the linear classifier leaves them out too.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(StrictModel):

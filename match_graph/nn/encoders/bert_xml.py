@@ -32,10 +32,6 @@ class BertXmlEncoder(TextEncoder):
     LayerNorm is real here, while the release's does nothing. Dropout is not on attention weights,
     and draws one mask for the [CLS] tokens of a batch. With ``metadata``, metadata tokens have no
     position. Nothing is pre-trained but the words' vectors.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

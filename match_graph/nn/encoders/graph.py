@@ -30,10 +30,6 @@ class GraphEncoder(Encoder):
     documents only, and each one only those nodes that a later one reads. A document's state is
     that of all layers, the start included, joined: jumping knowledge (Xu et al. 2018,
     https://arxiv.org/abs/1806.03536), so that its own text is not smoothed away.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(StrictModel):

@@ -23,10 +23,6 @@ class HgtEncoder(GraphEncoder):
     Source: Hu et al. 2020, https://arxiv.org/abs/2003.01332, without its temporal encoding, which
     needs a time of every node.
 
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
-
     Raises:
         ConfigError: The heads do not share the channels evenly.
     """

@@ -37,10 +37,6 @@ class LanguageModelEncoder(Encoder):
     https://arxiv.org/abs/1810.04805; metadata as tokens: section 3.2 of MATCH,
     https://arxiv.org/abs/2102.07349.
 
-    Args:
-        embedding: Embedding layer of the token space, for metadata.
-        config: Settings of the encoder.
-
     Raises:
         ConfigError: transformers is not installed, the checkpoint cannot be read, it has fewer
             positions than ``max_pieces``, or its first piece knows no other.

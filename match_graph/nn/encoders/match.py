@@ -54,10 +54,6 @@ class MatchEncoder(Encoder):
     - layers: 3, then equation 22; the release has a fourth and a linear layer with ELU after it.
     - hypernymy: both terms have gradients, as the paper has it; in the release neither has.
     - dropout: not on attention weights, on which the release has it too.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(StrictModel):

@@ -25,10 +25,6 @@ class MatchHeteroEncoder(MatchEncoder):
     own, are mapped to the width of the Transformer and follow its other tokens, with a learned
     vector that tells them apart. Not of the paper, whose encoder sees no other document; its preset
     "paper" is that of MATCH, for what the two share.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(MatchEncoder.Config):

@@ -32,10 +32,6 @@ class MeshProbeNetEncoder(TextEncoder):
     https://doi.org/10.1093/bioinformatics/btz142. Its embedding of the journal beside the probes
     is left out: a journal is metadata, which ``metadata`` puts before the words. A document
     without tokens has the state zero.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

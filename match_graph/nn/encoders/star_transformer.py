@@ -25,10 +25,6 @@ class StarTransformerEncoder(TextEncoder):
     the public implementations. The first and the last token are neighbours, as in the paper; the
     implementations put zeros there. A document without tokens is a relay alone, which starts from
     zero.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

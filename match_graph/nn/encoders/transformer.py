@@ -27,10 +27,6 @@ class TransformerEncoder(TextEncoder):
     NeuralClassifier. Sinusoidal position codes are added to the words, none to metadata. Dropout
     acts on the residual branches and on embeddings (``model.embedding_dropout``), not on attention
     weights. A document without tokens has the state zero.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

@@ -26,10 +26,6 @@ class XmlCnnEncoder(TextEncoder):
     they overlap in documents shorter than p; the paper's public implementations pool over padding
     up to a fixed length. A document without tokens pools zeros. ReLU follows the maximum, which
     gives the same and costs less.
-
-    Args:
-        embedding: Embedding layer of the token space.
-        config: Settings of the encoder.
     """
 
     class Config(TextEncoder.Config):

@@ -133,12 +133,6 @@ class LinearHead(Head):
     The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
     term reads whole rows of labels then. Outside of training they are computed in float32 under
     autocast too: rounded to bfloat16, the best labels of a document tie.
-
-    Args:
-        in_channels: Width of a document's state.
-        num_labels: Number of labels L.
-        config: Settings of the head.
-        label_graph: Not read.
     """
 
     def __init__(

@@ -35,12 +35,6 @@ class LabelAttentionHead(Head):
     the scores alone are kept; what the gradient needs is computed again, chunk by chunk. Outside
     of training the last layer is computed in float32 under autocast too: rounded to bfloat16, the
     best labels of a document tie.
-
-    Args:
-        in_channels: Width of a token's state.
-        num_labels: Number of labels L.
-        config: Settings of the head.
-        label_graph: Not read.
     """
 
     class Config(StrictModel):

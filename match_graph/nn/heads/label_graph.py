@@ -48,12 +48,6 @@ class LabelGraphHead(Head):
     All labels' states are computed once a step. In evaluation, without gradients, they are kept as
     long as the weights stay the same.
 
-    Args:
-        in_channels: Width of a document's state.
-        num_labels: Number of labels L.
-        config: Settings of the head.
-        label_graph: Hierarchy and features of the labels.
-
     Raises:
         ConfigError: There is no label graph, or nothing to start label states from.
         GraphError: The label graph is of another number of labels.
