@@ -128,9 +128,6 @@ class TextEncoder(Encoder):
             False, description="whether to read metadata tokens too, before the words"
         )
 
-    needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
-    gives: ClassVar[Literal["document", "tokens"]] = "document"
-
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)
         self.metadata = config.metadata

@@ -1,6 +1,6 @@
 """Base of graph encoders: start states of nodes, layers, document states."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -41,7 +41,6 @@ class GraphEncoder(Encoder):
         neighborhood: NeighborhoodConfig = Field(default_factory=NeighborhoodConfig)
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    gives: ClassVar[Literal["document", "tokens"]] = "document"
     takes_lists: ClassVar[bool] = False  # whether its layers take `Neighbors`, not edges
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:

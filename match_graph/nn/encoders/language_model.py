@@ -66,7 +66,6 @@ class LanguageModelEncoder(Encoder):
         )
 
     needs: ClassVar[frozenset[str]] = frozenset({"text", "tokens"})
-    gives: ClassVar[Literal["document", "tokens"]] = "document"
     paper: ClassVar[str] = "Devlin et al., NAACL 2019, https://arxiv.org/abs/1810.04805"
     config: Config
 

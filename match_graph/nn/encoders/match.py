@@ -1,6 +1,6 @@
 """The encoder of MATCH: a Transformer over [CLS] tokens, metadata and words."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -82,8 +82,6 @@ class MatchEncoder(Encoder):
 
     paper: ClassVar[str] = "Zhang et al., WWW 2021, https://arxiv.org/abs/2102.07349"
     presets = read_presets("match")
-    needs: ClassVar[frozenset[str]] = frozenset({"tokens"})
-    gives: ClassVar[Literal["document", "tokens"]] = "document"
 
     def __init__(self, embedding: TokenEmbedding, config: Config) -> None:
         super().__init__(embedding, config)
