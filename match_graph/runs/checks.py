@@ -44,7 +44,7 @@ def check_model(run: Run) -> None:
 
 
 def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
-    if "graph" in run.needs:
+    if "graph" in run.model.needs:
         return
     graph = run.dataset.graph
     loader = EgoLoader(
@@ -52,7 +52,7 @@ def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
         EgoSampler(graph, run.config.data.max_metadata, run.config.data.max_words),
         space,
         run.dataset.documents(MASKS["train"])[:2],
-        texts=run.texts if "text" in run.needs else None,
+        texts=run.texts if "text" in run.model.needs else None,
         batch_size=2,
     )
     for batch in loader:
@@ -120,7 +120,7 @@ def count_weights(run: Run) -> int:
     Encoders that read their weights from files, and those of users that compute with them where
     they are made, cannot be counted.
     """
-    if "text" in run.needs:
+    if "text" in run.model.needs:
         return 0
     settings = run.config.model.model_copy(update={"coherent": False})  # it has no weights
     no_edge = Hierarchy.without_edges(run.sizes[-1])  # what the run's caches would have no values

@@ -112,7 +112,7 @@ class RunInputs:
         ``targets`` are given. Batches hold what the model needs, or what ``needs`` says.
         """
         graph, config = self.dataset.graph, self.config
-        needs = self.needs if needs is None else needs
+        needs = self.model.needs if needs is None else needs
         graphs = self.graphs if "graph" in needs else None
         documents = self.dataset.documents(MASKS[split])
         if sample is not None and sample < len(documents):
@@ -140,11 +140,6 @@ class RunInputs:
             texts=self.texts if "text" in needs else None,
             batch_sampler=order,
         )
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Inputs that the encoder needs."""
-        return self.model.needs
 
     @property
     def model(self) -> Model:
@@ -193,7 +188,7 @@ class RunInputs:
         return model
 
     def load_model(self) -> nn.Module:
-        """Loads the trained model or the fitted baseline, not calibrated; see `scale`.
+        """Loads the trained model or the fitted baseline; `finish_model` blends and calibrates it.
 
         Raises:
             CheckpointError: There is none, or it is of another configuration.

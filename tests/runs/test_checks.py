@@ -21,7 +21,7 @@ def with_settings(run: Run, *settings: str) -> Any:
     config = config.model_copy(update={"model": find_model(config).complete()})
     return SimpleNamespace(
         config=config, space=run.space, sizes=run.sizes, hierarchy=run.dataset.hierarchy,
-        dataset=run.dataset, needs=ENCODERS[config.model.encoder].needs, fabric=run.fabric,
+        dataset=run.dataset, model=find_model(config), fabric=run.fabric,
         features=run.features,
     )  # fmt: skip
 
@@ -35,7 +35,7 @@ def test_count_weights_is_what_the_model_has(trained_run: Run, encoder: str) -> 
 
 
 def test_count_weights_is_0_where_weights_are_read(trained_run: Run) -> None:
-    run = SimpleNamespace(needs=frozenset({"text"}))
+    run = SimpleNamespace(model=SimpleNamespace(needs=frozenset({"text"})))
     assert count_weights(run) == 0
 
 
