@@ -83,13 +83,12 @@ class RunRecord:
         if not self.writes:
             return
         seconds = {name: round(value, 3) for name, value in self.seconds.items()}
-        process = describe_process(self.config)
-        for name, value in process["peak_memory_mib"].items():
+        for name, value in measure_peak_memory().items():
             self._peak[name] = max(value, self._peak.get(name, 0.0))
-        process["peak_memory_mib"] = self._peak
+        process = {"device": describe_device(self.config.accelerator), **describe_software()}
         state = {"resumed": self._resumed} | ({"stage": self._stage} if self._stage else {})
         content = {**self.content, "seconds": seconds, **state, **self._notes}
-        content |= {**process, **self._process}
+        content |= {"peak_memory_mib": self._peak, **process, **self._process}
         write_json(self.folder / RECORD, content)
 
 
@@ -106,15 +105,6 @@ def describe_twins(split: str, number: int, total: int) -> str:
     return (
         f"{number:,} of {total:,} {split} documents{share} {have} the words of a training document."
     )
-
-
-def describe_process(config: TrainConfig) -> dict[str, Any]:
-    """Memory, device, versions and commit of this process, for a record."""
-    return {
-        "peak_memory_mib": measure_peak_memory(),
-        "device": describe_device(config.accelerator),
-        **describe_software(),
-    }
 
 
 def describe_software() -> dict[str, Any]:
