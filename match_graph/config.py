@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 _NO_OPTIONS = frozenset(
     {"name", "folder", "root", "transform", "pre_transform", "force_reload", "track"}
 )
-#: The widest layer that a setting can ask for; an estimate of the whole stands in training.memory.
+#: The widest layer that a setting can ask for; an estimate of the whole stands in runs.checks.
 MAX_CHANNELS = 2**16
 #: Settings of ``train`` in which a resumed run may differ from what it was.
 SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings", "logger")

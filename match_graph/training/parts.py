@@ -86,7 +86,7 @@ def write_parts(fabric: Fabric, folder: Path, content: Any) -> tuple[Any, dict[s
         content: Mappings and lists of tensors and plain values.
 
     Returns:
-        The content with a mapping in the place of each tensor that was written, for `read_parts`;
+        The content with a mapping in the place of each tensor that was written, for `PartsReader`;
         and the new folder's name with its files, None where nothing is sharded.
 
     Raises:
