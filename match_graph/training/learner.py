@@ -117,7 +117,7 @@ class Learner:
         sharded = {
             "model": self._weights(),
             "average": None if self.average is None else self._list_averages(),
-            "optimizer": self._list_moments(self.optimizer),
+            "optimizer": self._list_moments(),
         }
         content, parts = write_parts(self.fabric, path.parent, sharded)
         content |= {
@@ -141,20 +141,19 @@ class Learner:
         pairs = zip(self._trained, self.average.values, strict=True)
         return [self._share(value, self._shards.get(name)) for name, value in pairs]
 
-    def _list_moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        content = optimizer.state_dict()
+    def _list_moments(self) -> dict[str, Any]:
+        content = self.optimizer.state_dict()
         state = {
             number: {
-                name: self._share(value, self._shard_of(optimizer, number))
-                for name, value in moments.items()
+                name: self._share(value, self._shard_of(number)) for name, value in moments.items()
             }
             for number, moments in content["state"].items()
         }
         return {**content, "state": state}
 
-    def _shard_of(self, optimizer: torch.optim.Optimizer, number: int) -> RowShard | None:
-        """Which rows a parameter of an optimizer is, if it is a share of a table."""
-        parameter = list_parameters(optimizer)[number]
+    def _shard_of(self, number: int) -> RowShard | None:
+        """Which rows a parameter of the optimizer is, if it is a share of a table."""
+        parameter = list_parameters(self.optimizer)[number]
         shards = (table.shard for table in self.tables.values() if table.weight is parameter)
         return next(shards, None)
 
@@ -231,7 +230,7 @@ class Learner:
         for number, moments in saved.items():
             if not 0 <= number < len(parameters):
                 raise ValueError(f"there is no parameter {number}")
-            shard = self._shard_of(self.optimizer, number)
+            shard = self._shard_of(number)
             for name, value in moments.items():
                 key = "optimizer", number, name
                 if isinstance(value, Tensor) and not value.dim():  # a count
