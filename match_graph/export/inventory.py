@@ -1,15 +1,14 @@
 """Counts and order-free fingerprints of a graph, to compare an export with its source."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from match_graph.corpus import Array
 from match_graph.graph.draws import mix_keys
 from match_graph.typing import EdgeType
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _AT_ONCE = 1_000_000  # edges whose hashes are in memory together
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))

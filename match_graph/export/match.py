@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from match_graph.config import FeatureSource
-from match_graph.corpus import Tokenizer, split_words
+from match_graph.corpus import Array, Tokenizer, split_words
 from match_graph.datasets.match_folder import (
     FIELDS,
     SPLIT_FILES,
@@ -23,7 +23,7 @@ from match_graph.datasets.match_folder import (
     write_lines,
 )
 from match_graph.errors import ExportError
-from match_graph.export.inventory import Array, Inventory
+from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import write_batches
 from match_graph.export.source import Source, add_graph_edges
 from match_graph.export.target import NOT_IN_TAXONOMY, Reading, Target, escape_all, unescape

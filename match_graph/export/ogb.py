@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from match_graph.corpus import Array
 from match_graph.errors import ExportError, import_extra
-from match_graph.export.inventory import Array, Inventory
+from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import add_node_table, write_batches
 from match_graph.export.pyg import save_tensors
 from match_graph.export.source import GOLD, Source

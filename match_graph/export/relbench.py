@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
+from match_graph.corpus import Array
 from match_graph.errors import ExportError, import_extra
-from match_graph.export.inventory import Array, Inventory
+from match_graph.export.inventory import Inventory
 from match_graph.export.parquet import write_batches
 from match_graph.export.source import GOLD, NONE, Source, split_ends
 from match_graph.export.target import Reading, Target

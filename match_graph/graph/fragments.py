@@ -18,19 +18,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from match_graph.corpus import Array
 from match_graph.corpus_builder import CorpusBuilder, Fault, Interner
 from match_graph.io.beside import beside, finish
 from match_graph.io.tables import map_arrow, write_arrow
 from match_graph.typing import DOCUMENT, LABEL
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 ABOUT, DOCUMENTS = "fragment.json", "documents.parquet"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 
+from match_graph.corpus import Array
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.fragments import Fragment, mask_training
 from match_graph.graph.store_writer import ArrayFile, StoreWriter
@@ -14,8 +14,6 @@ from match_graph.graph.strings import Range, resolve_range
 from match_graph.io.cluster import Run
 from match_graph.io.tables import save_array
 from match_graph.typing import CITES, CONTAINS, LABEL, TAGGED, WORD, EdgeType, has_edge
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 #: Lists that are no field's: the names of fields have no dot.
 _TARGETS, _CITED = "label.gold", "reference.cited"

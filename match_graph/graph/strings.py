@@ -10,16 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from match_graph.corpus import Array
 from match_graph.graph.fragments import Fragment
 from match_graph.io.tables import map_arrow, save_array, write_arrow
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 #: Strings of all dictionaries in a range, about.
 RANGE = 2**22
