@@ -11,12 +11,10 @@ import torch
 
 from match_graph.errors import MatchGraphError
 from match_graph.openmp import limit_spinning
-from match_graph.speed.measure import MemoryPeak, Rates, take_turns
+from match_graph.speed.measure import CPU, MemoryPeak, Rates, take_turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from match_graph.datasets.match_folder import (
     MatchReader,
     write_match_folder,
 )
-from match_graph.speed.alone import CPU
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, MASKS, WORD
 
@@ -64,7 +63,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
 
     Ours reads, merges, and writes the folder to disk; the baseline stops at lists in memory.
     """
-    dataset = bench.dataset
+    dataset, bench = bench.dataset, bench.on_cpu
     fields = [
         edge_type[2] for edge_type in dataset.graph.edge_types if edge_type[:2] == (DOCUMENT, "has")
     ]
@@ -85,7 +84,7 @@ def measure_build(bench: Bench) -> Iterator[Speed]:
 
         yield from compare(
             bench, "build", f"{number:,} documents", "documents/s",
-            {"ours": ours, "a row for each token": rows}, watch_memory(bench, ours), device=CPU,
+            {"ours": ours, "a row for each token": rows}, watch_memory(bench, ours),
         )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from match_graph.errors import ExportError
 from match_graph.export import EXPORTS, export_dataset
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
-from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
-from match_graph.speed.measure import Bench, Speed, describe, make_speed
+from match_graph.speed.alone import Measured, measure_both, run_alone
+from match_graph.speed.measure import CPU, Bench, Speed, describe, make_speed
 from match_graph.typing import DOCUMENT
 
 #: Above so many documents the graph of tensors alone is exported, whose size is what decides.
@@ -72,7 +72,7 @@ def measure_export(bench: Bench) -> Iterator[Speed]:
             yield _refuse(bench, to, error)
             continue
         yield make_speed(
-            replace(bench, device=CPU), f"export: {to}", f"{number:,} documents",
+            bench.on_cpu, f"export: {to}", f"{number:,} documents",
             "documents/s", measured.rates, ("ours", _BASELINE), measured.peak_mib,
             seconds=number / measured.rates.per_second["ours"], **measured.more,
         )  # fmt: skip

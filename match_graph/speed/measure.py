@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.graph import TokenSpace
 
+CPU = torch.device("cpu")
 #: Between two looks at the memory.
 _MEMORY_SECONDS = 0.002
 _TURNS = 3
@@ -58,6 +59,11 @@ class Bench:
     def space(self) -> TokenSpace:
         """Token ids of the data set at the minimum counts of the settings."""
         return self.dataset.token_space(self.config.data.min_count, self.config.data.min_word_count)
+
+    @property
+    def on_cpu(self) -> "Bench":
+        """The same on the CPU, where some stages run whatever device there is."""
+        return replace(self, device=CPU)
 
 
 @dataclass(frozen=True)
@@ -321,7 +327,6 @@ def compare(
     work: Mapping[str, Callable[[], float]],
     peak_mib: float | None,
     baselines: int = 1,
-    device: torch.device | None = None,
     more: Callable[[Mapping[str, float]], Mapping[str, float]] = lambda _: {},
 ) -> Iterator[Speed]:
     """Measures ours against each baseline, in turns on the same data.
@@ -334,10 +339,9 @@ def compare(
         work: Work items by name, as for `take_turns`: ours, the baselines, and what else is timed.
         peak_mib: Peak memory of ours in MiB.
         baselines: Number of baselines.
-        device: Device that is waited for; None takes the bench's.
         more: Further measures by name, from the units per second of the work items.
     """
-    rates = take_turns(work, bench.seconds, device or bench.device, bench.busy)
+    rates = take_turns(work, bench.seconds, bench.device, bench.busy)
     ours, *others = work
     for name in others[:baselines]:
         yield make_speed(

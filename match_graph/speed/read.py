@@ -4,7 +4,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from defusedxml.ElementTree import iterparse
@@ -23,7 +23,7 @@ from match_graph.datasets import (
     read_pubmed_xml,
 )
 from match_graph.datasets.match_folder import TAXONOMY
-from match_graph.speed.alone import CPU, Measured, measure_both, run_alone
+from match_graph.speed.alone import Measured, measure_both, run_alone
 from match_graph.speed.formats import (
     SEPARATOR,
     SPLIT,
@@ -146,7 +146,7 @@ def measure_read(bench: Bench) -> Iterator[Speed]:
                 bench.seconds / len(WRITERS), bench.busy,
             )  # fmt: skip
         yield make_speed(
-            replace(bench, device=CPU), f"read: {name}", f"{number:,} documents, {size:,.0f} MB",
+            bench.on_cpu, f"read: {name}", f"{number:,} documents, {size:,.0f} MB",
             "documents/s", measured.rates, ("ours", READERS[name].parser), measured.peak_mib,
             megabytes_per_s=size * measured.rates.per_second["ours"] / number,
         )  # fmt: skip

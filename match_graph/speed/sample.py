@@ -8,7 +8,6 @@ from torch import Tensor
 
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.view import Graph, view_graph
-from match_graph.speed.alone import CPU
 from match_graph.speed.batches import count_tokens, open_bench, repeat
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, WORD
@@ -70,7 +69,7 @@ class LoopSampler:
 
 def measure_sample(bench: Bench) -> Iterator[Speed]:
     """Measures batches as training takes them: sampled at random, with gold labels."""
-    run, settings = open_bench(bench), bench.config.data
+    run, settings, bench = open_bench(bench), bench.config.data, bench.on_cpu
     loader = run.loader("train", training=True)
     batches = list(islice(loader, 5))
     naive = LoopSampler(bench.dataset.graph, run.space, settings.max_metadata, settings.max_words)
@@ -86,6 +85,6 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
             "ours": repeat(lambda batch: batch.num_documents, loader),
             "a loop over documents": repeat(loop, batches),
         },
-        watch_memory(bench, lambda: next(iter(loader))), device=CPU,
+        watch_memory(bench, lambda: next(iter(loader))),
         more=lambda rates: {"tokens_per_s": rates["ours"] * tokens},
     )  # fmt: skip

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+import torch
+
 from match_graph.datasets import Synthetic
 from match_graph.speed.batches import open_bench
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, describe, synchronize
+from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, describe, synchronize
 from match_graph.speed.step import Trainer
 
 #: Factors of documents and labels; the first is what the others are compared with.
@@ -22,15 +24,18 @@ _BATCH_SIZE, _BATCHES = 256, 4
 def measure_scaling(bench: Bench) -> Iterator[Speed]:
     """Measures building and training steps of corpora like MAG-CS; ignores the given data set.
 
-    ``seconds`` are those of the whole build, and of a training epoch by the tokens of its steps; on
-    CPU of processor time over all threads, so that other work beside does not count. ``slope`` is
+    ``seconds`` are those of the whole build, always on the CPU, and of a training epoch by the
+    tokens of its steps; on CPU of processor time over all threads, so that other work beside does
+    not count. ``slope`` is
     the power of the factor that they grow with since the smallest corpus (1 is proportional, 0 is
     constant), ``memory_slope`` likewise for the peak of memory.
     """
     first: dict[str, tuple[float, float, float | None]] = {}
     for documents, labels in FACTORS:
         factor = max(documents, labels)
-        for part, number, seconds, peak, dataset in _measure_size(bench, documents, labels):
+        for part, device, number, seconds, peak, dataset in _measure_size(
+            bench, documents, labels
+        ):
             rate = float(f"{number / seconds:.6g}")
             mib = None if peak is None else round(peak, 1)
             base_rate, base_seconds, base_mib = first.setdefault(part, (rate, seconds, mib))
@@ -43,7 +48,7 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
                 f"scaling: {part}",
                 f"documents x {documents}, labels x {labels}: {number:,} documents, "
                 f"{dataset.num_labels:,} labels",
-                describe(bench.device),
+                describe(device),
                 rate,
                 "documents/s",
                 f"documents x 1, labels x 1: {base_rate:,.6g} documents/s",
@@ -55,17 +60,17 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
 
 def _measure_size(
     bench: Bench, documents: int, labels: int
-) -> Iterator[tuple[str, int, float, float | None, Synthetic]]:
-    """Measurements: (stage, number of documents, seconds, peak memory in MiB, data set)."""
+) -> Iterator[tuple[str, torch.device, int, float, float | None, Synthetic]]:
+    """Measurements: (stage, device, number of documents, seconds, peak in MiB, data set)."""
     clock = time.perf_counter if bench.device.type == "cuda" else time.process_time
     with tempfile.TemporaryDirectory() as root:
-        start = clock()
-        with MemoryPeak(bench.device).watch() as memory:
+        start = time.process_time()
+        with MemoryPeak(CPU).watch() as memory:
             dataset = Synthetic(
                 like="mag-cs", scale=_BASE * documents, label_scale=_BASE * labels, root=root
             )
-        seconds = clock() - start
-        yield "build", dataset.num_documents, seconds, memory.mib, dataset
+        seconds = time.process_time() - start
+        yield "build", CPU, dataset.num_documents, seconds, memory.mib, dataset
         train = bench.config.train.model_copy(update={"batch_size": _BATCH_SIZE})
         config = bench.config.model_copy(update={"train": train})
         inner = replace(bench, dataset=dataset, config=config)
@@ -82,7 +87,7 @@ def _measure_size(
             seconds = clock() - start
         lengths = loader.batch_sampler.lengths
         seconds *= int(lengths.sum()) / sum(int(batch.ptr[-1]) for batch in batches)
-        yield "step", len(lengths), seconds, memory.mib, dataset
+        yield "step", bench.device, len(lengths), seconds, memory.mib, dataset
 
 
 def _find_slope(value: float, base: float, factor: int) -> float:

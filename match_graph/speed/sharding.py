@@ -14,12 +14,11 @@ from torch import distributed
 from match_graph.config import PretrainConfig
 from match_graph.errors import MatchGraphError
 from match_graph.pretrain import ShardedTrainer, SphericalTrainer
-from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
+from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare
 
 _NUM_PROCESSES = 2
 #: Chunks of each process per piece of work.
 _CHUNKS = 64
-_CPU = torch.device("cpu")
 
 
 def measure_sharding(bench: Bench) -> Iterator[Speed]:
@@ -35,11 +34,11 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
         peaks = [peak - mib for mib, peak in told if peak is not None]
         config = bench.config.pretrain
         yield from compare(
-            bench, "sharding",
+            bench.on_cpu, "sharding",
             f"{len(alone.tables)} tables of {whole:,.1f} MiB, chunks of {config.chunk_size}, "
             f"{config.channels} channels",
             "positives/s", {"two processes": train, "one process": lambda: _train(alone)},
-            max(0.0, *peaks) if peaks else None, device=_CPU,
+            max(0.0, *peaks) if peaks else None,
             more=lambda _: {"tables_mib": tables, "tables_share": tables / whole},
         )  # fmt: skip
 
@@ -123,7 +122,7 @@ def _serve(bench: Bench, rank: int, pipe: Connection, meeting: Path) -> None:
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=_NUM_PROCESSES
     )
     assert distributed.group.WORLD is not None
-    with MemoryPeak(_CPU).watch() as memory:
+    with MemoryPeak(CPU).watch() as memory:
         trainer = ShardedTrainer(**_find_arguments(bench), group=distributed.group.WORLD)
         _train(trainer)
     pipe.send((_count_mib(trainer), memory.mib))

@@ -70,6 +70,15 @@ def test_SPEED_STAGES_stage_is_measured_against_its_baselines(bench: Bench, stag
         assert content["peak_mib"] is None or 0 <= content["peak_mib"] < 500
 
 
+@pytest.mark.parametrize("stage", ["build", "sample", "sharding"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_SPEED_STAGES_stage_of_the_cpu_says_so_beside_a_gpu(bench: Bench, stage: str) -> None:
+    """Device and memory are those of the CPU, though the settings choose a GPU."""
+    (found,) = SPEED_STAGES[stage](replace(bench, device=torch.device("cuda")))
+    assert found.device == "cpu, 1 threads"
+    assert found.peak_mib is None or found.peak_mib >= 0
+
+
 def test_measure_step_has_a_baseline_of_our_precision(bench: Bench) -> None:
     """Where that is not float32, last: the batches are ours already."""
     train = bench.config.train.model_copy(update={"precision": "bf16-mixed"})
