@@ -1,7 +1,7 @@
 """Positives per second of pre-training by two processes that share the tables, against one."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -84,7 +84,9 @@ def _start_pair(
         for rank in range(_NUM_PROCESSES):
             own, other = context.Pipe()
             process = context.Process(
-                target=_serve, args=(bench, rank, other, Path(folder) / "meeting"), daemon=True
+                target=_serve,
+                args=(bench, rank, other, [*pipes, own], Path(folder) / "meeting"),
+                daemon=True,
             )
             process.start()
             other.close()
@@ -115,8 +117,12 @@ def _start_pair(
                 process.kill()
 
 
-def _serve(bench: Bench, rank: int, pipe: Connection, meeting: Path) -> None:
+def _serve(
+    bench: Bench, rank: int, pipe: Connection, inherited: Sequence[Connection], meeting: Path
+) -> None:
     """One of the processes: trains a piece for each request, until there are no more."""
+    for end in inherited:
+        end.close()  # or this process would wait for ever for an end that it holds itself
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=_NUM_PROCESSES

@@ -1,5 +1,7 @@
 """Pre-training by two processes, against one."""
 
+from multiprocessing import active_children
+
 import pytest
 
 from match_graph.errors import MatchGraphError
@@ -16,6 +18,14 @@ def test_measure_sharding_two_processes_hold_half_each(bench: Bench) -> None:
     assert content["rate"] > 0
     assert content["tables_share"] == pytest.approx(0.5, abs=0.01)
     assert content["tables_mib"] > 0
+
+
+def test_measure_sharding_processes_end_by_themselves(bench: Bench) -> None:
+    """Once there are no more requests; nothing has to end them."""
+    with sharding._start_pair(bench) as (train, _):
+        processes = active_children()
+        train()
+    assert [process.exitcode for process in processes] == [0, 0]
 
 
 def test_measure_sharding_process_that_ends_is_one_sentence(
