@@ -22,8 +22,8 @@ _READ = 20
 
 
 def open_bench(bench: Bench) -> Run:
-    """Run with the measured settings; nothing is written, so it needs no folder."""
-    fabric = make_fabric(bench.config.train)
+    """Run with the measured settings, in this process alone; nothing is written, so no folder."""
+    fabric = make_fabric(bench.config.train, alone=True)
     return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
 
 

@@ -56,7 +56,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
     }
 
     def make_work(network: Any, train: TrainConfig) -> Callable[[], int]:
-        classifier = Classifier(vocabulary, network, bench.config, make_fabric(train))
+        classifier = Classifier(vocabulary, network, bench.config, make_fabric(train, alone=True))
         return lambda: sum(1 for _ in classifier.predict(records))
 
     work = {name: make_work(*parts) for name, parts in competitors.items()}

@@ -20,7 +20,7 @@ from match_graph.speed.batches import (
 )
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
-from match_graph.training.device import choose_precision, deterministic, make_fabric
+from match_graph.training.device import choose_precision, deterministic
 from match_graph.training.loop import make_learner, train_step
 
 #: Batches that all competitors take turns on.
@@ -39,7 +39,7 @@ class Trainer:
     def __init__(self, bench: Bench) -> None:
         run = open_bench(bench)
         self.config, self.model = bench.config.train, run.make_model()
-        self.fabric = make_fabric(self.config)
+        self.fabric = run.fabric
         self.learner = make_learner(self.fabric, self.model, self.config, origin="")
         self.hierarchy = run.hierarchy.to(self.fabric.device)
         self.number = _NUM_STEPS // 2

@@ -1,9 +1,21 @@
 """The batches that stages of the network are measured on."""
 
+from dataclasses import replace
+
 import pytest
 
 from match_graph.speed.batches import count_tokens, draw_batches, open_bench
 from match_graph.speed.measure import Bench
+from match_graph.training import device
+
+
+def test_open_bench_is_one_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the settings train by several: each would measure, and print, a part."""
+    started: list[int] = []
+    monkeypatch.setattr(device, "launch", lambda fabric, _: started.append(fabric.world_size))
+    config = bench.config.change("train", devices=2)
+    assert open_bench(replace(bench, config=config)).fabric.world_size == 1
+    assert started == [1]
 
 
 def test_draw_batches_drawn_batches_are_like_the_mean_of_epoch(bench: Bench) -> None:
