@@ -47,8 +47,13 @@ def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]
     space = bench.space
     return [
         make_batch(sampler.draw(part), space, bench.dataset.targets)
-        for part in documents[order].split(batches[0].num_documents)
+        for part in documents[order].split(find_batch_size(batches))
     ]
+
+
+def find_batch_size(batches: Iterable[EgoBatch]) -> int:
+    """Documents of a whole batch: one of an epoch may have fewer."""
+    return max(batch.num_documents for batch in batches)
 
 
 def count_tokens(batches: Sequence[EgoBatch]) -> float:

@@ -10,6 +10,7 @@ from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.speed.batches import (
     backward,
     draw_batches,
+    find_batch_size,
     open_bench,
     repeat,
 )
@@ -65,7 +66,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
     trainer = Trainer(bench)
     weight = trainer.model.head.label_weight.detach().clone().requires_grad_()
     dtype = torch.bfloat16 if trainer.config.precision == "bf16-mixed" else torch.float32
-    shape = (num_labels, batches[0].num_documents)
+    shape = (num_labels, find_batch_size(batches))
     logits = torch.randn(shape, device=bench.device, dtype=dtype).t().requires_grad_()
 
     def ours() -> float:
@@ -83,7 +84,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
         return len(some)
 
     def relate(rates: Mapping[str, float]) -> dict[str, float]:
-        seconds, step = num_edges / rates["ours"], batches[0].num_documents / rates["step"]
+        seconds, step = num_edges / rates["ours"], shape[1] / rates["step"]
         return {"share_of_step": seconds / step, "milliseconds": 1000 * seconds}
 
     yield from compare(

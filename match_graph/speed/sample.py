@@ -1,16 +1,24 @@
 """Documents per second of sampling batches, against a loop over documents."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 from torch import Tensor
 
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.view import Graph, view_graph
-from match_graph.speed.batches import count_tokens, open_bench, repeat
+from match_graph.speed.batches import (
+    count_tokens,
+    draw_batches,
+    find_batch_size,
+    open_bench,
+    repeat,
+)
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, WORD
+
+#: Batches of the baseline; ours go through all of an epoch.
+_NUM_BATCHES = 20
 
 
 class LoopSampler:
@@ -71,7 +79,7 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
     """Measures batches as training takes them: sampled at random, with gold labels."""
     run, settings, bench = open_bench(bench), bench.config.data, bench.on_cpu
     loader = run.loader("train", training=True)
-    batches = list(islice(loader, 5))
+    batches = draw_batches(loader, _NUM_BATCHES)
     naive = LoopSampler(bench.dataset.graph, run.space, settings.max_metadata, settings.max_words)
 
     def loop(batch: EgoBatch) -> int:
@@ -80,7 +88,7 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
     tokens = count_tokens(batches)
     yield from compare(
         bench, "sample",
-        f"batches of {batches[0].num_documents}, {tokens:.1f} tokens per document", "documents/s",
+        f"batches of {find_batch_size(batches)}, {tokens:.1f} tokens per document", "documents/s",
         {
             "ours": repeat(lambda batch: batch.num_documents, loader),
             "a loop over documents": repeat(loop, batches),

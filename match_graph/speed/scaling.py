@@ -33,9 +33,7 @@ def measure_scaling(bench: Bench) -> Iterator[Speed]:
     first: dict[str, tuple[float, float, float | None]] = {}
     for documents, labels in FACTORS:
         factor = max(documents, labels)
-        for part, device, number, seconds, peak, dataset in _measure_size(
-            bench, documents, labels
-        ):
+        for part, device, number, seconds, peak, dataset in _measure_size(bench, documents, labels):
             rate = float(f"{number / seconds:.6g}")
             mib = None if peak is None else round(peak, 1)
             base_rate, base_seconds, base_mib = first.setdefault(part, (rate, seconds, mib))

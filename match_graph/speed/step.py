@@ -14,6 +14,7 @@ from match_graph.nn import MatchModel
 from match_graph.speed.batches import (
     count_tokens,
     draw_batches,
+    find_batch_size,
     open_bench,
     repeat,
     shuffle_batches,
@@ -183,6 +184,6 @@ def open_loader(bench: Bench) -> EgoLoader:
 
 def _describe(bench: Bench, batches: Sequence[EgoBatch]) -> str:
     return (
-        f"batches of {batches[0].num_documents}, {count_tokens(batches):.1f} tokens per document, "
+        f"batches of {find_batch_size(batches)}, {count_tokens(batches):.1f} tokens per document, "
         f"{bench.dataset.num_labels:,} labels, {bench.config.train.precision}"
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from match_graph.graph import EgoBatch
 from match_graph.nn import sparse_bce
-from match_graph.speed.batches import backward, open_bench, repeat
+from match_graph.speed.batches import backward, find_batch_size, open_bench, repeat
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.step import dense_bce
 
@@ -18,7 +18,7 @@ def measure_targets(bench: Bench) -> Iterator[Speed]:
     """Measures the loss and its gradient on the same logits, in documents per second."""
     loader = open_bench(bench).loader("train", training=True)
     batches = [batch.to(bench.device) for batch in islice(loader, 5)]
-    size = (bench.dataset.num_labels, batches[0].num_documents)
+    size = (bench.dataset.num_labels, find_batch_size(batches))
     scores = torch.randn(size, device=bench.device).t().requires_grad_()  # as the head's: [L, B]
 
     def descend(loss: Callable[..., Tensor], batch: EgoBatch) -> int:

@@ -7,22 +7,33 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 from match_graph.cli import app
 from match_graph.datasets import DATASETS, Synthetic
 from match_graph.errors import ConfigError
-from match_graph.graph import Hierarchy
-from match_graph.speed import SPEED_SIZES, SPEED_STAGES, Bench, measure, measure_speed, scaling
+from match_graph.graph import EgoBatch, Hierarchy
+from match_graph.speed import (
+    SPEED_SIZES,
+    SPEED_STAGES,
+    Bench,
+    measure,
+    measure_speed,
+    sample,
+    scaling,
+)
 from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.speed.pretrain import measure_pretrain
-from match_graph.speed.step import measure_step
+from match_graph.speed.sample import LoopSampler
+from match_graph.speed.step import measure_step, open_loader
 
 CPU = torch.device("cpu")
 KEYS = ["stage", "size", "device", "rate", "unit", "baseline", "ratio", "peak_mib"]
@@ -92,6 +103,40 @@ def test_measure_pretrain_shared_negatives_compare_more(bench: Bench) -> None:
     for found in measure_pretrain(bench):
         assert found.more["comparisons_per_s"] == pytest.approx(32 * found.rate, rel=1e-3)
         assert found.ratio > 1
+
+
+@pytest.mark.parametrize("stage", ["targets", "hypernymy"])
+def test_SPEED_STAGES_first_batch_may_be_the_smallest(bench: Bench, stage: str) -> None:
+    """The rest of an epoch, of one document; the logits are those of a whole batch."""
+    config = bench.config.change("train", batch_size=319)
+    for seed in range(20):
+        rest_first = replace(bench, config=config.model_copy(update={"seed": seed}))
+        if next(iter(open_loader(rest_first))).num_documents == 1:
+            break
+    (found,) = SPEED_STAGES[stage](rest_first)
+    assert found.size.startswith("synthetic: batches of 319, 25 labels")
+
+
+def test_measure_sample_loop_goes_through_batches_of_all_sizes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ours does, so that a document has as many tokens for both."""
+    drawn: list[int] = []
+    works: list[Mapping[str, Callable[[], float]]] = []
+    draw = LoopSampler.draw
+
+    def count(self: LoopSampler, documents: Tensor) -> EgoBatch:
+        batch = draw(self, documents)
+        drawn.append(batch.token_id.numel())
+        return batch
+
+    monkeypatch.setattr(LoopSampler, "draw", count)
+    monkeypatch.setattr(sample, "compare", lambda *given, **_: iter(works.append(given[4]) or ()))
+    assert list(SPEED_STAGES["sample"](bench)) == []
+    expected = [batch.token_id.numel() for batch in open_loader(bench)]
+    for _ in expected:
+        works[0]["a loop over documents"]()
+    assert sum(drawn) == pytest.approx(sum(expected), rel=0.05)
 
 
 def test_measure_speed_all_measures_every_stage_of_the_data_set(
