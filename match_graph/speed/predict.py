@@ -15,7 +15,7 @@ from match_graph.speed.batches import open_bench
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import choose_precision, make_fabric
-from match_graph.typing import MASKS
+from match_graph.typing import DOCUMENT, MASKS
 
 #: Documents of a piece of work: batches enough for eight threads.
 _DOCUMENTS = 2048
@@ -26,7 +26,7 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
 
     The first baseline computes in float32 as usually written; the second pads no further than the
     longest of a batch and has our precision. All read the same records in the same order, in the
-    same threads.
+    same threads: those of test, or of all splits where that is empty.
 
     Raises:
         ConfigError: Encoder or head are not MATCH's, whose network the baseline is.
@@ -39,6 +39,8 @@ def measure_predict(bench: Bench) -> Iterator[Speed]:
         )
     run = open_bench(bench)
     documents = run.dataset.documents(MASKS["test"])
+    if not len(documents):  # their labels are not read
+        documents = torch.arange(run.dataset.graph.num_nodes(DOCUMENT))
     order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0))
     records = run.dataset.as_json(documents[order[:_DOCUMENTS]].tolist())
     with tempfile.TemporaryDirectory() as folder:

@@ -27,6 +27,7 @@ from match_graph.speed import (
     Bench,
     measure,
     measure_speed,
+    pretrain,
     sample,
     scaling,
 )
@@ -34,6 +35,7 @@ from match_graph.speed.measure import MemoryPeak, busy_processes, take_turns
 from match_graph.speed.pretrain import measure_pretrain
 from match_graph.speed.sample import LoopSampler
 from match_graph.speed.step import measure_step, open_loader
+from match_graph.typing import MASKS
 
 CPU = torch.device("cpu")
 KEYS = ["stage", "size", "device", "rate", "unit", "baseline", "ratio", "peak_mib"]
@@ -137,6 +139,31 @@ def test_measure_sample_loop_goes_through_batches_of_all_sizes(
     for _ in expected:
         works[0]["a loop over documents"]()
     assert sum(drawn) == pytest.approx(sum(expected), rel=0.05)
+
+
+def test_measure_pretrain_pieces_of_work_have_as_many_positives(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours and the baselines: the same chunks of each kind of pairs, and as many ends of a fit."""
+    works: list[Mapping[str, Callable[[], float]]] = []
+    monkeypatch.setattr(pretrain, "compare", lambda *given, **_: iter(works.append(given[4]) or ()))
+    assert list(measure_pretrain(bench)) == []
+    assert len({work() for work in works[0].values()}) == 1
+
+
+def test_measure_predict_without_test_documents(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All documents are read instead: no label of theirs is."""
+    documents = type(bench.dataset).documents
+    monkeypatch.setattr(
+        type(bench.dataset),
+        "documents",
+        lambda self, mask: documents(self, mask)[: 0 if mask == MASKS["test"] else None],
+    )
+    for found in SPEED_STAGES["predict"](bench):
+        assert found.size.startswith("synthetic: 400 documents")
+        assert found.ratio > 0
 
 
 def test_measure_speed_all_measures_every_stage_of_the_data_set(
