@@ -39,10 +39,11 @@ def test_export_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
 def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:
     """Exit code 1 and what there is; a missing option is wrong usage."""
     toy = write_match_folder(tmp_path / "toy")
-    command = ["export", toy, "--out", tmp_path / "out"]
+    command = ["export", toy, "--out", tmp_path / "out", "--root", tmp_path / "root"]
     code, _, error = call(*command, "--to", "dgl")
     assert code == 1
     assert error.startswith("Error: An export target must be one of [")
+    assert not (tmp_path / "root").exists()  # nothing is built for it
     code, _, error = call(*command, "--to", "pyg", "--features", "all")
     assert code == 1
     assert (

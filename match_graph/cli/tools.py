@@ -62,15 +62,18 @@ def speed(
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
     from match_graph.report import write_time_to_quality
-    from match_graph.speed import SPEED_SIZES, measure_speed
+    from match_graph.speed import SPEED_SIZES, check_stage, measure_speed
     from match_graph.training.device import choose_device
 
+    if curve is not None and (busy or json_lines):
+        raise typer.BadParameter(
+            "a curve is measured without --busy and --json", param_hint="--curve"
+        )
+    check_stage(stage, busy)  # before a data set is built
     name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
     resolved, built = data.load(), data.open_dataset(name, Reporter(quiet=True), **options)
     device = choose_device(resolved.train.accelerator)
     if curve is not None:
-        if busy:
-            raise typer.BadParameter("a curve is measured without --busy", param_hint="--curve")
         write_time_to_quality(curve, stage, built, resolved, seconds, device, echo)
         return
     for found in measure_speed(stage, built, resolved, seconds, device, busy):
@@ -107,9 +110,10 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Export the graph to another library's format, verified by reading it back."""
-    from match_graph.export import export_dataset, parse_options
+    from match_graph.export import export_dataset, find_target, parse_options
 
     resolved, reporter = data.load(), Reporter(quiet)
+    find_target(to)  # before a data set is built
     options = parse_options(features=features, include_labels=include_labels, text=text)
     built = data.open_dataset(dataset, reporter)
     echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))

@@ -52,6 +52,23 @@ _ALONE = frozenset({"scaling", "sharding", "read", "export"})
 _SINGLE = frozenset({"scaling"})
 
 
+def check_stage(stage: str, busy: int = 0) -> None:
+    """Checks that a stage, or ``all``, can be measured beside so many busy processes.
+
+    Raises:
+        ConfigError: There is no such stage, or it takes no turns.
+    """
+    if stage != "all" and stage not in SPEED_STAGES:
+        raise ConfigError(
+            f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
+        )
+    if busy and stage in _SINGLE:
+        raise ConfigError(
+            f"A stage that is measured beside busy processes must take turns with a baseline, but "
+            f"'{stage}' does not; leave out --busy."
+        )
+
+
 def measure_speed(
     stage: str,
     dataset: CorpusDataset,
@@ -74,15 +91,7 @@ def measure_speed(
     Raises:
         ConfigError: There is no such stage, or it is not measured beside busy processes.
     """
-    if stage != "all" and stage not in SPEED_STAGES:
-        raise ConfigError(
-            f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
-        )
-    if busy and stage in _SINGLE:
-        raise ConfigError(
-            f"A stage that is measured beside busy processes must take turns with a baseline, but "
-            f"'{stage}' does not; leave out --busy."
-        )
+    check_stage(stage, busy)
     bench = Bench(dataset, resolve_config(config, dataset), seconds, device, busy)
     for name in SPEED_STAGES if stage == "all" else [stage]:
         if stage == name or name not in _ALONE:

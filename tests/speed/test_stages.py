@@ -376,6 +376,18 @@ def test_MemoryPeak_memory_peaks_are_seen_though_they_are_gone() -> None:
     assert memory.mib is None or 32 < memory.mib < 500
 
 
+def test_measure_speed_command_checks_before_it_builds(call, tmp_path: Path) -> None:
+    """A stage that there is not, and a curve that is no line of JSON."""
+    command = ("speed", "--dataset", "synthetic", "--root", tmp_path / "root")
+    code, _, error = call(*command, "steps")
+    assert code == 1
+    assert error.startswith("Error: A stage must be one of ['build', ")
+    code, _, error = call(*command, "pretrain", "--curve", tmp_path / "curve", "--json")
+    assert code == 2
+    assert "a curve is measured without --busy and --json" in error
+    assert not [*tmp_path.iterdir()]
+
+
 def test_measure_speed_command_prints_json_lines(tmp_path: Path) -> None:
     """The command prints one json object per line."""
     result = CliRunner().invoke(
