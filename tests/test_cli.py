@@ -221,6 +221,24 @@ def test_version_and_wrong_usage(call) -> None:
     assert call("run", "x", "--no-such-option")[0] == 2
 
 
+def test_pretrain_text_of_vectors_that_are_not_kept_is_wrong_usage(call, tmp_path: Path) -> None:
+    """--evaluate trains without the pairs that it ranks, and no vectors of the run."""
+    out = tmp_path / "run"
+    code, _, error = call("pretrain", "synthetic", "--out", out, "--text", "--evaluate")
+    assert code == 2
+    assert "--text writes vectors, but --evaluate trains none to be kept" in " ".join(error.split())
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["my #1.py:Mean", "[1].py:Mean", "a: b.py:Mean", "{x}:Mean"])
+def test_run_names_of_options_are_no_yaml(call, toy: Path, tmp_path: Path, name: str) -> None:
+    """A path of one's own code is what it is, as in `evaluate --encoder`; --set takes YAML."""
+    code, _, error = call("run", toy, "--out", tmp_path / "run", "--encoder", name)
+    assert code == 1
+    assert "must be YAML" not in error
+    assert f"found '{name}'" in error or f"'{name.partition(':M')[0]}'" in error
+
+
 def break_line(folder: Path) -> None:
     text = (folder / "train.json").read_text()
     (folder / "train.json").write_text(text[: len(text) // 2])

@@ -111,6 +111,8 @@ def pretrain(
     """Pre-train unit vectors into a run folder; with --evaluate, measure such vectors instead."""
     from match_graph.cli.show import print_quality
 
+    if text and measure:
+        raise typer.BadParameter("--text writes vectors, but --evaluate trains none to be kept")
     run = options.start()
     quality = run.evaluate_pretraining() if measure else None
     if not measure:

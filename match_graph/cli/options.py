@@ -83,6 +83,11 @@ def command(name: str | None = None) -> Callable[[W], W]:
     return register
 
 
+def _set(key: str, value: object) -> str:
+    """A setting as by --set; its value is YAML, in which text is quoted to stay what it is."""
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workers:
     """Processes that share what is cut into parts."""
@@ -166,7 +171,7 @@ class Start(Settings):
         named = [*(self.settings or [])]
         named += [] if self.seed is None else [f"seed={self.seed}"]
         if self.ablation:
-            named.append(f"ablation={json.dumps(self.ablation, ensure_ascii=False)}")
+            named.append(_set("ablation", self.ablation))
         return named
 
     def start(self) -> "Run":
@@ -215,7 +220,7 @@ class Pretrain(Devices, Start):
 
     def name_settings(self) -> list[str]:
         named = super().name_settings()
-        return named + [f"train.{name}={value}" for name, value in self.sharing.items()]
+        return named + [_set(f"train.{name}", value) for name, value in self.sharing.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,11 +247,10 @@ class Train(Pretrain):
     def name_settings(self) -> list[str]:
         named = super().name_settings()
         if self.word_vectors is not None:
-            path = json.dumps(str(self.word_vectors), ensure_ascii=False)  # a YAML string
-            named += ["model.init=word_vectors", f"model.word_vectors={path}"]
+            named += ["model.init=word_vectors", _set("model.word_vectors", str(self.word_vectors))]
         named += ["train.deterministic=true"] if self.deterministic else []
-        named += [] if self.logger is None else [f"train.logger={self.logger}"]
-        return named + ([] if self.encoder is None else [f"model.encoder={self.encoder}"])
+        named += [] if self.logger is None else [_set("train.logger", self.logger)]
+        return named + ([] if self.encoder is None else [_set("model.encoder", self.encoder)])
 
     def start(self) -> "Run":
         run = super().start()
