@@ -80,7 +80,8 @@ def _start_pair(
     """
     context = get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
-        pipes, processes = [], []
+        pipes: list[Connection] = []
+        processes = []
         for rank in range(_NUM_PROCESSES):
             own, other = context.Pipe()
             process = context.Process(
