@@ -90,10 +90,18 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "old" not in filled
     assert "[" in filled  # intervals over documents
     assert content["fill"](filled) == filled
-    text = "<!-- summary: encoders P@1: MATCH | Omikuji -->\n<!-- end -->\n"
+    text = (
+        "<!-- summary: encoders encoders P@1: MATCH | Omikuji | TF-IDF + linear -->\n<!-- end -->\n"
+    )
     filled = content["fill"](text)
-    assert "\n| | training documents, labels | MATCH | Omikuji |\n" in filled
-    assert re.search(r"\n\| toy \| \d+, \d+ \| \.\d+ \[\.\d+, \d?\.\d+\] \| - \|\n", filled)
+    assert re.search(
+        r"\n\| (\| toy<br>\d+ documents<br>\d+ labels ){2}\|\n\|---\|--:\|--:\|\n", filled
+    )
+    assert re.search(r"\n\| MATCH (\| \d?\.\d{3}<br>\[\.\d+, \d?\.\d+\] ){2}\|\n", filled)
+    assert "\n| Omikuji | - | - |\n" in filled
+    assert re.search(
+        r"\n\| TF-IDF \+ linear (\| \d?\.\d{3}<br>\[[+-]\d?\.\d+, [+-]\d?\.\d+\] ){2}\|\n", filled
+    )
 
 
 @pytest.mark.parametrize(

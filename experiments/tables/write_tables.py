@@ -3,11 +3,11 @@
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
 
-A table stands between two comments. The first one names a data set and measures, or a measure of
-some rows on all data sets:
+A table stands between two comments. The first one names a data set and measures, or experiments and
+a measure of some rows on all of their data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
-    <!-- summary: encoders NDCG@5: MATCH | TF-IDF + linear -->
+    <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
     <!-- end -->
 """
 
@@ -24,7 +24,7 @@ from match_graph.report.summary import Value, publish, summarize
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SUMMARY = re.compile(r"(<!-- summary: (\S+) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
@@ -37,43 +37,49 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     return f"\n{table}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
 
 
-def make_summary(experiment: str, measure: str, names: list[str]) -> str:
-    """A measure of some rows on every data set: mean and 95 % interval over documents."""
-    results = read_results(HERE / experiment / "results.json")
-    reference = results.experiment.reference
-    lines = [
-        f"| | training documents, labels | {' | '.join(names)} |",
-        f"|---|--:|{'--:|' * len(names)}",
-    ]
-    runs = set()
-    for record in results.datasets:
-        rows = {row.name: row for row in summarize(results, record.name)}
-        found = {name: rows[name] for name in names if name in rows and rows[name].runs}
-        runs |= {row.runs for row in found.values()}
-        cells = [
-            _show(found[name].measured[measure], name == reference) if name in found else "-"
-            for name in names
-        ]
-        size = f"{record.documents['train']:,}, {record.num_labels:,}"
-        lines.append(f"| {record.name} | {size} | {' | '.join(cells)} |")
+def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
+    """A measure of some rows on every data set of some experiments.
+
+    Means, 95 % intervals over documents, and stars.
+    """
+    head, cells, runs, splits = [], {name: [] for name in names}, set(), set()
+    for experiment in experiments:
+        results = read_results(HERE / experiment / "results.json")
+        reference = results.experiment.reference
+        splits.add(results.experiment.split)
+        for record in results.datasets:
+            rows = {row.name: row for row in summarize(results, record.name)}
+            documents, labels = record.documents["train"], record.num_labels
+            head.append(f"{record.name}<br>{documents:,} documents<br>{labels:,} labels")
+            for name in names:
+                row = rows.get(name)
+                if row is None or not row.runs:
+                    cells[name].append("-")
+                    continue
+                runs.add(row.runs)
+                cells[name].append(_show(row.measured[measure], name == reference))
+    lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
+    lines += [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
     *first, last = map(str, sorted(runs) or [0])
     seeds = f"{', '.join(first)} or {last}" if first else last
     kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
     about = (
-        f"{measure} on {results.experiment.split}, {kind} [95 % interval over documents of the "
-        f"difference to {reference}, for it of the mean]."
+        f"{measure} on {' and '.join(sorted(splits))}, {kind}. In brackets the 95 % interval over "
+        f"documents, of the difference to {reference}; for {reference} of the mean."
     )
-    return "\n" + "\n".join(lines) + f"\n\n{about}\n\n"
+    text = "\n".join(lines)
+    if "\\*" in text:
+        about += f" * and ** are significantly worse than {reference} (p < .05, .01, after Holm)."
+    return f"\n{text}\n\n{about}\n\n"
 
 
 def _show(value: Value, is_reference: bool) -> str:
-    mean = f"{value.mean:.3f}".lstrip("0")
+    mean = f"{value.mean:.3f}{value.stars}".replace("*", "\\*")
     if value.interval is None:
-        return mean
-    low, high = value.interval
-    if is_reference:
-        return f"{mean} [{low:.3f}, {high:.3f}]".replace("0.", ".")
-    return f"{mean} [{low:+.3f}, {high:+.3f}]".replace("0.", ".")
+        return mean.lstrip("0")
+    sign = "" if is_reference else "+"
+    low, high = (f"{bound:{sign}.3f}" for bound in value.interval)
+    return f"{mean}<br>[{low}, {high}]".replace("0.", ".")
 
 
 def fill(text: str) -> str:
@@ -82,7 +88,9 @@ def fill(text: str) -> str:
         lambda found: found[1] + make_table(found[2], found[3], found[4].split()) + found[5], text
     )
     return SUMMARY.sub(
-        lambda found: found[1] + make_summary(found[2], found[3], found[4].split(" | ")) + found[5],
+        lambda found: (
+            found[1] + make_summary(found[2].split(), found[3], found[4].split(" | ")) + found[5]
+        ),
         text,
     )
 
