@@ -23,6 +23,8 @@ from match_graph.report.summary import Value, publish, summarize
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
+#: Stars of a summary, behind a mean.
+_MARKS = {"\\*": "worse", "+": "better"}
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -64,13 +66,16 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     seeds = f"{', '.join(first)} or {last}" if first else last
     kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
     about = (
-        f"{measure} on {' and '.join(sorted(splits))}, {kind}. In brackets the 95 % interval over "
-        f"documents, of the difference to {reference}; for {reference} of the mean."
+        f"{measure} on {' and '.join(sorted(splits))}, {kind} [95 % interval over documents of the "
+        f"difference to {reference}, for it of the mean]"
     )
     text = "\n".join(lines)
-    if "\\*" in text:
-        about += f" * and ** are significantly worse than {reference} (p < .05, .01, after Holm)."
-    return f"\n{text}\n\n{about}\n\n"
+    for mark, word in _MARKS.items():
+        if f"{mark}<br>" in text:
+            about += (
+                f"; {mark} significantly {word} than {reference} (p < .05), {mark * 2} (p < .01)"
+            )
+    return f"\n{text}\n\n{about}.\n\n"
 
 
 def _show(value: Value, is_reference: bool) -> str:
