@@ -180,7 +180,11 @@ def test_evaluate_a_run_of_a_table_from_elsewhere(
     out = tmp_path / "run"
     code, printed, error = call("run", "custom", "--set", f"data.options={options}", "--out", out,
                                 *SMALL)  # fmt: skip
-    assert (code, error) == (0, "")
+    assert code == 0
+    assert error == (
+        "warning: the columns ['reference'] are not read; name metadata in the option fields, and "
+        "a column of splits or dates in the option columns\n"
+    )
     assert "NDCG@5" in printed
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -221,7 +225,7 @@ def test_version_and_wrong_usage(call) -> None:
     assert call("run", "x", "--no-such-option")[0] == 2
 
 
-def test_pretrain_text_of_vectors_that_are_not_kept_is_wrong_usage(call, tmp_path: Path) -> None:
+def test_pretrain_text_beside_evaluate_is_wrong_usage(call, tmp_path: Path) -> None:
     """--evaluate trains without the pairs that it ranks, and no vectors of the run."""
     out = tmp_path / "run"
     code, _, error = call("pretrain", "synthetic", "--out", out, "--text", "--evaluate")

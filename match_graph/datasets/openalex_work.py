@@ -23,8 +23,8 @@ def read_id(value: Any, kind: str = "") -> str | None:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    short = value.strip().removeprefix(_PREFIX) if isinstance(value, str) else ""
-    if not short:
+    short = value.removeprefix(_PREFIX) if isinstance(value, str) else ""
+    if not short.strip():
         return None
     return f"{kind}/{short}" if kind and short.isdecimal() else short
 

@@ -217,7 +217,7 @@ def test_CorpusDataset_pre_transform_is_saved_and_part_of_key(tmp_path: Path) ->
     assert len(built_folders(tmp_path)) == 2
 
 
-def test_CorpusDataset_pre_transform_that_moves_documents_between_splits(tmp_path: Path) -> None:
+def test_CorpusDataset_pre_transform_that_changes_splits(tmp_path: Path) -> None:
     """Gold labels of what would be test documents then are in the graph; nothing is built."""
 
     def swap(data: HeteroData) -> HeteroData:

@@ -286,7 +286,7 @@ def test_from_hetero_says_what_it_leaves_out() -> None:
     ]
 
 
-def test_from_hetero_several_relations_between_documents_become_one_aloud() -> None:
+def test_from_hetero_several_document_relations_warn() -> None:
     """Citations hold all of them; one relation alone, or the same edges twice, need no warning."""
     data = make_graph()
     data["movie", "follows", "movie"].edge_index = torch.tensor([[0, 1], [1, 2]])

@@ -118,8 +118,3 @@ def test_INSTANCES_wrong_types_are_faults(field: str, work: dict[str, Any], faul
 def test_read_id_refuses_what_names_nothing(value: Any) -> None:
     """The URL alone, too."""
     assert read_id(value) is None
-
-
-def test_read_id_without_blanks_around_it() -> None:
-    """A reference with a blank is of the same work."""
-    assert read_id(" https://openalex.org/W1\n") == read_id("W1") == "W1"

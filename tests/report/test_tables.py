@@ -45,7 +45,7 @@ def test_Table_second_lines() -> None:
     ]  # fmt: skip
 
 
-def test_Table_to_latex_names_are_no_arguments_of_the_line_before() -> None:
+def test_Table_to_latex_names_are_no_arguments() -> None:
     r"""What follows ``\\midrule`` or ``\\\\`` in brackets is its length, and a star is its own."""
     table = Table(["", "P@1"], [["[CLS] alone", "[1]"], ["* of all", "*"]], frozenset({(0, 0)}))
     assert table.to_latex().splitlines()[4:6] == [

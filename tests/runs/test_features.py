@@ -286,7 +286,7 @@ def test_KnownFeatures_new_document_without_a_vector(
     assert str(caught.value) == fault
 
 
-def test_KnownFeatures_find_neighbours_up_to_the_time_of_a_document(tmp_path: Path) -> None:
+def test_KnownFeatures_find_neighbours_up_to_a_time(tmp_path: Path) -> None:
     """Documents of valid and test, some earlier than training, have the features of evaluation."""
     rows = [
         {

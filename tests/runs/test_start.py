@@ -44,7 +44,7 @@ def test_start_run_object_is_opened_again_by_its_folder(
     assert synthetic.transform is None
 
 
-def test_start_run_test_documents_change_nothing_but_their_measures(tmp_path: Path) -> None:
+def test_start_run_test_documents_change_measures_alone(tmp_path: Path) -> None:
     """Their gold labels, words, authors, citations and times; weights, features, shares, valid."""
 
     def train(number: int) -> list[object]:
