@@ -49,7 +49,7 @@ def test_Corpus_correct_corpus_gives_its_fields_and_size() -> None:
 
 
 def test_Corpus_repr_is_one_line_of_counts(toy: Corpus) -> None:
-    """What one reads at a prompt, not its tables."""
+    """The repr is one line of counts, without the tables."""
     splits = toy.documents["split"].value_counts()
     assert repr(toy) == (
         f"Corpus('{toy.name}', {len(toy.documents)} documents ({splits['train']} train, "

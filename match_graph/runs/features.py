@@ -138,7 +138,7 @@ class KnownFeatures:
 
     @property
     def has_time(self) -> bool:
-        """Whether features of a document depend on its time."""
+        """True if features of a document depend on its time."""
         return self.source is not None and bool(self.source.neighbors and self.source.earlier)
 
     @cached_property

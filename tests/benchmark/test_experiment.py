@@ -145,7 +145,7 @@ def test_load_experiment_every_fault_comes_in_one_message(write) -> None:
 
 
 def test_load_experiment_name_that_no_folder_can_have(write) -> None:
-    """Of a row, and of the points of a grid, in bytes."""
+    """Names of rows and of grid points are bounded in bytes."""
     long = message(write(rows=[{"name": "é" * 101}], reference=None, expected={}))
     assert long.endswith(
         "trial.yaml' must be valid: 'rows': a name must be at most 200 bytes long, as it names a "

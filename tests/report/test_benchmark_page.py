@@ -130,7 +130,7 @@ def test_make_benchmark_page_figures(page: Page, trained_run: Run) -> None:
 def test_make_benchmark_page_figure_of_violations_alone(
     benchmark_results, tmp_path: Path, trained_run: Run
 ) -> None:
-    """Where the hierarchy's violations are all that is measured, they are drawn once."""
+    """A benchmark that measures violations alone has one chart of them, not two."""
     results = benchmark_results(tmp_path)
     changes = {"measures": ["violation_rate"], "expected": {}}
     experiment = results.experiment.model_copy(update=changes)

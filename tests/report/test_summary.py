@@ -87,7 +87,7 @@ def test_summarize_row_by_hand(tmp_path: Path) -> None:
 
 
 def test_Value_stars_say_which_side_is_better() -> None:
-    """Of a rate of violations less is better; ++ is significantly better than the reference."""
+    """The lower rate of violations is better; ++ is significantly better than the reference."""
     test = Comparison(0.1, 5, 0.001, p_holm=0.002)
     content = {"mean": 0.5, "std": None, "is_best": True, "interval": None, "expected": ()}
     for difference, lower_is_better, stars in (
@@ -117,7 +117,7 @@ def test_summarize_fewer_than_five_seeds_have_no_stars(tmp_path: Path) -> None:
 
 
 def test_summarize_without_a_reference_has_intervals_of_means(tmp_path: Path) -> None:
-    """Of every row, and nothing is tested."""
+    """Every row has the interval of its mean, and nothing is tested."""
     rows = summarize(make_results(reference=None), "toy", write_cells(tmp_path))
     for row in rows[:3]:
         value = row.measured["NDCG@5"]

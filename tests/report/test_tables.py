@@ -46,7 +46,7 @@ def test_Table_second_lines() -> None:
 
 
 def test_Table_to_latex_names_are_no_arguments() -> None:
-    r"""What follows ``\\midrule`` or ``\\\\`` in brackets is its length, and a star is its own."""
+    r"""A first cell in brackets or with a star is no argument of ``\\midrule`` or ``\\\\``."""
     table = Table(["", "P@1"], [["[CLS] alone", "[1]"], ["* of all", "*"]], frozenset({(0, 0)}))
     assert table.to_latex().splitlines()[4:6] == [
         r"\textbf{{}[CLS] alone} & [1] \\", r"{}* of all & * \\",

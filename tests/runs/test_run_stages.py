@@ -1,4 +1,4 @@
-"""What a stage of a run does to its process and its record, also where it breaks off."""
+"""Stages of a run: torch's state is restored and interruptions are recorded."""
 
 from pathlib import Path
 
