@@ -128,28 +128,37 @@ class Corpus:
 
     def find_oddities(self) -> list[str]:
         """Likely mistakes in the data, a sentence each: `warnings`, and what the tables show."""
-        labels = self.instances[LABEL]["id"]
-        nodes = pd.unique(pd.concat([self.hierarchy["child"], self.hierarchy["parent"]]))
-        is_apart = len(nodes) and len(labels) and not labels.isin(nodes).any()
-        apart = (str(nodes[0]), str(labels.iloc[0])) if is_apart else None
+        labels = self.instances[LABEL]["id"].tolist()
         empty = [name for name in self.fields if self.edges[name].empty]
-        return [*self.warnings, *describe_oddities(apart, empty)]
+        return [*self.warnings, *describe_oddities(self.hierarchy, labels, empty)]
 
 
-def describe_oddities(apart: tuple[str, str] | None, empty: Sequence[str]) -> list[str]:
+def describe_oddities(
+    hierarchy: pd.DataFrame, labels: Sequence[str], empty: Sequence[str]
+) -> list[str]:
     """Likely mistakes in the data, a sentence each.
 
     Args:
-        apart: A label of the hierarchy and one of a document, where no label is of both.
+        hierarchy: Table of edges with the columns ``child`` and ``parent``.
+        labels: Labels of documents.
         empty: Metadata fields that no document has.
     """
     found = []
-    if apart is not None:
-        found.append(
-            f"no label of the hierarchy is on any document, so that none has a parent: the "
-            f"hierarchy has labels such as '{apart[0]}', documents such as '{apart[1]}'; "
-            f"check that both are of one data set"
-        )
+    parents, carried = {*hierarchy["parent"]}, {*labels}
+    if parents and carried.isdisjoint(parents):
+        leaves = carried & {*hierarchy["child"]}
+        if not leaves and carried:
+            found.append(
+                f"no label of the hierarchy is on any document, so that none has a parent: the "
+                f"hierarchy has labels such as '{hierarchy['child'].iloc[0]}', documents such as "
+                f"'{min(carried)}'; check that both are of one data set"
+            )
+        elif leaves:
+            found.append(
+                f"no document carries a label that has children in the hierarchy, so that no edge "
+                f"of it is kept: documents carry leaves alone, such as '{min(leaves)}'; add the "
+                f"ancestors to the documents' labels to use the hierarchy"
+            )
     if empty:
         found.append(
             f"no document has the metadata fields {[*empty]}, which are read as empty ones; check "

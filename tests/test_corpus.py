@@ -309,6 +309,17 @@ def test_hierarchy_frame_find_oddities_hierarchy_something_else() -> None:
     assert Corpus(**tables()).find_oddities() == []
 
 
+def test_Corpus_find_oddities_documents_with_leaves_alone() -> None:
+    """No edge of the hierarchy is kept, which is said with what to do about it."""
+    given = tables()
+    given["hierarchy"] = hierarchy_frame([("l", "above", "f:1"), ("above", "top", "f:2")])
+    assert Corpus(**given).find_oddities() == [
+        "no document carries a label that has children in the hierarchy, so that no edge of it is "
+        "kept: documents carry leaves alone, such as 'l'; add the ancestors to the documents' "
+        "labels to use the hierarchy"
+    ]
+
+
 def make_builder() -> CorpusBuilder:
     return CorpusBuilder("little", ["author"], "The source must be readable")
 

@@ -149,7 +149,7 @@ def write_merged(
     parts = renumber_all(fragments, types, documents, work, run)
     edge_types = write_lists(writer, parts, total.fields)
     tables.pop(LABEL)()
-    num_contracted, apart = _write_hierarchy(writer, fragments, hierarchy)
+    labels, num_contracted = _write_hierarchy(writer, hierarchy)
     reversals = [writer.plan_reverse(edge_type) for edge_type in (*edge_types, IS_A)]
     blocks = [block.write for reversal in reversals for block in reversal.begin()]
     run(_write, [*tables.values(), *blocks])  # the documents' takes longest
@@ -161,7 +161,7 @@ def write_merged(
     notes, num_cut = total.count_notes(num_repeated), sum(part.num_cut for part in parts)
     return Merged(
         describe_build(notes, len(hierarchy), num_contracted, num_cut),
-        [*total.list_warnings(num_documents), *describe_oddities(apart, empty)],
+        [*total.list_warnings(num_documents), *describe_oddities(hierarchy, labels, empty)],
         list(total.skipped),
     )
 
@@ -182,23 +182,13 @@ def _check_whole(fragments: Sequence[Fragment], name: str, hierarchy: pd.DataFra
         raise CorpusError(list_faults(f"The corpus '{name}' must be consistent", faults))
 
 
-def _write_hierarchy(
-    writer: StoreWriter, fragments: Sequence[Fragment], hierarchy: pd.DataFrame
-) -> tuple[int, tuple[str, str] | None]:
-    """Writes the hierarchy.
-
-    Returns:
-        How many nodes were left out; one and a label of a document, if no label is both.
-    """
+def _write_hierarchy(writer: StoreWriter, hierarchy: pd.DataFrame) -> tuple[list[str], int]:
+    """Writes the hierarchy; returns the labels of documents, and how many nodes were left out."""
     path = writer.folder / table_name(LABEL)
-    labels = pq.ParquetFile(path).read(["id"])["id"].to_pylist()
+    labels: list[str] = pq.ParquetFile(path).read(["id"])["id"].to_pylist()
     is_a, num_contracted = number_hierarchy(hierarchy, labels)
     writer.add_edges(IS_A, is_a.shape[1])
     with writer.edge_array(IS_A, "ptr") as ptr, writer.edge_array(IS_A, "index") as index:
         ptr.append(np.searchsorted(is_a[0], np.arange(len(labels) + 1)))
         index.append(is_a[1])
-    nodes = pd.unique(pd.concat([hierarchy["child"], hierarchy["parent"]]))
-    firsts = (fragment.about["first"][LABEL] for fragment in fragments)
-    first = next((label for label in firsts if label is not None), None)
-    is_apart = len(nodes) and first is not None and not set(labels) & {*nodes}
-    return num_contracted, (str(nodes[0]), str(first)) if is_apart else None
+    return labels, num_contracted
