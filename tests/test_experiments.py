@@ -187,7 +187,7 @@ def test_plot_sizes(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
     gaps = content["list_gaps"](published, published.datasets)
     assert list(gaps) == ["TF-IDF + linear"]
-    assert [low <= high for _, low, high in gaps["TF-IDF + linear"]] == [True, True]
+    assert [low <= gap <= high for _, gap, low, high in gaps["TF-IDF + linear"]] == [True, True]
 
 
 def test_check_spaces_of_encoders() -> None:

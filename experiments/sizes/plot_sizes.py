@@ -7,6 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from match_graph.benchmark import read_results
 from match_graph.benchmark.results import DatasetRecord, Results
 from match_graph.report.figures import COLOURS, make_panels, save_figure
@@ -22,13 +24,16 @@ def find_corpus(record: DatasetRecord) -> str:
 
 
 def list_gaps(results: Results, records: list[DatasetRecord]) -> dict[str, list[list[float]]]:
-    """Training documents and both ends of the interval of each row, subset by subset."""
+    """Training documents, gap and both ends of its interval, of each row, subset by subset."""
     gaps: dict[str, list[list[float]]] = {}
     for record in records:
-        for row in summarize(results, record.name):
-            interval = row.measured[MEASURE].interval if row.runs else None
-            if interval and row.name != results.experiment.reference:
-                gaps.setdefault(row.name, []).append([record.documents["train"], *interval])
+        done = [row for row in summarize(results, record.name) if row.runs]
+        rows = {row.name: row.measured[MEASURE] for row in done}
+        reference = rows.pop(results.experiment.reference, None)
+        for name, value in rows.items():
+            if reference and value.interval:
+                point = [record.documents["train"], value.mean - reference.mean, *value.interval]
+                gaps.setdefault(name, []).append(point)
     return gaps
 
 
@@ -36,11 +41,10 @@ def draw(panel: Any, gaps: dict[str, list[list[float]]]) -> None:
     """Draws a corpus; rows stand beside each other, so that none hides another."""
     panel.axhline(0, color="0.5", linewidth=1)
     for place, (name, points) in enumerate(gaps.items()):
-        numbers, low, high = zip(*points, strict=True)
-        x = [number * 1.06 ** (place - len(gaps) / 2) for number in numbers]
-        middle = [(one + other) / 2 for one, other in zip(low, high, strict=True)]
-        half = [(other - one) / 2 for one, other in zip(low, high, strict=True)]
-        panel.errorbar(x, middle, half, color=COLOURS[place + 1], fmt="o", capsize=2, label=name)
+        numbers, gap, low, high = np.array(points).T
+        style = {"color": COLOURS[(place + 1) % len(COLOURS)], "fmt": "o", "capsize": 2}
+        x = numbers * 1.06 ** (place - len(gaps) / 2)
+        panel.errorbar(x, gap, [gap - low, high - gap], label=name, **style)
     panel.set_xscale("log")
     numbers = sorted({int(number) for points in gaps.values() for number, *_ in points})
     panel.set_xticks(numbers, [f"{number:,}" for number in numbers])
