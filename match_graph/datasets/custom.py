@@ -249,7 +249,7 @@ class CustomReader(PartitionReader):
 
 def _find_delimiter(path: Path) -> str | None:
     """Delimiter of a file of CSV; None for JSON lines."""
-    return _DELIMITERS.get(Path(path.name.removesuffix(".gz")).suffix)
+    return _DELIMITERS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
 
 
 class TableReader:

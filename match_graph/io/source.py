@@ -309,7 +309,8 @@ def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path
 
     Args:
         path: Path of a file, or of a folder whose files with one of the suffixes count.
-        suffixes: File suffixes, such as ``.xml``; each also with ``.gz`` behind it.
+        suffixes: File suffixes, such as ``.xml``; each also with ``.gz`` behind it, and in
+            capitals.
         dataset: Registered name of the data set, for the message.
 
     Raises:
@@ -321,7 +322,7 @@ def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path
     endings = tuple(f"{suffix}{packed}" for suffix in suffixes for packed in ("", ".gz"))
     try:
         there = path.iterdir() if is_folder(path) else ()
-        found = sorted(file for file in there if file.name.endswith(endings))
+        found = sorted(file for file in there if file.name.lower().endswith(endings))
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     files = [file for file in found if not file.is_dir()]

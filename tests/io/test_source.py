@@ -98,12 +98,12 @@ def test_open_sources_reporter_shows_the_progress(
 
 def test_find_files_of_a_folder_by_suffix(tmp_path: Path) -> None:
     """A file is taken as it is; of a folder those with the suffix, packed or not, by name."""
-    for name in ("b.xml", "a.xml.gz", "c.txt", "d.xml.bak"):
+    for name in ("b.xml", "a.xml.gz", "c.txt", "d.xml.bak", "f.XML"):
         (tmp_path / name).touch()
     (tmp_path / "e.xml").mkdir()
     assert find_files(tmp_path / "c.txt", (".xml",), "little") == [tmp_path / "c.txt"]
     found = find_files(tmp_path, (".xml",), "little")
-    assert [path.name for path in found] == ["a.xml.gz", "b.xml"]
+    assert [path.name for path in found] == ["a.xml.gz", "b.xml", "f.XML"]
 
 
 def test_find_files_no_file_says_where_to_put_it(tmp_path: Path) -> None:
