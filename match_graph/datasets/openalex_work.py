@@ -80,7 +80,9 @@ def _read_venue(work: Mapping[str, Any], place: str, fail: Fail) -> Iterator[tup
 def _read_authors(work: Mapping[str, Any], place: str, fail: Fail) -> Iterator[tuple[str, str]]:
     for item in read_objects(work, "authorships", place, fail):
         author = item.get("author") or {}
-        if isinstance(author, dict) and (name := read_id(author.get("id"))) is not None:
+        if not isinstance(author, dict):
+            fail(f"{place}: 'author' must be an object, found {describe(author)}.")
+        elif (name := read_id(author.get("id"))) is not None:
             yield name, read_name(author)
 
 

@@ -96,6 +96,11 @@ def test_INSTANCES_come_with_names() -> None:
             "w:1: 'authorships' must be a list of objects, found the object {}.",
         ),
         (
+            "author",
+            {"authorships": [{"author": "A1"}]},
+            "w:1: 'author' must be an object, found the string \"A1\".",
+        ),
+        (
             "reference",
             {"referenced_works": ["W1", {}]},
             "w:1: 'referenced_works' must be a list of ids, found the list [\"W1\", {}].",
