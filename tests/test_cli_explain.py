@@ -56,12 +56,12 @@ def test_explain_and_document_belong_together(call, given: list[str]) -> None:
     assert "--explain and --document belong together" in err
 
 
-@pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"]])
+@pytest.mark.parametrize("given", [["--against", "runs/x"], ["--json"], ["--dataset", "toy"]])
 def test_predict_without_explain_refuses_its_options(call, given: list[str]) -> None:
     """What belongs to explain is not ignored without it."""
     code, _, err = call(*given)
     assert code == 2
-    assert "--against and --json belong to --explain" in err
+    assert "--against, --dataset and --json belong to --explain" in err
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def predict(
     from match_graph.runs.folder import verify_run_folder
     from match_graph.training.launch import is_by_torchrun
 
-    _check_explain(explain, document, bool(against) or json_lines)
+    _check_explain(explain, document, bool(against or options.dataset) or json_lines)
     of_files = (source, target, threshold, batch_size) != (None, "-", False, _BATCH_SIZE)
     if explain and (of_files or workers.find_cluster(Reporter(quiet=True)) is not None):
         raise typer.BadParameter(
@@ -283,4 +283,4 @@ def _check_explain(explain: bool, document: str | None, more: bool) -> None:
     if explain != (document is not None):
         raise typer.BadParameter("--explain and --document belong together")
     if more and not explain:
-        raise typer.BadParameter("--against and --json belong to --explain")
+        raise typer.BadParameter("--against, --dataset and --json belong to --explain")
