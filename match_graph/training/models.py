@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from lightning_fabric import Fabric
@@ -45,10 +45,9 @@ class Model(ABC):
         config: Configuration of a run.
     """
 
-    kind: ClassVar[Literal["encoder", "baseline"]]
     #: Whether it is trained by gradients, in epochs, with a head; otherwise it is fitted at once.
     is_neural: ClassVar[bool]
-    #: Settings used of sections that are not used whole.
+    #: Settings used of sections that are not used whole: those of baselines.
     used: ClassVar[Mapping[str, set[str]]] = {}
 
     def __init__(self, cls: type[Any], config: Config) -> None:
@@ -132,8 +131,8 @@ class Model(ABC):
         ]
         if unused:
             raise ConfigError(
-                f"The {self.kind} '{self.config.model.encoder}' must be given settings that it "
-                f"uses, found {', '.join(unused)}; leave these out (its own stand in "
+                f"The baseline '{self.config.model.encoder}' must be given settings that it uses, "
+                f"found {', '.join(unused)}; leave these out (its own stand in "
                 f"model.encoder_config)."
             )
 
@@ -199,7 +198,7 @@ class Model(ABC):
 class NeuralModel(Model):
     """Any encoder with any head."""
 
-    kind, is_neural = "encoder", True
+    is_neural = True
 
     def __init__(self, cls: type[Encoder], config: Config) -> None:
         super().__init__(cls, config)
@@ -284,7 +283,7 @@ class NeuralModel(Model):
 class BaselineModel(Model):
     """Non-neural baseline."""
 
-    kind, is_neural = "baseline", False
+    is_neural = False
     used: ClassVar[Mapping[str, set[str]]] = {
         "model": {"encoder", "encoder_config", "coherent"},
         "train": {"calibrate", "accelerator", "precision", "deterministic", *SHARING},
