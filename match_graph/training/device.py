@@ -33,6 +33,9 @@ from match_graph.training.launch import check_number, count_processes, launch, r
 _WORK_PER_THREAD = 2**28
 #: Weights of the largest matrix of each module that was asked for.
 _WIDEST: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+#: What torch was set to before each open context of `deterministic`, a state of the whole process.
+_BEFORE: list[tuple[bool, bool, bool]] = []
+_LOCK = Lock()
 
 
 def choose_device(accelerator: str | torch.device) -> torch.device:
@@ -137,37 +140,6 @@ def make_fabric(config: TrainConfig, find_unused: bool = False, alone: bool = Fa
     return fabric
 
 
-class _Determinism:
-    """Deterministic algorithms of torch, a state of the whole process, while anybody needs them."""
-
-    def __init__(self) -> None:
-        self._lock, self._depth = Lock(), 0
-        self._before = (False, False, False)
-
-    def enter(self) -> None:
-        """Sets the state; the first of several notes what it was."""
-        with self._lock:
-            if not self._depth:
-                enabled = torch.are_deterministic_algorithms_enabled()
-                warns = torch.is_deterministic_algorithms_warn_only_enabled()
-                self._before = (enabled, warns, torch.backends.cudnn.benchmark)
-            self._depth += 1
-            torch.use_deterministic_algorithms(True)
-            torch.backends.cudnn.benchmark = False
-
-    def leave(self) -> None:
-        """Restores the state, if nobody else needs it."""
-        with self._lock:
-            self._depth -= 1
-            if not self._depth:
-                enabled, warns, benchmark = self._before
-                torch.use_deterministic_algorithms(enabled, warn_only=warns)
-                torch.backends.cudnn.benchmark = benchmark
-
-
-_DETERMINISM = _Determinism()
-
-
 @contextmanager
 def deterministic(config: TrainConfig, device: torch.device) -> Iterator[None]:
     """Context of bit-identical operations, where ``train.deterministic`` asks for them.
@@ -182,11 +154,18 @@ def deterministic(config: TrainConfig, device: torch.device) -> Iterator[None]:
     if not (config.deterministic and device.type == "cuda"):
         yield
         return
-    _DETERMINISM.enter()
+    with _LOCK:
+        enabled = torch.are_deterministic_algorithms_enabled()
+        warns = torch.is_deterministic_algorithms_warn_only_enabled()
+        _BEFORE.append((enabled, warns, torch.backends.cudnn.benchmark))
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
     try:
         yield
     finally:
-        _DETERMINISM.leave()
+        with _LOCK:  # all but the first found it on
+            enabled, warns, torch.backends.cudnn.benchmark = _BEFORE.pop()
+            torch.use_deterministic_algorithms(enabled, warn_only=warns)
 
 
 def _choose_alone(device: torch.device) -> Strategy:
