@@ -83,12 +83,12 @@ def export_dataset(
         The folder.
 
     Raises:
-        ConfigError: There is no such target, or it has no place for an option.
+        ConfigError: There is no such target, it has no place for an option, or ``out`` is no path.
         ExportError: The target cannot hold the graph, the disk is full, or what was read back
             differs from the source. Nothing is left then.
     """
     reporter = reporter or Reporter(quiet=True)
-    target, out = find_target(to), _find_place(out)
+    target, out = find_target(to), Path(os.path.realpath(read_path(out, "An export")))
     config = config or Config()
     options = _resolve(to, target, options or ExportOptions(), run, dataset, config)
     _check_folder(out, overwrite)
@@ -174,20 +174,6 @@ def _resolve(
     if faults:
         raise ConfigError(list_faults("The options of an export must fit its target", faults))
     return options
-
-
-def _find_place(out: str | Path) -> Path:
-    """Path of an export, without links and `..`.
-
-    Raises:
-        ExportError: No folder can have such a name.
-    """
-    if "\0" in str(out):
-        raise ExportError(
-            f"An export must go into a folder, but {str(out)!r} holds the character NUL, which no "
-            f"name may; choose another --out."
-        )
-    return Path(os.path.realpath(read_path(out, "An export")))
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:

@@ -389,9 +389,8 @@ def test_export_dataset_refuses_places_that_are_no_folder(
         f"An export must be written whole, but '{tmp_path}/file/out' could not be (File "
         f"exists); nothing new is left. Make room on the disk, or choose another --out."
     )
-    assert refusal(toy_dataset, "match", "a\0b") == (
-        "An export must go into a folder, but 'a\\x00b' holds the character NUL, which no name "
-        "may; choose another --out."
+    assert refusal(toy_dataset, "match", "a\0b", error=ConfigError) == (
+        "An export must be a path, found 'a\\x00b'; give a string or a Path."
     )
     assert sorted(tmp_path.iterdir()) == before
     assert export_dataset(toy_dataset, "match", tmp_path / "a\nb").is_dir()
