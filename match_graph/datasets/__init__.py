@@ -1,20 +1,21 @@
 """Readers of raw files, one per source, and the PyG data set that they make."""
 
-from match_graph.datasets.biotools import BioTools, read_biotools
-from match_graph.datasets.cacm import Cacm, read_cacm
-from match_graph.datasets.custom import Custom, read_custom
+from match_graph.datasets.biotools import BioTools, BioToolsReader
+from match_graph.datasets.cacm import Cacm, CacmReader
+from match_graph.datasets.custom import Custom, CustomReader
 from match_graph.datasets.dataset import CorpusDataset, default_root
-from match_graph.datasets.debtags import DebTags, read_package_index
+from match_graph.datasets.debtags import DebTags, DebTagsReader
 from match_graph.datasets.frames import from_frames
 from match_graph.datasets.hetero import from_hetero
-from match_graph.datasets.maple import Maple, read_maple
-from match_graph.datasets.match_folder import MatchFolder, read_match_folder
+from match_graph.datasets.maple import Maple, MapleReader
+from match_graph.datasets.match_folder import MatchFolder, MatchReader
 from match_graph.datasets.memory import BuiltFolder, CorpusInMemory
 from match_graph.datasets.networkx import from_networkx
-from match_graph.datasets.oaxmlc import OaMed, OaXmlc, read_oaxmlc
-from match_graph.datasets.openalex import OpenAlex, read_openalex
+from match_graph.datasets.oaxmlc import OaMed, OaXmlc, OaXmlcReader
+from match_graph.datasets.openalex import OpenAlex, OpenAlexReader
 from match_graph.datasets.options import Card
-from match_graph.datasets.pubmed_xml import PubMedXml, read_pubmed_xml
+from match_graph.datasets.partitions import PartitionReader
+from match_graph.datasets.pubmed_xml import PubMedReader, PubMedXml
 from match_graph.datasets.registry import (
     DATASETS,
     Source,
@@ -32,20 +33,30 @@ from match_graph.datasets.synthetic import Synthetic
 __all__ = [
     "DATASETS",
     "BioTools",
+    "BioToolsReader",
     "BuiltFolder",
     "Cacm",
+    "CacmReader",
     "Card",
     "CorpusDataset",
     "CorpusInMemory",
     "Custom",
+    "CustomReader",
     "DebTags",
+    "DebTagsReader",
     "MagCs",
     "Maple",
+    "MapleReader",
     "MatchFolder",
+    "MatchReader",
     "OaMed",
     "OaXmlc",
+    "OaXmlcReader",
     "OpenAlex",
+    "OpenAlexReader",
+    "PartitionReader",
     "PubMed",
+    "PubMedReader",
     "PubMedXml",
     "Source",
     "Synthetic",
@@ -59,14 +70,5 @@ __all__ = [
     "name_source",
     "names_code",
     "open_dataset",
-    "read_biotools",
-    "read_cacm",
-    "read_custom",
-    "read_maple",
-    "read_match_folder",
-    "read_oaxmlc",
-    "read_openalex",
-    "read_package_index",
-    "read_pubmed_xml",
     "resolve_paths",
 ]

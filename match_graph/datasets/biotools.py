@@ -13,20 +13,20 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from filelock import FileLock
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.biotools_record import BioToolsRecord
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.edam import EdamClass, read_edam
 from match_graph.datasets.options import Card, HierarchyConfig, split_by_text
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.beside import beside
 from match_graph.io.download import fetch_file
 from match_graph.io.json_lines import read_json_object
 from match_graph.io.partition import Partition
-from match_graph.io.source import Sources, Track, is_folder, is_there
+from match_graph.io.source import Sources, is_folder, is_there
 from match_graph.typing import LABEL
 
 SUFFIX = ".biotools.json"
@@ -176,30 +176,15 @@ def find_ontology(folder: Path) -> Path:
     return found[-1] if found else folder / ONTOLOGY
 
 
-def read_biotools(
-    records: Sequence[Path],
-    ontology: Path | None = None,
-    config: BioTools.Config | None = None,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads records of bio.tools.
+class BioToolsReader(PartitionReader):
+    """Reader of records of bio.tools in groups of files.
 
     Args:
         records: Paths of JSON files, one record each.
         ontology: Path of EDAM; None leaves labels without parents and names.
         config: Options; paths do not count, None takes the defaults.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with its place.
     """
-    return read_corpus(BioToolsReader(records, ontology, config, faults), track)
-
-
-class BioToolsReader(PartitionReader):
-    """Reader of records in groups of files; arguments as for `read_biotools`."""
 
     def __init__(
         self,

@@ -12,16 +12,16 @@ from typing import Literal, NamedTuple, TypeAlias
 from filelock import FileLock
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import Card, HierarchyConfig, split_by_text
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.download import fetch_file
 from match_graph.io.json_lines import Fail
 from match_graph.io.partition import Partition
-from match_graph.io.source import Sources, Track, hash_file, is_there, max_record_bytes, too_long
+from match_graph.io.source import Sources, hash_file, is_there, max_record_bytes, too_long
 from match_graph.typing import LABEL
 
 FILE = "cacm.all"
@@ -98,28 +98,14 @@ class Cacm(CorpusDataset):
         return CacmReader(self.path, self.config, self.faults_mode)
 
 
-def read_cacm(
-    path: Path,
-    config: Cacm.Config | None = None,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads a collection in the SMART format.
+class CacmReader(PartitionReader):
+    """Reader of a collection in the SMART format as a whole.
 
     Args:
         path: Path of ``cacm.all``.
         config: Options; ``path`` does not count, None takes the defaults.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the file, each with file:line.
     """
-    return read_corpus(CacmReader(path, config, faults), track)
-
-
-class CacmReader(PartitionReader):
-    """Reader of the collection as a whole; arguments as for `read_cacm`."""
 
     def __init__(
         self, path: Path, config: Cacm.Config | None = None, faults: Faults = "refuse"

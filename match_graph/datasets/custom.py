@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.match_folder import read_taxonomy
@@ -19,14 +19,13 @@ from match_graph.datasets.options import (
     TextConfig,
     count_days,
 )
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.csv_lines import read_csv_rows
 from match_graph.io.json_lines import describe, read_id, read_json_lines, read_values
 from match_graph.io.partition import Partition, split_lines
 from match_graph.io.source import (
     Sources,
-    Track,
     find_files,
     is_there,
     open_regular,
@@ -188,16 +187,6 @@ class Custom(UserFiles):
 
     def reader(self) -> "CustomReader":
         return CustomReader(self.files, self.config, self.faults_mode)
-
-
-def read_custom(
-    files: Sequence[Path],
-    config: Custom.Config,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads files of JSON lines or CSV; arguments and errors as for `Custom`."""
-    return read_corpus(CustomReader(files, config, faults), track)
 
 
 class CustomReader(PartitionReader):

@@ -30,7 +30,7 @@ from match_graph.datasets.built import (
 )
 from match_graph.datasets.json_documents import list_json
 from match_graph.datasets.options import Card
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.graph import Hierarchy, MappedGraph, Targets, TokenSpace, build_graph
 from match_graph.graph.store import CORPUS
@@ -182,7 +182,7 @@ class CorpusDataset(InMemoryDataset):
 
     def read(self) -> Corpus:
         """Reads the raw files into memory; one that does so in its own way needs no `reader`."""
-        return read_corpus(self.reader(), self.track)
+        return self.reader().read_corpus(self.track)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from filelock import FileLock
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults, split_words
+from match_graph.corpus import Faults, split_words
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.deb_index import (
@@ -23,9 +23,9 @@ from match_graph.datasets.deb_index import (
     read_stanzas,
 )
 from match_graph.datasets.options import Card, TextConfig, split_by_text
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.io.partition import Partition
-from match_graph.io.source import Sources, Track
+from match_graph.io.source import Sources
 from match_graph.typing import LABEL, SPLITS, Split
 
 _FIELDS = ("venue", "author", "reference")
@@ -91,30 +91,13 @@ class DebTags(CorpusDataset):
         return DebTagsReader(Path(self.raw_dir), self.config, self.faults_mode)
 
 
-def read_package_index(
-    folder: Path,
-    config: DebTags.Config | None = None,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads the files of `fetch_index`; of a repeated package the first with tags counts.
-
-    Args:
-        folder: Folder with ``Packages`` and ``Translation-en``.
-        config: Options; None takes the defaults.
-        track: Progress tracker.
-        faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: No package has a tag, or with every fault of the files, each with file:line.
-    """
-    return read_corpus(DebTagsReader(folder, config, faults), track)
-
-
 class DebTagsReader(PartitionReader):
     """Reader of a package index as a whole: of a repeated package the first with tags counts.
 
-    Arguments and errors as for `read_package_index`.
+    Args:
+        folder: Folder with the files of `fetch_index`, ``Packages`` and ``Translation-en``.
+        config: Options; None takes the defaults.
+        faults: Policy for faulty documents, as for `CorpusDataset`.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeAlias
 from filelock import FileLock
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, Faults, Tokenizer
+from match_graph.corpus import Faults, Tokenizer
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import TableConfig, TableReader
 from match_graph.datasets.dataset import CorpusDataset
@@ -24,14 +24,14 @@ from match_graph.datasets.options import (
     SplitConfig,
     tokenizer_field,
 )
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.beside import beside
 from match_graph.io.download import fetch_record, is_broken_off
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.partition import Partition, split_lines
-from match_graph.io.source import Sources, Track, is_there
+from match_graph.io.source import Sources, is_there
 from match_graph.typing import LABEL
 
 MapleField: TypeAlias = Literal["venue", "author", "reference"]
@@ -155,33 +155,17 @@ class Maple(CorpusDataset):
         return MapleReader(Path(self.raw_dir), self.config, self.faults_mode)
 
 
-def read_maple(
-    folder: Path,
-    config: Maple.Config,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads a folder of a subject, in the format of either release.
+class MapleReader(PartitionReader):
+    """Reader of the JSON release in blocks of lines, and of the graph release as a whole.
+
+    The edges of the graph release need not be in the order of its papers.
 
     Args:
         folder: Folder of the JSON release, with ``papers.json``, where ``labels.txt`` (id, name,
             depth), ``authors.txt`` and ``venues.txt`` (id, normalised name, name) may be missing;
             or of the graph release, see `read_graph`. Both may have a ``taxonomy.txt``.
         config: Options; ``subject`` does not count.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with file:line.
-    """
-    return read_corpus(MapleReader(folder, config, faults), track)
-
-
-class MapleReader(PartitionReader):
-    """Reader of the JSON release in blocks of lines, and of the graph release as a whole.
-
-    The edges of the graph release need not be in the order of its papers. Arguments and errors as
-    for `read_maple`.
     """
 
     def __init__(self, folder: Path, config: Maple.Config, faults: Faults = "refuse") -> None:

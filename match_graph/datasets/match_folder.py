@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.options import HierarchyConfig
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.json_lines import (
     Fail,
@@ -31,7 +31,7 @@ from match_graph.io.json_lines import (
 )
 from match_graph.io.manifest import parse_json
 from match_graph.io.partition import Partition, split_lines
-from match_graph.io.source import Sources, Track, is_folder, is_there, open_sources, resolve_path
+from match_graph.io.source import Sources, is_folder, is_there, open_sources, resolve_path
 from match_graph.typing import LABEL, Split
 
 SPLIT_FILES: dict[Split, str] = {"train": "train.json", "valid": "dev.json", "test": "test.json"}
@@ -93,32 +93,17 @@ def match_files(folder: Path) -> list[str]:
     return [name for name in names if is_there(folder / name)]
 
 
-def read_match_folder(
-    folder: Path,
-    config: MatchFiles.Config | None = None,
-    name: str | None = None,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads a folder in the MATCH format.
+class MatchReader(PartitionReader):
+    """Reader of a folder in the MATCH format, in blocks of lines.
 
     Args:
         folder: Folder of the files.
         config: Options; None takes the defaults.
         name: Name of the corpus; None takes the folder's.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
 
     Raises:
-        CorpusError: With every fault of the files, each with file:line.
-    """
-    return read_corpus(MatchReader(folder, config, name, faults), track)
-
-
-class MatchReader(PartitionReader):
-    """Reader of a folder in the MATCH format, in blocks of lines.
-
-    Arguments and errors as for `read_match_folder`.
+        CorpusError: A file is missing.
     """
 
     def __init__(

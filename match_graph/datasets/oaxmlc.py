@@ -14,7 +14,7 @@ import numpy as np
 from filelock import FileLock
 from pydantic import Field, model_validator
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder, Interner
 from match_graph.datasets.dataset import CorpusDataset
 from match_graph.datasets.match_folder import TAXONOMY, split_labels
@@ -28,13 +28,13 @@ from match_graph.datasets.oaxmlc_files import (
 from match_graph.datasets.oaxmlc_split import LabelTree, Plan, make_plan
 from match_graph.datasets.openalex_work import read_id
 from match_graph.datasets.options import UNDATED, Card, HierarchyConfig, SplitConfig, count_days
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.errors import CorpusError
 from match_graph.io.archive import list_archives, unpack_archive
 from match_graph.io.download import fetch_record, is_broken_off
 from match_graph.io.json_lines import Fail, describe, read_json_lines, read_lines
 from match_graph.io.partition import Partition, split_lines
-from match_graph.io.source import Sources, Track, is_there
+from match_graph.io.source import Sources, is_there
 from match_graph.typing import LABEL, Split
 
 #: Keys of a document's parts; of several the first that a document has.
@@ -171,27 +171,6 @@ class OaMed(OaXmlc):
 
     card = Card("oamed", "OpenAlex's: CC0", "870,000 works", "fetched from Zenodo")
     record = 17092264
-
-
-def read_oaxmlc(
-    folder: Path,
-    config: OaXmlc.Config,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads a folder in the layout of OAXMLC-Bench.
-
-    Args:
-        folder: Folder of the files, see the option ``path``.
-        config: Options; ``path`` does not count.
-        track: Progress tracker.
-        faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with file:line.
-    """
-    files = OaXmlcFiles.find(folder, config.taxonomy)
-    return read_corpus(OaXmlcReader(files, config, faults=faults), track)
 
 
 class OaXmlcReader(PartitionReader):

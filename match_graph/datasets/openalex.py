@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import UserFiles
 from match_graph.datasets.openalex_work import (
@@ -23,10 +23,10 @@ from match_graph.datasets.openalex_work import (
     read_text,
 )
 from match_graph.datasets.options import UNDATED, Card, count_days
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.io.json_lines import describe, read_json_lines
 from match_graph.io.partition import Partition, split_lines
-from match_graph.io.source import Sources, Track
+from match_graph.io.source import Sources
 
 OpenAlexField: TypeAlias = Literal["venue", "author", "institution", "reference"]
 #: The paper's three; institutions are there for those who want them.
@@ -80,28 +80,14 @@ class OpenAlex(UserFiles):
         return OpenAlexReader(self.files, self.config, self.faults_mode)
 
 
-def read_openalex(
-    files: Sequence[Path],
-    config: OpenAlex.Config,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads works of OpenAlex.
+class OpenAlexReader(PartitionReader):
+    """Reader of works of OpenAlex and of concepts, in blocks of lines.
 
     Args:
         files: Paths of JSON lines of works.
         config: Options; ``path`` does not count.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with file:line.
     """
-    return read_corpus(OpenAlexReader(files, config, faults), track)
-
-
-class OpenAlexReader(PartitionReader):
-    """Reader of works and of concepts, in blocks of lines; arguments as for `read_openalex`."""
 
     def __init__(
         self, files: Sequence[Path], config: OpenAlex.Config, faults: Faults = "refuse"

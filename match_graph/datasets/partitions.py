@@ -61,17 +61,19 @@ class PartitionReader:
     def finish(self, builder: CorpusBuilder, sources: Sources) -> None:
         """Reads what comes last, and checks what all partitions noted in a builder's ``seen``."""
 
+    def read_corpus(self, track: Track | None = None) -> Corpus:
+        """Reads all partitions into memory.
 
-def read_corpus(reader: PartitionReader, track: Track | None = None) -> Corpus:
-    """Reads all partitions into memory.
+        Args:
+            track: Progress tracker.
 
-    Raises:
-        CorpusError: With every fault of the files, each with its place.
-    """
-    builder = reader.make_builder()
-    with open_sources(reader.paths, reader.name, track) as sources:
-        reader.prepare(builder, sources)
-        for partition in reader.list_partitions():
-            reader.read(partition, builder, sources)
-        reader.finish(builder, sources)
-    return builder.build()
+        Raises:
+            CorpusError: With every fault of the files, each with its place.
+        """
+        builder = self.make_builder()
+        with open_sources(self.paths, self.name, track) as sources:
+            self.prepare(builder, sources)
+            for partition in self.list_partitions():
+                self.read(partition, builder, sources)
+            self.finish(builder, sources)
+        return builder.build()

@@ -13,11 +13,11 @@ from xml.etree.ElementTree import Element
 
 from pydantic import Field
 
-from match_graph.corpus import Corpus, Faults
+from match_graph.corpus import Faults
 from match_graph.corpus_builder import CorpusBuilder
 from match_graph.datasets.custom import UserFiles
 from match_graph.datasets.options import UNDATED, Card, count_days
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.datasets.pubmed_article import (
     read_articles,
     read_authors,
@@ -30,7 +30,7 @@ from match_graph.datasets.pubmed_article import (
 from match_graph.errors import CorpusError
 from match_graph.io.json_lines import Fail, read_lines
 from match_graph.io.partition import Partition
-from match_graph.io.source import Sources, Track
+from match_graph.io.source import Sources
 
 PubMedField = Literal["venue", "author", "reference"]
 FIELDS: tuple[PubMedField, ...] = ("venue", "author", "reference")
@@ -107,29 +107,15 @@ def _find_trees(path: Path) -> str | None:
     return str(found[-1]) if found else None
 
 
-def read_pubmed_xml(
-    files: Sequence[Path],
-    config: PubMedXml.Config,
-    track: Track | None = None,
-    faults: Faults = "refuse",
-) -> Corpus:
-    """Reads PubMed records; memory grows with the corpus, not with the files.
+class PubMedReader(PartitionReader):
+    """Reader of PubMed records, by files; memory grows with the corpus, not with the files.
 
     Args:
         files: Paths of XML files, each a ``PubmedArticleSet``.
         config: Options; without ``trees`` every label is without a parent, and all headings are
             kept.
-        track: Progress tracker.
         faults: Policy for faulty documents, as for `CorpusDataset`.
-
-    Raises:
-        CorpusError: With every fault of the files, each with file:record or file:line.
     """
-    return read_corpus(PubMedReader(files, config, faults), track)
-
-
-class PubMedReader(PartitionReader):
-    """Reader of PubMed records, by files; arguments as for `read_pubmed_xml`."""
 
     def __init__(
         self, files: Sequence[Path], config: PubMedXml.Config, faults: Faults = "refuse"

@@ -19,7 +19,7 @@ from match_graph.datasets.match_folder import (
     SPLIT_FILES,
     TAXONOMY,
     MatchFolder,
-    read_match_folder,
+    MatchReader,
     write_lines,
 )
 from match_graph.errors import ExportError
@@ -106,7 +106,7 @@ class MatchTarget(Target):
 
     def read(self, source: Source, folder: Path) -> list[Reading]:
         config = MatchFolder.Config(tokenizer=find_tokenizer(source))
-        built = build_graph(read_match_folder(folder, config))
+        built = build_graph(MatchReader(folder, config).read_corpus())
         for node_type in source.features:
             path = folder / _feature_file(node_type)
             built.data[node_type].x = _read_features(path, built.tables[node_type]["id"], node_type)

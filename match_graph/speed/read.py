@@ -12,15 +12,15 @@ from defusedxml.ElementTree import iterparse
 from match_graph.corpus import Corpus, Tokenizer
 from match_graph.datasets import (
     Custom,
+    CustomReader,
     MagCs,
     Maple,
+    MapleReader,
+    MatchReader,
     OpenAlex,
+    OpenAlexReader,
+    PubMedReader,
     PubMedXml,
-    read_custom,
-    read_maple,
-    read_match_folder,
-    read_openalex,
-    read_pubmed_xml,
 )
 from match_graph.datasets.match_folder import TAXONOMY
 from match_graph.speed.alone import Measured, measure_both, run_alone
@@ -85,7 +85,7 @@ def _read_custom(name: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
             fields=fields, columns=_COLUMNS, separator=SEPARATOR, taxonomy=taxonomy,
             tokenizer=tokenizer,
         )  # fmt: skip
-        return read_custom([folder / name], config)
+        return CustomReader([folder / name], config).read_corpus()
 
     return read
 
@@ -93,27 +93,27 @@ def _read_custom(name: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
 def _read_maple(release: str) -> Callable[[Path, list[str], Tokenizer], Corpus]:
     def read(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
         options = {"release": release, "fields": fields, "tokenizer": tokenizer, **SPLIT}
-        return read_maple(folder, Maple.Config.model_validate(options))
+        return MapleReader(folder, Maple.Config.model_validate(options)).read_corpus()
 
     return read
 
 
 def _read_release(folder: Path, fields: list[str], _tokenizer: Tokenizer) -> Corpus:
-    return read_match_folder(folder, MagCs.Config(fields=fields))
+    return MatchReader(folder, MagCs.Config(fields=fields)).read_corpus()
 
 
 def _read_openalex(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
     concepts = str(folder / "concepts.jsonl")
     options = {"fields": fields, "tokenizer": tokenizer, "concepts": concepts, **SPLIT}
     config = OpenAlex.Config.model_validate({"labels": "concepts", **options})
-    return read_openalex([folder / "works.jsonl"], config)
+    return OpenAlexReader([folder / "works.jsonl"], config).read_corpus()
 
 
 def _read_pubmed_xml(folder: Path, fields: list[str], tokenizer: Tokenizer) -> Corpus:
     trees = str(folder / "mtrees.bin")
     options = {"fields": fields, "tokenizer": tokenizer, "trees": trees, **SPLIT}
     config = PubMedXml.Config.model_validate({"categories": "A", **options})
-    return read_pubmed_xml([folder / "records.xml"], config)
+    return PubMedReader([folder / "records.xml"], config).read_corpus()
 
 
 #: Every reader of files, by the formats in `WRITERS`.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from match_graph.config import StrictModel, parse_settings
-from match_graph.datasets.match_folder import read_match_folder
+from match_graph.datasets.match_folder import MatchReader
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
@@ -215,7 +215,7 @@ def _toy(with_features: bool = False) -> _Toy:
     for record in (document for split in documents.values() for document in split[:2]):
         record.update(_MORE)
     with TemporaryDirectory() as parent:
-        corpus = read_match_folder(write_match_folder(Path(parent) / "toy", documents))
+        corpus = MatchReader(write_match_folder(Path(parent) / "toy", documents)).read_corpus()
     built = build_graph(corpus)
     if with_features:
         generator = torch.Generator().manual_seed(0)

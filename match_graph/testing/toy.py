@@ -179,4 +179,4 @@ def write_release_folder(
 def toy_corpus() -> Corpus:
     """Corpus of `toy_documents` with `TOY_TAXONOMY`; no file is left behind."""
     with TemporaryDirectory() as parent:
-        return match_folder.read_match_folder(write_match_folder(Path(parent) / "toy"))
+        return match_folder.MatchReader(write_match_folder(Path(parent) / "toy")).read_corpus()

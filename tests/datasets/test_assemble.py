@@ -26,7 +26,7 @@ from match_graph.datasets.custom import CustomReader
 from match_graph.datasets.maple import MapleReader
 from match_graph.datasets.match_folder import TAXONOMY, MatchReader
 from match_graph.datasets.openalex import OpenAlexReader
-from match_graph.datasets.partitions import PartitionReader, read_corpus
+from match_graph.datasets.partitions import PartitionReader
 from match_graph.datasets.pubmed_xml import PubMedReader
 from match_graph.errors import CorpusError
 from match_graph.graph import build_graph, node_tables, renumber, strings
@@ -94,7 +94,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def build_in_memory(folder: Path, reader: PartitionReader) -> dict[str, bytes]:
-    corpus = read_corpus(reader)
+    corpus = reader.read_corpus()
     graph = build_graph(corpus)
     about = {**ABOUT, "notes": graph.notes, "warnings": corpus.find_oddities()}
     write_build(folder, graph, corpus.skipped, about)
@@ -152,7 +152,7 @@ def test_assemble_faults_as_in_memory(tmp_path: Path) -> None:
     """The same lines in the same order, repeated documents of other fragments among them."""
     files = write_faulty(tmp_path)
     with pytest.raises(CorpusError) as expected:
-        read_corpus(make_reader(files))
+        make_reader(files).read_corpus()
     with pytest.raises(CorpusError) as caught:
         build(tmp_path / "it", make_reader(files))
     assert str(caught.value) == str(expected.value)
@@ -175,7 +175,7 @@ def test_assemble_many_faults_as_in_memory(tmp_path: Path) -> None:
     rows = [[make_row(100 * part + n, text=n) for n in range(60)] for part in range(3)]
     files = [write_rows(tmp_path / f"{part}.jsonl", rows[part]) for part in range(3)]
     with pytest.raises(CorpusError) as expected:
-        read_corpus(make_reader(files))
+        make_reader(files).read_corpus()
     with pytest.raises(CorpusError) as caught:
         build(tmp_path / "it", make_reader(files))
     assert str(caught.value) == str(expected.value)
@@ -197,7 +197,7 @@ def test_assemble_faults_of_the_whole(rows, options, tmp_path: Path) -> None:
         options = {"taxonomy": str(tmp_path / "t.txt")}
     files = [write_rows(tmp_path / "a.jsonl", rows)]
     with pytest.raises(CorpusError) as expected:
-        read_corpus(make_reader(files, **options))
+        make_reader(files, **options).read_corpus()
     with pytest.raises(CorpusError) as caught:
         build(tmp_path / "it", make_reader(files, **options))
     assert str(caught.value) == str(expected.value)

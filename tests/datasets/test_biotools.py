@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import BioTools, MatchFolder, biotools, open_dataset, read_biotools
+from match_graph.datasets import BioTools, MatchFolder, biotools, open_dataset
 from match_graph.datasets.biotools import BioToolsReader, find_ontology, find_records
 from match_graph.datasets.biotools_record import BioToolsRecord
 from match_graph.datasets.edam import read_edam
@@ -103,7 +103,7 @@ def write(folder: Path, tools: dict[str, Any] | None = None) -> Path:
 
 def read(folder: Path, **options: Any) -> Corpus:
     config = BioTools.Config(**options)
-    return read_biotools(find_records(folder), find_ontology(folder), config)
+    return BioToolsReader(find_records(folder), find_ontology(folder), config).read_corpus()
 
 
 def lists(corpus: Corpus, node_type: str) -> dict[str, list[str]]:
@@ -122,7 +122,7 @@ def refusal(folder: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_read_biotools_parts_of_a_record(tmp_path: Path) -> None:
+def test_BioToolsReader_parts_of_a_record(tmp_path: Path) -> None:
     """Text and venue of the first publication with metadata, authors and references of all."""
     fields = ["venue", "author", "reference", "credit", "language", "tool_type"]
     corpus = read(write(tmp_path), fields=fields)
@@ -145,7 +145,7 @@ def test_read_biotools_parts_of_a_record(tmp_path: Path) -> None:
     assert corpus.notes["labels_not_in_edam"] == 1
 
 
-def test_read_biotools_hierarchy_is_the_part_above_labels(tmp_path: Path) -> None:
+def test_BioToolsReader_hierarchy_is_the_part_above_labels(tmp_path: Path) -> None:
     """An obsolete class has a name and no parent; a class below all labels is left out."""
     corpus = read(write(tmp_path))
     edges = set(corpus.hierarchy[["child", "parent"]].itertuples(index=False, name=None))
@@ -158,10 +158,10 @@ def test_read_biotools_hierarchy_is_the_part_above_labels(tmp_path: Path) -> Non
         "operation_1": "Operation", "topic_2": "Genes", "topic_4": "Gene expression",
         "topic_5": "Old", "topic_99": "topic_99",
     }  # fmt: skip
-    assert read_biotools(find_records(tmp_path)).hierarchy.empty
+    assert BioToolsReader(find_records(tmp_path)).read_corpus().hierarchy.empty
 
 
-def test_read_biotools_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
+def test_BioToolsReader_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
     """Every record of the slice: text, labels, metadata and split; and the names of labels."""
     raw, made = data_folder / "raw" / "biotools", data_folder / "biotools"
     if not raw.is_dir() or not made.is_dir():
@@ -190,7 +190,7 @@ def test_read_biotools_equals_the_match_folder(data_folder: Path, tmp_path: Path
     assert edges <= {(child, parent) for parent, *children in above for child in children}
 
 
-def test_read_biotools_hierarchy_of_the_whole_corpus(data_folder: Path, tmp_path: Path) -> None:
+def test_BioToolsReader_hierarchy_of_the_whole_corpus(data_folder: Path, tmp_path: Path) -> None:
     """EDAM above the 797 labels is the taxonomy of the MATCH folder."""
     raw, made = data_folder / "raw" / "biotools", data_folder / "biotools"
     if not raw.is_dir() or not made.is_dir():
@@ -201,9 +201,9 @@ def test_read_biotools_hierarchy_of_the_whole_corpus(data_folder: Path, tmp_path
         "name": "every label",
         "topic": [term(label) for label in labels],
     }
-    corpus = read_biotools(
+    corpus = BioToolsReader(
         find_records(write(tmp_path / "one", {"all": record})), find_ontology(raw)
-    )
+    ).read_corpus()
     edges = set(corpus.hierarchy[["child", "parent"]].itertuples(index=False, name=None))
     above = [line.split() for line in (made / "taxonomy.txt").read_text().splitlines()]
     assert edges == {(child, parent) for parent, *children in above for child in children}
@@ -338,7 +338,7 @@ FAULTS = [
 ]
 
 
-def test_read_biotools_faults_are_named_by_file_and_key(tmp_path: Path) -> None:
+def test_BioToolsReader_faults_are_named_by_file_and_key(tmp_path: Path) -> None:
     """All at once, or left out and listed."""
     write(tmp_path / "raw", {**TOOLS, **ODD})
     assert refusal(tmp_path / "raw").splitlines() == [
@@ -350,7 +350,7 @@ def test_read_biotools_faults_are_named_by_file_and_key(tmp_path: Path) -> None:
     assert len(dataset.faults) == 7
 
 
-def test_read_biotools_wrong_encoding_and_large_records(
+def test_BioToolsReader_wrong_encoding_and_large_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each with its place."""
@@ -465,7 +465,7 @@ def test_read_edam_truncated_gzip_file(tmp_path: Path) -> None:
     )
 
 
-def test_read_biotools_ontology_of_other_labels_is_told_of(tmp_path: Path) -> None:
+def test_BioToolsReader_ontology_of_other_labels_is_told_of(tmp_path: Path) -> None:
     """Where more than a twentieth of the labels are not in it."""
     tools = {
         name: {"biotoolsID": name, "name": name, "topic": [term(f"topic_9{name}")]}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import Cacm, MatchFolder, cacm, open_dataset, read_cacm
+from match_graph.datasets import Cacm, CacmReader, MatchFolder, cacm, open_dataset
 from match_graph.datasets.cacm import parent_code
 from match_graph.datasets.options import split_by_text
 from match_graph.errors import CorpusError
@@ -71,14 +71,14 @@ def lists(corpus: Corpus, node_type: str) -> dict[str, list[str]]:
 
 def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(CorpusError) as caught:
-        read_cacm(path, Cacm.Config(**options))
+        CacmReader(path, Cacm.Config(**options)).read_corpus()
     return str(caught.value)
 
 
-def test_read_cacm_parts_of_a_record(tmp_path: Path) -> None:
+def test_CacmReader_parts_of_a_record(tmp_path: Path) -> None:
     """Lines are joined as they are; lists are sorted; documents without labels are counted."""
     config = Cacm.Config(fields=["venue", "author", "reference", "keyword"])
-    corpus = read_cacm(write(tmp_path), config)
+    corpus = CacmReader(write(tmp_path), config).read_corpus()
     texts = ["On Toys Toys are  discussed.", "On Caf\xe9s"]
     assert corpus.documents["text"].tolist() == texts
     assert corpus.documents["split"].tolist() == [split_by_text(text) for text in texts]
@@ -100,7 +100,7 @@ def test_parent_code(code: str, parent: str | None) -> None:
     assert parent_code(code) == parent
 
 
-def test_read_cacm_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
+def test_CacmReader_equals_the_match_folder(data_folder: Path, tmp_path: Path) -> None:
     """Every document of the slice: text, labels, metadata and split."""
     raw, made = data_folder / "raw" / "cacm" / "cacm_slice.all", data_folder / "cacm"
     if not raw.is_file() or not made.is_dir():
@@ -120,7 +120,12 @@ def test_read_cacm_equals_the_match_folder(data_folder: Path, tmp_path: Path) ->
     own = read.table("document").set_index("id")["split"]
     assert own.to_dict() == splits[own.index].to_dict()
     assert read.notes["documents_without_labels_dropped"] == 10
-    edges = set(read_cacm(raw).hierarchy[["child", "parent"]].itertuples(index=False, name=None))
+    edges = set(
+        CacmReader(raw)
+        .read_corpus()
+        .hierarchy[["child", "parent"]]
+        .itertuples(index=False, name=None)
+    )
     lines = [line.split() for line in (made / "taxonomy.txt").read_text().splitlines()]
     assert edges <= {(child, parent) for parent, *children in lines for child in children}
 
@@ -163,7 +168,7 @@ def test_Cacm_path_without_a_file_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_read_cacm_faults_are_named_by_line(tmp_path: Path) -> None:
+def test_CacmReader_faults_are_named_by_line(tmp_path: Path) -> None:
     """A citation that is none, a line before any field, an id that is given twice."""
     text = RECORDS.replace("2\t4\t1", "2 4").replace(".T\nOn Caf", "odd\n.T\nOn Caf")
     path = write(tmp_path, text + ".I 1\n.T\nAgain\n.C\n1.1\n.I 9\n.C\n1.1\n.I 9\n.C\n1.2\n")
@@ -193,18 +198,18 @@ def test_read_cacm_faults_are_named_by_line(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("faults", ["refuse", "skip"])
-def test_read_cacm_file_of_another_kind(
+def test_CacmReader_file_of_another_kind(
     tmp_path: Path, text: str, sentence: str, faults: Any
 ) -> None:
     """One sentence, also where faults are left out."""
     with pytest.raises(CorpusError) as caught:
-        read_cacm(write(tmp_path, text), faults=faults)
+        CacmReader(write(tmp_path, text), faults=faults).read_corpus()
     assert str(
         caught.value
     ) == f"The file '{tmp_path / 'cacm.all'}' must be the CACM collection: " + (sentence)
 
 
-def test_read_cacm_record_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_CacmReader_record_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many short lines of one record."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
     path = write(tmp_path, ".I 1\n.T\n" + "word\n" * 300_000)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import DATASETS, Custom, open_dataset, read_custom
+from match_graph.datasets import DATASETS, Custom, CustomReader, open_dataset
 from match_graph.datasets.custom import UserFiles
 from match_graph.errors import ConfigError, CorpusError
 
@@ -47,7 +47,7 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]] = ROWS, delimiter: str 
 def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(CorpusError) as caught:
         options = {"fields": ["author"], "columns": COLUMNS_OF_AUTHOR, **options}
-        read_custom([path], Custom.Config(**options))
+        CustomReader([path], Custom.Config(**options)).read_corpus()
     return str(caught.value)
 
 
@@ -62,7 +62,7 @@ def taxonomy(tmp_path: Path) -> Path:
     return path
 
 
-def test_read_custom_every_kind_of_file_gives_the_same_corpus(
+def test_CustomReader_every_kind_of_file_gives_the_same_corpus(
     tmp_path: Path, taxonomy: Path
 ) -> None:
     """JSON lines, CSV and TSV of the same rows."""
@@ -70,7 +70,7 @@ def test_read_custom_every_kind_of_file_gives_the_same_corpus(
     paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
     columns = {**COLUMNS, "split": "fold"}
     config = Custom.Config(fields=["author", "venue"], columns=columns, taxonomy=str(taxonomy))
-    first, *others = [read_custom([path], config) for path in paths]
+    first, *others = [CustomReader([path], config).read_corpus() for path in paths]
     assert first.documents["id"].tolist() == [f"p{n}" for n in range(8)]
     assert first.documents["text"].tolist()[0] == "Title 0 body of 0"
     assert first.documents["split"].tolist() == ["train"] * 6 + ["valid", "test"]
@@ -109,39 +109,41 @@ def test_open_dataset_data_set_takes_its_options(tmp_path: Path, taxonomy: Path)
     assert flat.processed_dir != dataset.processed_dir
 
 
-def test_read_custom_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
+def test_CustomReader_equal_texts_stay_together_at_random(tmp_path: Path) -> None:
     """Twins do not fall into training and test."""
     rows = [{"id": n, "text": f"text {n // 2}", "label": []} for n in range(2000)]
-    corpus = read_custom([write_json(tmp_path / "a.jsonl", rows)], Custom.Config())
+    corpus = CustomReader([write_json(tmp_path / "a.jsonl", rows)], Custom.Config()).read_corpus()
     splits = corpus.documents["split"].to_numpy()
     assert (splits[::2] == splits[1::2]).all()
     assert {*splits} == {"train", "valid", "test"}
 
 
-def test_read_custom_missing_value_is_no_fault(tmp_path: Path) -> None:
+def test_CustomReader_missing_value_is_no_fault(tmp_path: Path) -> None:
     """Null, empty and absent, where some document has the column."""
     rows = [
         {"id": "a", "text": None, "label": None, "venue": ""},
         {"id": 2, "text": "x", "label": "one", "venue": None},
         {"id": "c"},
     ]
-    corpus = read_custom([write_json(tmp_path / "a.jsonl", rows)], Custom.Config(fields=["venue"]))
+    corpus = CustomReader(
+        [write_json(tmp_path / "a.jsonl", rows)], Custom.Config(fields=["venue"])
+    ).read_corpus()
     assert corpus.documents["id"].tolist() == ["a", "2", "c"]
     assert corpus.documents["text"].tolist() == ["", "x", ""]
     assert len(corpus.edges["venue"]) == 0
     assert corpus.instances["label"]["id"].tolist() == ["one"]
 
 
-def test_read_custom_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
+def test_CustomReader_cell_is_one_value_without_a_separator(tmp_path: Path) -> None:
     """Or has another one."""
     path = tmp_path / "a.csv"
     path.write_text("id,text,label\n1,x,a; b|c\n")
     for separator, expected in (("", ["a; b|c"]), ("|", ["a; b", "c"]), (";", ["a", "b|c"])):
-        corpus = read_custom([path], Custom.Config(separator=separator))
+        corpus = CustomReader([path], Custom.Config(separator=separator)).read_corpus()
         assert corpus.instances["label"]["id"].tolist() == expected
 
 
-def test_read_custom_column_that_no_document_has_is_named(tmp_path: Path) -> None:
+def test_CustomReader_column_that_no_document_has_is_named(tmp_path: Path) -> None:
     """A misspelt column would pass for an empty one."""
     path = write_json(tmp_path / "a.jsonl")
     assert refusal(path, columns={**COLUMNS_OF_AUTHOR, "text": "abstract"}) == (
@@ -186,7 +188,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_read_custom_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+def test_CustomReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     """With what was found."""
     change, fault = FAULTS[name]
     path = write_json(tmp_path / "a.jsonl", [*ROWS[:2], {**ROWS[2], **change}])
@@ -202,7 +204,7 @@ def test_read_custom_wrong_values_are_named_by_line(tmp_path: Path, name: str) -
     ],
     ids=["quotes", "header"],
 )
-def test_read_custom_skips_no_rest_of_a_file(
+def test_CustomReader_skips_no_rest_of_a_file(
     tmp_path: Path, line: bytes, fault: str | None
 ) -> None:
     """A fault that leaves the rows behind it unread is refused also where documents may go."""
@@ -214,20 +216,20 @@ def test_read_custom_skips_no_rest_of_a_file(
     config = Custom.Config(fields=["author"], columns=columns)
     fault = fault or "1: the columns must have names of their own, but ['fold'] repeat."
     with pytest.raises(CorpusError, match=re.escape(f"a.csv:{fault}")):
-        read_custom([tmp_path / "a.csv", tmp_path / "b.csv"], config, faults="skip")
+        CustomReader([tmp_path / "a.csv", tmp_path / "b.csv"], config, faults="skip").read_corpus()
 
 
-def test_read_custom_skips_a_row_that_is_not_utf8(tmp_path: Path) -> None:
+def test_CustomReader_skips_a_row_that_is_not_utf8(tmp_path: Path) -> None:
     """It is left out, not kept with a letter that nobody wrote."""
     lines = [b"id,text,label,fold", b"1,one,l,train", b"2,caf\xe9,l,train", b"3,three,l,test"]
     (tmp_path / "a.csv").write_bytes(b"\n".join(lines) + b"\n")
     config = Custom.Config(fields=[], columns={"split": "fold"})
-    corpus = read_custom([tmp_path / "a.csv"], config, faults="skip")
+    corpus = CustomReader([tmp_path / "a.csv"], config, faults="skip").read_corpus()
     assert corpus.documents["id"].tolist() == ["1", "3"]
     assert corpus.skipped["place"].tolist() == ["a.csv:3"]
 
 
-def test_read_custom_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
+def test_CustomReader_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: Path) -> None:
     """A label above itself, too."""
     taxonomy.write_text("all\tall\n")
     assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=str(taxonomy)) == (

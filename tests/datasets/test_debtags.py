@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from match_graph.corpus import split_words
-from match_graph.datasets import DATASETS, DebTags, debtags, open_dataset, read_package_index
+from match_graph.datasets import DATASETS, DebTags, debtags, open_dataset
 from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import write_build
 from match_graph.datasets.deb_index import fetch_index
@@ -97,7 +97,7 @@ def write_index(folder: Path, packages: str = PACKAGES, descriptions: str = DESC
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return read_package_index(write_index(tmp_path_factory.mktemp("index")))
+    return DebTagsReader(write_index(tmp_path_factory.mktemp("index"))).read_corpus()
 
 
 def values(corpus, field: str, package: str) -> list[str]:
@@ -107,13 +107,13 @@ def values(corpus, field: str, package: str) -> list[str]:
     return corpus.instances[field]["id"].iloc[chosen].tolist()
 
 
-def test_read_package_index_documents_are_tagged_packages_once(corpus):
+def test_DebTagsReader_documents_are_tagged_packages_once(corpus):
     assert corpus.documents["id"].tolist() == ["moss", "moss-doc", "willow", "flint"]
     assert corpus.documents["split"].tolist() == ["train", "train", "valid", "test"]
     assert corpus.notes["repeated_packages_dropped"] == 1
 
 
-def test_read_package_index_reading_shows_its_progress(tmp_path):
+def test_DebTagsReader_reading_shows_its_progress(tmp_path):
     seen = []
 
     @contextmanager
@@ -121,11 +121,11 @@ def test_read_package_index_reading_shows_its_progress(tmp_path):
         seen.append(given)
         yield lambda _done, _text: None
 
-    read_package_index(write_index(tmp_path), track=track)
+    DebTagsReader(write_index(tmp_path)).read_corpus(track)
     assert seen == [("read debtags", 0, "MB")]
 
 
-def test_read_package_index_fields_of_a_package(corpus):
+def test_DebTagsReader_fields_of_a_package(corpus):
     assert corpus.fields == ["venue", "author", "reference"]
     assert values(corpus, "venue", "moss") == ["garden"]
     assert values(corpus, "author", "moss") == ["A. Gardener <a@example.org>"]
@@ -134,7 +134,7 @@ def test_read_package_index_fields_of_a_package(corpus):
     assert [values(corpus, field, "willow") for field in corpus.fields] == [[], [], []]
 
 
-def test_read_package_index_text_is_the_description_of_version(corpus):
+def test_DebTagsReader_text_is_the_description_of_version(corpus):
     texts = corpus.documents.set_index("id")["text"]
     assert texts["moss"] == "grows on stones\nMoss is green.\n\n * it has no roots"
     assert texts["moss-doc"] == "about moss\nRead from the index itself.\n\nTwice."
@@ -142,7 +142,7 @@ def test_read_package_index_text_is_the_description_of_version(corpus):
     assert values(corpus, "word", "flint") == ["a", "stone", "kept", "out", "of", "the", "sun"]
 
 
-def test_read_package_index_labels_are_closed_upwards(corpus):
+def test_DebTagsReader_labels_are_closed_upwards(corpus):
     labels = ["use", "use::growing", "role", "role::program", "role::app-data"]
     labels += ["devel", "devel::lang", "devel::lang:c"]
     assert values(corpus, "label", "moss") == labels
@@ -204,13 +204,13 @@ def test_split_by_source_split_is_the_hash_of_the_source():
     assert split_by_source("flint (1:2.0)") == split_by_source("flint(2)") == "test"
 
 
-def test_read_package_index_siblings_of_a_source_share_a_split(tmp_path):
+def test_DebTagsReader_siblings_of_a_source_share_a_split(tmp_path):
     stanzas = [
         f"Package: p{i}-{j}\nSource: s{i}{' (1.0)' * j}\nTag: a::b\n"
         for i in range(40)
         for j in range(2)
     ]
-    documents = read_package_index(write_index(tmp_path, "\n".join(stanzas), "")).documents
+    documents = DebTagsReader(write_index(tmp_path, "\n".join(stanzas), "")).read_corpus().documents
     splits = documents.groupby(documents["id"].str.split("-").str[0])["split"]
     assert len(splits) == 40
     assert (splits.nunique() == 1).all()
@@ -230,7 +230,7 @@ def write_texts(folder: Path, texts: list[tuple[str, str]]) -> Path:
     return write_index(folder, "\n".join(stanzas), "")
 
 
-def test_read_package_index_twins_of_other_splits_are_left_out(tmp_path):
+def test_DebTagsReader_twins_of_other_splits_are_left_out(tmp_path):
     """Also before their twin in the file; those within a split and texts without words stay."""
     texts = [
         ("test", "A Wall, of stone"),
@@ -245,24 +245,27 @@ def test_read_package_index_twins_of_other_splits_are_left_out(tmp_path):
         *((split, "") for split in SOURCES),
     ]
     folder = write_texts(tmp_path, texts)
-    corpus = read_package_index(folder)
+    corpus = DebTagsReader(folder).read_corpus()
     left_out = {"twins_left_out_of_valid": 1, "twins_left_out_of_test": 2}
     kept = [f"p{number}" for number in range(len(texts)) if number not in {0, 1, 3}]
     assert corpus.documents["id"].tolist() == kept
     assert corpus.notes.items() >= left_out.items()
     assert not {"a::b0", "a::b1", "a::b3"} & {*corpus.hierarchy["child"]}
-    assert read_package_index(folder, DebTags.Config(tokenizer="whitespace")).notes == corpus.notes
+    assert (
+        DebTagsReader(folder, DebTags.Config(tokenizer="whitespace")).read_corpus().notes
+        == corpus.notes
+    )
 
-    corpus = read_package_index(folder, DebTags.Config(twins="keep"))
+    corpus = DebTagsReader(folder, DebTags.Config(twins="keep")).read_corpus()
     assert len(corpus.documents) == len(texts)
     assert corpus.notes.items() >= dict.fromkeys(left_out, 0).items()
 
 
 @given(st.lists(st.tuples(st.sampled_from([*SOURCES]), st.sampled_from(["", "!", "a", "A.", "b"]))))
-def test_read_package_index_keeps_no_twin_and_nothing_else_goes(tmp_path_factory, texts):
+def test_DebTagsReader_keeps_no_twin_and_nothing_else_goes(tmp_path_factory, texts):
     """By a naive loop: what is left out has a twin in an earlier split, what stays has none."""
     texts = [("train", "first"), *texts]
-    corpus = read_package_index(write_texts(tmp_path_factory.mktemp("index"), texts))
+    corpus = DebTagsReader(write_texts(tmp_path_factory.mktemp("index"), texts)).read_corpus()
     kept = {*corpus.documents["id"]}
     words = [text.lower().strip("!.") for _, text in texts]
     for number, (split, _) in enumerate(texts):
@@ -281,7 +284,7 @@ def test_DebTagsReader_fragments_give_the_same_bytes(tmp_path, twins):
     folder = write_texts(tmp_path / "raw", texts)
     about = {"name": "debtags", "tokenizer": "regex", "source": {}}
     assemble(tmp_path / "parts", DebTagsReader(folder, config), about, lambda: None)
-    corpus = read_package_index(folder, config)
+    corpus = DebTagsReader(folder, config).read_corpus()
     graph = build_graph(corpus)
     about |= {"notes": graph.notes, "warnings": corpus.find_oddities()}
     write_build(tmp_path / "whole", graph, corpus.skipped, about)
@@ -301,12 +304,12 @@ def test_DebTagsReader_fragments_give_the_same_bytes(tmp_path, twins):
     assert graph.notes["twins_left_out_of_test"] == (twins == "drop")
 
 
-def test_read_package_index_faults_are_named_with_file_and_line(tmp_path):
+def test_DebTagsReader_faults_are_named_with_file_and_line(tmp_path):
     folder = write_index(tmp_path, PACKAGES + "\nTag: a::b\n")
     with (folder / "Translation-en").open("ab") as file:
         file.write(b"\nPackage: fern\nDescription-en: foug\xe8re\n")
     with pytest.raises(CorpusError) as caught:
-        read_package_index(folder)
+        DebTagsReader(folder).read_corpus()
     assert str(caught.value).splitlines() == [
         f"The folder '{folder}' must hold a package index, but 2 faults were found:",
         "  Translation-en:18: the file must be UTF-8, but byte 20 of the line is 0xe8; "
@@ -315,15 +318,15 @@ def test_read_package_index_faults_are_named_with_file_and_line(tmp_path):
     ]
 
 
-def test_read_package_index_faults_are_listed_up_to_a_limit(tmp_path):
+def test_DebTagsReader_faults_are_listed_up_to_a_limit(tmp_path):
     with pytest.raises(CorpusError, match=r"but 100 faults were found"):
-        read_package_index(write_index(tmp_path, "Tag: a::b\n\n" * 500))
+        DebTagsReader(write_index(tmp_path, "Tag: a::b\n\n" * 500)).read_corpus()
 
 
-def test_read_package_index_without_tags_says_so(tmp_path):
+def test_DebTagsReader_without_tags_says_so(tmp_path):
     folder = write_index(tmp_path, "Package: fern\nSection: garden\n")
     with pytest.raises(CorpusError) as caught:
-        read_package_index(folder)
+        DebTagsReader(folder).read_corpus()
     assert str(caught.value) == (
         f"The package index must hold tags (the field 'Tag', which Debian's main archive has), but "
         f"'{folder / 'Packages'}' gave none; mend that, or take the data set 'synthetic' or a "
@@ -352,12 +355,12 @@ CARD = "58a8cd7012dea6de9ad98ebad3fb7a0778e38c6f3782db56291d67423dfd257b"
 
 
 @pytest.mark.slow
-def test_read_package_index_machines_own_index(tmp_path):
+def test_DebTagsReader_machines_own_index(tmp_path):
     try:
         fetch_index(tmp_path)
     except CorpusError as error:
         pytest.skip(f"no package index on this machine: {error}")
-    corpus = read_package_index(tmp_path)
+    corpus = DebTagsReader(tmp_path).read_corpus()
     lines = (tmp_path / "Packages").read_text(encoding="utf-8").splitlines()
     left_out = [corpus.notes[f"twins_left_out_of_{split}"] for split in ("valid", "test")]
     tagged = sum(line.startswith("Tag:") for line in lines)
@@ -397,11 +400,11 @@ def test_split_tags_refuses_what_expands_without_end(value):
     assert split_tags(value) is None
 
 
-def test_read_package_index_braces_without_end_fault_with_place(tmp_path):
+def test_DebTagsReader_braces_without_end_fault_with_place(tmp_path):
     """One package, one sentence."""
     packages = PACKAGES.rstrip() + "\n\nPackage: evil\nTag: x::" + "{a,b}" * 25 + "\n"
     with pytest.raises(CorpusError) as caught:
-        read_package_index(write_index(tmp_path, packages))
+        DebTagsReader(write_index(tmp_path, packages)).read_corpus()
     line = packages[: packages.index("Package: evil")].count("\n") + 1
     assert str(caught.value) == (
         f"The folder '{tmp_path}' must hold a package index: Packages:{line}: the field 'Tag' must "

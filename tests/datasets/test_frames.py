@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import Custom, from_frames, open_dataset, read_custom
+from match_graph.datasets import Custom, CustomReader, from_frames, open_dataset
 from match_graph.errors import ConfigError, CorpusError
 
 SUMMARY = "The frames must hold documents: "
@@ -46,7 +46,7 @@ def test_from_frames_equals_the_same_rows_of_a_file(tmp_path: Path) -> None:
     frame.assign(day=frame["day"].dt.strftime("%Y-%m-%d")).to_json(
         path, orient="records", lines=True
     )
-    expected = read_custom([path], Custom.Config(**options))
+    expected = CustomReader([path], Custom.Config(**options)).read_corpus()
     corpus = from_frames(frame, **options)
     assert corpus.documents.equals(expected.documents)
     for name in expected.instances:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import Maple, maple, open_dataset, read_maple
+from match_graph.datasets import Maple, MapleReader, maple, open_dataset
 from match_graph.errors import ConfigError, CorpusError
 
 PAPERS: list[dict[str, Any]] = [
@@ -104,13 +104,13 @@ def test_open_dataset_options_reach_the_reader(tmp_path: Path) -> None:
         open_dataset("maple", root=tmp_path, subject="../x")
 
 
-def test_read_maple_papers_without_year_abstract_labels(tmp_path: Path) -> None:
+def test_MapleReader_papers_without_year_abstract_labels(tmp_path: Path) -> None:
     """Papers without year abstract or labels are carried through.
 
     None of these is a fault.
     """
     folder = write_json(tmp_path, [PAPERS[0], {"paper": 7}, {**PAPERS[2], "year": 2019}])
-    corpus = read_maple(folder, Maple.Config())
+    corpus = MapleReader(folder, Maple.Config()).read_corpus()
     assert corpus.documents["text"].tolist() == ["paper 0 on toys", "", "paper 2 on toys"]
     assert corpus.documents["split"].tolist()[1:] == ["train", "test"]
     assert corpus.notes["undated_documents_in_train"] == 1
@@ -137,23 +137,23 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_read_maple_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
+def test_MapleReader_wrong_values_are_named_by_line(tmp_path: Path, name: str) -> None:
     """With what was found."""
     change, fault = FAULTS[name]
     folder = write_json(tmp_path, [*PAPERS[:2], {**PAPERS[2], **change}])
     with pytest.raises(CorpusError) as caught:
-        read_maple(folder, Maple.Config())
+        MapleReader(folder, Maple.Config()).read_corpus()
     assert str(caught.value) == (
         f"The folder '{folder}' must be one of MAPLE's: papers.json:3: {fault}"
     )
 
 
-def test_read_maple_broken_names_and_depths_named_by_line(tmp_path: Path) -> None:
+def test_MapleReader_broken_names_and_depths_named_by_line(tmp_path: Path) -> None:
     """Without a tab, or with a depth that is none."""
     names = {"labels.txt": "11\tscience\tdeep\n", "authors.txt": "A1 bo\n"}
     folder = write_json(tmp_path, **names)
     with pytest.raises(CorpusError) as caught:
-        read_maple(folder, Maple.Config())
+        MapleReader(folder, Maple.Config()).read_corpus()
     assert str(caught.value).splitlines()[1:] == [
         "  labels.txt:1: the depth of a label must be a whole number below 1,000, found 'deep'; "
         "fetch the file again.",

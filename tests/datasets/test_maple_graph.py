@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.datasets import Maple, open_dataset, read_maple
+from match_graph.datasets import Maple, MapleReader, open_dataset
 from match_graph.errors import ConfigError, CorpusError
 
 FILES = {
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(CorpusError) as caught:
-        read_maple(folder, Maple.Config(release="graph"))
+        MapleReader(folder, Maple.Config(release="graph")).read_corpus()
     return str(caught.value).removeprefix(f"The folder '{folder}' must be one of MAPLE's: ")
 
 
@@ -46,9 +46,9 @@ def lists(corpus, name: str) -> list[list[str]]:
     return found
 
 
-def test_read_maple_edges_in_any_order_come_to_papers(folder: Path) -> None:
+def test_MapleReader_edges_in_any_order_come_to_papers(folder: Path) -> None:
     """In the order of the file; ids without prefixes, names beside them."""
-    corpus = read_maple(folder, Maple.Config(release="graph"))
+    corpus = MapleReader(folder, Maple.Config(release="graph")).read_corpus()
     assert corpus.documents["id"].tolist() == ["1", "2", "3"]
     assert corpus.documents["text"].tolist() == ["on small toys", "on\tbig toys", ""]
     assert lists(corpus, "label") == [["11"], ["12", "11"], []]
@@ -72,17 +72,17 @@ def test_open_dataset_mesh_labels_and_a_taxonomy_are_options(folder: Path) -> No
     assert mesh.table("label")[["id", "name"]].to_numpy().tolist() == [["D1", "animals"]]
 
 
-def test_read_maple_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
+def test_MapleReader_files_that_a_subject_lacks_are_empty(folder: Path) -> None:
     """Papers and their labels are enough."""
     for name in FILES:
         if name not in ("papers.txt", "paper-label.txt"):
             (folder / name).unlink()
-    corpus = read_maple(folder, Maple.Config(release="graph"))
+    corpus = MapleReader(folder, Maple.Config(release="graph")).read_corpus()
     assert lists(corpus, "author") == [[], [], []]
     assert "name" not in corpus.instances["label"]
 
 
-def test_read_maple_faults_name_their_lines(folder: Path) -> None:
+def test_MapleReader_faults_name_their_lines(folder: Path) -> None:
     """An edge of no paper, a line without a tab, a paper given twice."""
     (folder / "paper-label.txt").write_text("PAPER_1\tLABEL_11\nPAPER_8\tLABEL_11\n")
     assert refusal(folder) == (
@@ -110,20 +110,20 @@ def test_Maple_checks_the_dates_that_the_graph_release_has_not(tmp_path: Path) -
         open_dataset("maple", root=tmp_path, release="graph", train_until="soon")
 
 
-def test_read_maple_skips_no_edges(folder: Path) -> None:
+def test_MapleReader_skips_no_edges(folder: Path) -> None:
     """A paper is not kept without a label that a broken line may have held."""
     (folder / "paper-label.txt").write_text("PAPER_2\tLABEL_12\nPAPER_1 LABEL_11\n")
     with pytest.raises(CorpusError, match=r"paper-label\.txt:2: a line must have two"):
-        read_maple(folder, Maple.Config(release="graph"), faults="skip")
+        MapleReader(folder, Maple.Config(release="graph"), faults="skip").read_corpus()
 
 
-def test_read_maple_skips_a_paper_with_its_edges(folder: Path) -> None:
+def test_MapleReader_skips_a_paper_with_its_edges(folder: Path) -> None:
     """One fault for a paper that is left out, however many edges it has, and a paper's own."""
     broken = b"PAPER_1\ton small \xff toys\nPAPER_2\ton\tbig toys\nPAPER_3\n\n"
     (folder / "papers.txt").write_bytes(broken)
     with (folder / "paper-author.txt").open("a") as file:
         file.write("PAPER_4\tAUTHOR_7\n")
-    corpus = read_maple(folder, Maple.Config(release="graph"), faults="skip")
+    corpus = MapleReader(folder, Maple.Config(release="graph"), faults="skip").read_corpus()
     assert corpus.documents["id"].tolist() == ["2"]
     assert lists(corpus, "reference") == [["1"]]
     places = ["papers.txt:1", "papers.txt:3", "paper-author.txt:4"]

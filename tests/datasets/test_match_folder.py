@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import MatchFolder, read_match_folder
+from match_graph.datasets import MatchFolder, MatchReader
 from match_graph.datasets.match_folder import read_taxonomy
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph import describe_graph
@@ -109,12 +109,12 @@ def test_Corpus_toy_folder_is_as_dirty_as_it_says(toy: Corpus) -> None:
     assert set(toy.instances["reference"]["id"]) & set(toy.documents["id"])
 
 
-def test_read_match_folder_bom_crlf_and_blank_lines_read_same(folder: Path, toy: Corpus) -> None:
+def test_MatchReader_bom_crlf_and_blank_lines_read_same(folder: Path, toy: Corpus) -> None:
     """Files that went through Windows give the same corpus."""
     for path in folder.iterdir():
         lines = path.read_bytes().splitlines()
         path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines) + b"\r\n \r\n")
-    corpus = read_match_folder(folder)
+    corpus = MatchReader(folder).read_corpus()
     assert corpus.documents.equals(toy.documents)
     assert corpus.fields == toy.fields
     for name in toy.edges:
@@ -123,26 +123,26 @@ def test_read_match_folder_bom_crlf_and_blank_lines_read_same(folder: Path, toy:
     assert corpus.hierarchy[["child", "parent"]].equals(toy.hierarchy[["child", "parent"]])
 
 
-def test_read_match_folder_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
+def test_MatchReader_bom_on_a_blank_first_line_is_blank(folder: Path) -> None:
     """A file that opens with a BOM and an empty line reads."""
     for name in ("train.json", "taxonomy.txt"):
         path = folder / name
         path.write_bytes(b"\xef\xbb\xbf\r\n" + path.read_bytes())
-    assert read_match_folder(folder).num_documents == 12
+    assert MatchReader(folder).read_corpus().num_documents == 12
 
 
-def test_read_match_folder_fields_choose_replace_metadata_file(folder: Path) -> None:
+def test_MatchReader_fields_choose_replace_metadata_file(folder: Path) -> None:
     """With fields given, no meta_dict.json is needed."""
     (folder / "meta_dict.json").unlink()
-    corpus = read_match_folder(folder, MatchFolder.Config(fields=["author"]))
+    corpus = MatchReader(folder, MatchFolder.Config(fields=["author"])).read_corpus()
     assert corpus.fields == ["author"]
     assert len(corpus.edges["author"]) == 15
 
 
-def test_read_match_folder_field_metadata_file_may_no_document(folder: Path) -> None:
+def test_MatchReader_field_metadata_file_may_no_document(folder: Path) -> None:
     """The file may serve several folders."""
     write_match_folder(folder, fields=["author", "keyword"])
-    corpus = read_match_folder(folder)
+    corpus = MatchReader(folder).read_corpus()
     assert corpus.fields == ["author", "keyword"]
     assert len(corpus.edges["keyword"]) == 0
 
@@ -156,23 +156,28 @@ def test_MatchFolder_fields_given_must_be_on_some_document(folder: Path) -> None
     )
 
 
-def test_read_match_folder_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
+def test_MatchReader_without_hierarchy_no_taxonomy_is_read(folder: Path) -> None:
     """hierarchy='ignore' needs no taxonomy.txt and leaves every label without a parent."""
     (folder / "taxonomy.txt").unlink()
-    assert len(read_match_folder(folder, MatchFolder.Config(hierarchy="ignore")).hierarchy) == 0
+    assert (
+        len(MatchReader(folder, MatchFolder.Config(hierarchy="ignore")).read_corpus().hierarchy)
+        == 0
+    )
 
 
-def test_read_match_folder_label_names_are_read(folder: Path) -> None:
+def test_MatchReader_label_names_are_read(folder: Path) -> None:
     """id2label.txt names labels; lines without a tab are passed over."""
     (folder / "id2label.txt").write_text("deep\tDeep learning\nno tab\n", encoding="utf-8")
-    labels = read_match_folder(folder).instances["label"].set_index("id")["name"]
+    labels = MatchReader(folder).read_corpus().instances["label"].set_index("id")["name"]
     assert labels["deep"] == "Deep learning"
     assert labels["misc"] == "misc"
 
 
-def test_read_match_folder_whitespace_tokenizer_is_used(folder: Path) -> None:
+def test_MatchReader_whitespace_tokenizer_is_used(folder: Path) -> None:
     """Pre-tokenised text keeps case and punctuation."""
-    words = read_back(read_match_folder(folder, MatchFolder.Config(tokenizer="whitespace")), "word")
+    words = read_back(
+        MatchReader(folder, MatchFolder.Config(tokenizer="whitespace")).read_corpus(), "word"
+    )
     assert words[5] == ["Odds", "and", "ends."]
 
 
@@ -224,7 +229,7 @@ def test_MatchFolder_empty_training_split(folder: Path) -> None:
     )
 
 
-def test_read_match_folder_word_that_is_no_choice(folder: Path) -> None:
+def test_MatchReader_word_that_is_no_choice(folder: Path) -> None:
     """Class and function refuse what they would take for a default; all faults at once."""
     options = {"fields": "author", "tokenizer": "bpe", "hierarchy": "foo"}
     with pytest.raises(ConfigError) as caught:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from match_graph.datasets import OaMed, OaXmlc, assemble, oaxmlc, open_dataset, read_oaxmlc
+from match_graph.datasets import OaMed, OaXmlc, assemble, oaxmlc, open_dataset
 from match_graph.datasets.oaxmlc import OaXmlcFiles, OaXmlcReader
 from match_graph.datasets.oaxmlc_split import LabelTree, choose_labels, split_documents
 from match_graph.errors import ConfigError, CorpusError
@@ -137,10 +137,10 @@ def test_OaXmlc_keys_of_another_layout(tmp_path: Path) -> None:
         for number in range(20)
     ]
     write(tmp_path, documents)
-    corpus = read_oaxmlc(
-        tmp_path,
+    corpus = OaXmlcReader(
+        OaXmlcFiles.find(tmp_path, "topics"),
         OaXmlc.Config(fields=["venue"], keys={"title": "t", "venue": ["x", "in"]}, min_documents=1),
-    )
+    ).read_corpus()
     assert corpus.documents["id"].tolist()[:2] == ["1", "2"]
     assert corpus.documents["text"][3] == "work 3"
     assert corpus.instances["venue"]["id"].tolist() == ["V1"]
@@ -156,7 +156,10 @@ def test_OaXmlc_seed_decides_the_split(tmp_path: Path) -> None:
     """Equal seeds give equal splits, another one another; every label is in training."""
     write(tmp_path)
     config = [OaXmlc.Config(seed=seed, min_documents=5) for seed in (1, 1, 2)]
-    first, again, other = (read_oaxmlc(tmp_path, one).documents["split"] for one in config)
+    first, again, other = (
+        OaXmlcReader(OaXmlcFiles.find(tmp_path, "topics"), one).read_corpus().documents["split"]
+        for one in config
+    )
     assert first.equals(again)
     assert not first.equals(other)
     share = Counter(first)
@@ -169,7 +172,9 @@ def test_OaXmlcReader_partitions_give_the_same_corpus(
     """Blocks of lines, packed or not: the documents, labels and splits of one reading."""
     write(tmp_path / "a")
     config = {"min_documents": 5, "root": tmp_path / "root"}
-    whole = read_oaxmlc(tmp_path / "a", OaXmlc.Config(min_documents=5))
+    whole = OaXmlcReader(
+        OaXmlcFiles.find(tmp_path / "a", "topics"), OaXmlc.Config(min_documents=5)
+    ).read_corpus()
     monkeypatch.setattr(assemble, "BLOCK_BYTES", 2000)
     files = OaXmlcFiles.find(tmp_path / "a", "topics")
     assert len(OaXmlcReader(files, OaXmlc.Config()).list_partitions(2000)) > 3

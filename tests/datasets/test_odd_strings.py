@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from match_graph.corpus import Corpus
 from match_graph.datasets import (
     Custom,
+    CustomReader,
     DebTags,
+    DebTagsReader,
     MagCs,
     Maple,
+    MapleReader,
+    MatchReader,
     OpenAlex,
+    OpenAlexReader,
+    PubMedReader,
     PubMedXml,
-    read_custom,
-    read_maple,
-    read_match_folder,
-    read_openalex,
-    read_package_index,
-    read_pubmed_xml,
 )
 from match_graph.datasets.match_folder import read_taxonomy
 from match_graph.datasets.pubmed_xml import read_trees
@@ -69,18 +69,18 @@ def write_lines(folder: str, name: str, lines: list[str]) -> Path:
 @few
 @awkward
 @given(records)
-def test_read_match_folder(items: list[tuple[str, str, str, str]]) -> None:
+def test_MatchReader(items: list[tuple[str, str, str, str]]) -> None:
     """JSON holds every string."""
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
     with TemporaryDirectory() as folder:
         write_match_folder(folder, {"train": documents}, taxonomy=[], fields=["author"])
-        assert read_back(read_match_folder(Path(folder))) == items
+        assert read_back(MatchReader(Path(folder)).read_corpus()) == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_maple(items: list[tuple[str, str, str, str]]) -> None:
+def test_MapleReader(items: list[tuple[str, str, str, str]]) -> None:
     """Here the text is a title."""
     lines = [
         json.dumps({"paper": d, "author": [a], "label": [b], "title": t, "year": "2000"})
@@ -88,14 +88,14 @@ def test_read_maple(items: list[tuple[str, str, str, str]]) -> None:
     ]
     with TemporaryDirectory() as folder:
         write_lines(folder, "papers.json", lines)
-        corpus = read_maple(Path(folder), Maple.Config(fields=["author"]))
+        corpus = MapleReader(Path(folder), Maple.Config(fields=["author"])).read_corpus()
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_openalex(items: list[tuple[str, str, str, str]]) -> None:
+def test_OpenAlexReader(items: list[tuple[str, str, str, str]]) -> None:
     """Ids of authors and topics must show something, as those of works."""
     items = [(d, a if a.strip() else "a", b if b.strip() else "b", t) for d, a, b, t in items]
     lines = [
@@ -107,9 +107,9 @@ def test_read_openalex(items: list[tuple[str, str, str, str]]) -> None:
         for d, a, b, t in [*ANCHOR, *items]
     ]  # fmt: skip
     with TemporaryDirectory() as folder:
-        corpus = read_openalex(
+        corpus = OpenAlexReader(
             [write_lines(folder, "w.jsonl", lines)], OpenAlex.Config(fields=["author"])
-        )
+        ).read_corpus()
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
@@ -127,7 +127,11 @@ def test_custom_json(items: list[tuple[str, str, str, str]]) -> None:
     with TemporaryDirectory() as folder:
         path = write_lines(folder, "t.jsonl", lines)
         assert (
-            read_back(read_custom([path], Custom.Config(fields=["author"], columns={"split": "s"})))
+            read_back(
+                CustomReader(
+                    [path], Custom.Config(fields=["author"], columns={"split": "s"})
+                ).read_corpus()
+            )
             == items
         )
 
@@ -145,13 +149,13 @@ def test_custom_csv(items: list[tuple[str, str, str, str]]) -> None:
         path = Path(folder, "t.csv")
         path.write_bytes(file.getvalue().encode())
         config = Custom.Config(fields=["author"], columns={"split": "s"}, separator="")
-        assert read_back(read_custom([path], config)) == items
+        assert read_back(CustomReader([path], config).read_corpus()) == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
+def test_MapleReader_graph(items: list[tuple[str, str, str, str]]) -> None:
     """Columns are separated by tabs, lines by line breaks; a text alone can hold tabs."""
     items = [
         (*(re.sub("[\t\r\n]", " ", part) for part in item[:3]), re.sub("[\r\n]", " ", item[3]))
@@ -163,14 +167,16 @@ def test_read_maple_graph(items: list[tuple[str, str, str, str]]) -> None:
         write_lines(folder, "papers.txt", [f"PAPER_{d}\t{t}" for d, _, _, t in rows])
         write_lines(folder, "paper-label.txt", [f"PAPER_{d}\tLABEL_{b}" for d, _, b, _ in rows])
         write_lines(folder, "paper-author.txt", [f"PAPER_{d}\tAUTHOR_{a}" for d, a, _, _ in rows])
-        corpus = read_maple(Path(folder), Maple.Config(release="graph", fields=["author"]))
+        corpus = MapleReader(
+            Path(folder), Maple.Config(release="graph", fields=["author"])
+        ).read_corpus()
     assert read_back(corpus)[len(ANCHOR) :] == items
 
 
 @few
 @awkward
 @given(records)
-def test_read_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
+def test_PubMedReader(items: list[tuple[str, str, str, str]]) -> None:
     """White space of XML counts as one blank, at the ends not at all; control characters are none.
 
     XML 1.0 cannot hold these, except the last, DEL.
@@ -191,24 +197,24 @@ def test_read_pubmed_xml(items: list[tuple[str, str, str, str]]) -> None:
     )
     with TemporaryDirectory() as folder:
         text = f"<PubmedArticleSet>{xml}</PubmedArticleSet>"
-        corpus = read_pubmed_xml(
+        corpus = PubMedReader(
             [write_lines(folder, "p.xml", [text])], PubMedXml.Config(fields=["author"])
-        )
+        ).read_corpus()
     assert read_back(corpus) == rows
 
 
 @few
 @awkward
 @given(records)
-def test_read_match_folder_of_a_release(items: list[tuple[str, str, str, str]]) -> None:
+def test_MatchReader_of_a_release(items: list[tuple[str, str, str, str]]) -> None:
     """Words, labels and authors are numbers that other files name, one a line."""
     items = [(d, *(_one_line(part) or "x" for part in (a, b)), t) for d, a, b, t in items]
     documents = [{"paper": d, "author": [a], "label": [b], "text": t} for d, a, b, t in items]
     with TemporaryDirectory() as folder:
         write_release_folder(folder, {"train": documents}, taxonomy=[])
-        corpus = read_match_folder(
+        corpus = MatchReader(
             Path(folder), MagCs.Config(fields=["author"], hierarchy="ignore")
-        )
+        ).read_corpus()
     for name in ("author", "label"):
         table = corpus.instances[name]
         table["id"] = table["name"]
@@ -218,7 +224,7 @@ def test_read_match_folder_of_a_release(items: list[tuple[str, str, str, str]]) 
 @few
 @awkward
 @given(records)
-def test_read_package_index(items: list[tuple[str, str, str, str]]) -> None:
+def test_DebTagsReader(items: list[tuple[str, str, str, str]]) -> None:
     """Values are lines without white space at their ends; tags end at white space and commas."""
     clean = [tuple(_one_line(part) for part in item) for item in items]
     items = [(d, a or "a", re.sub(r"[\s,{}:]", "", b) or "b", t) for d, a, b, t in clean if d]
@@ -230,7 +236,7 @@ def test_read_package_index(items: list[tuple[str, str, str, str]]) -> None:
     with TemporaryDirectory() as folder:
         write_lines(folder, "Packages", stanzas)
         write_lines(folder, "Translation-en", [])
-        corpus = read_package_index(Path(folder), DebTags.Config(twins="keep"))
+        corpus = DebTagsReader(Path(folder), DebTags.Config(twins="keep")).read_corpus()
     assert read_back(corpus) == rows
 
 
@@ -272,9 +278,9 @@ def test_Custom_built_data_set_gives_them_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("string", LOOK_ALIKES[:-1])
-def test_read_custom_ids_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
+def test_CustomReader_ids_like_numbers_stay_as_written(string: str, tmp_path: Path) -> None:
     """No reader guesses types."""
     path = write_lines(str(tmp_path), "t.csv", ["id,text,label,s", f"{string},x,{string},train"])
-    corpus = read_custom([path], Custom.Config(columns={"split": "s"}))
+    corpus = CustomReader([path], Custom.Config(columns={"split": "s"})).read_corpus()
     assert corpus.documents["id"].tolist() == [string]
     assert corpus.instances["label"]["id"].tolist() == [string]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from match_graph.datasets import OpenAlex, open_dataset, read_openalex
+from match_graph.datasets import OpenAlex, OpenAlexReader, open_dataset
 from match_graph.errors import ConfigError, CorpusError
 
 URL = "https://openalex.org/"
@@ -133,7 +133,7 @@ def test_open_dataset_options_reach_the_reader(root: Path) -> None:
         open_dataset("openalex", root=root, fields=["word"])
 
 
-def test_read_openalex_what_is_missing_is_carried_through(root: Path) -> None:
+def test_OpenAlexReader_what_is_missing_is_carried_through(root: Path) -> None:
     """Neither text, date, authors, venue nor labels must be there."""
     works = [
         make_work(1),
@@ -141,7 +141,7 @@ def test_read_openalex_what_is_missing_is_carried_through(root: Path) -> None:
         make_work(2, abstract_inverted_index=None, topics=[]),
     ]
     path = write(root / "works.jsonl", works)
-    corpus = read_openalex([path], OpenAlex.Config())
+    corpus = OpenAlexReader([path], OpenAlex.Config()).read_corpus()
     assert corpus.documents["text"].tolist() == ["Work 1 A plain text", "", "Work 2"]
     assert corpus.notes["works_without_text"] == 1
     assert len(corpus.edges["label"]) == 4
@@ -242,9 +242,9 @@ def test_OpenAlex_level_past_all_bounds_is_named(root: Path) -> None:
     )
 
 
-def test_read_openalex_concept_with_a_score_of_null(tmp_path: Path) -> None:
+def test_OpenAlexReader_concept_with_a_score_of_null(tmp_path: Path) -> None:
     """As of one without a score, it counts."""
     path = tmp_path / "works.jsonl"
     path.write_text(json.dumps(make_work(1, concepts=[make_concept(1, 0) | {"score": None}])))
-    corpus = read_openalex([path], OpenAlex.Config(labels="concepts"))
+    corpus = OpenAlexReader([path], OpenAlex.Config(labels="concepts")).read_corpus()
     assert corpus.instances["label"]["id"].tolist() == ["C1"]

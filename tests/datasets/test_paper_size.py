@@ -18,7 +18,6 @@ from match_graph.datasets.paper_size import (
     draw_paper,
     settle_counts,
 )
-from match_graph.datasets.partitions import read_corpus
 from match_graph.datasets.planted import PlantedReader
 from match_graph.datasets.table_one import PAPER_SIZES, PaperSize
 from match_graph.errors import ConfigError
@@ -26,7 +25,7 @@ from match_graph.graph import build_graph, describe_graph
 
 
 def draw_corpus(name: str, size: PaperSize, seed: int) -> Corpus:
-    return read_corpus(PlantedReader(name, size.documents, partial(draw_paper, size, seed)))
+    return PlantedReader(name, size.documents, partial(draw_paper, size, seed)).read_corpus()
 
 
 @pytest.mark.parametrize("name", sorted(PAPER_SIZES))

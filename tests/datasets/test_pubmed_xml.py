@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 
 from match_graph.corpus import Corpus
-from match_graph.datasets import PubMedXml, open_dataset, read_pubmed_xml
+from match_graph.datasets import PubMedReader, PubMedXml, open_dataset
 from match_graph.datasets.pubmed_article import read_articles
 from match_graph.datasets.pubmed_xml import read_trees
 from match_graph.errors import CorpusError
@@ -70,7 +70,7 @@ def refusal(folder: Path, **options: Any) -> str:
 
 def read(folder: Path, name: str = "a.xml", **options: Any) -> Corpus:
     config = PubMedXml.Config(trees=str(folder / "mtrees2020.bin"), **options)
-    return read_pubmed_xml([folder / name], config)
+    return PubMedReader([folder / name], config).read_corpus()
 
 
 def test_PubMedXml_records_become_documents_with_metadata_labels(folder: Path) -> None:
@@ -104,7 +104,7 @@ def test_open_dataset_options_reach_the_reader(folder: Path) -> None:
     assert plain.hierarchy.num_edges == 0
 
 
-def test_read_pubmed_xml_later_version_record_dropped_counted(folder: Path) -> None:
+def test_PubMedReader_later_version_record_dropped_counted(folder: Path) -> None:
     """The NLM publishes versions of some records under one PMID."""
     records = [make_record(str(n)) for n in range(9)]
     (folder / "a.xml").write_text(wrap(*records, make_record("1", version="2")))
@@ -113,7 +113,7 @@ def test_read_pubmed_xml_later_version_record_dropped_counted(folder: Path) -> N
     assert corpus.notes["later_versions_dropped"] == 1
 
 
-def test_read_pubmed_xml_records_without_date_text_headings(folder: Path) -> None:
+def test_PubMedReader_records_without_date_text_headings(folder: Path) -> None:
     """Records without date text and headings are carried through.
 
     None of these is a fault; books are no articles.
@@ -256,7 +256,7 @@ def test_read_articles_memory_does_not_grow_with_the_file(tmp_path: Path) -> Non
     assert peaks[1] < peaks[0] * 1.2
 
 
-def test_read_pubmed_xml_real_records_are_read(data_folder: Path) -> None:
+def test_PubMedReader_real_records_are_read(data_folder: Path) -> None:
     """Counts of the fixtures, seen by a parser of another kind."""
     folder = data_folder / "pubmed"
     corpus = read(folder, "pubmed_result.xml")
@@ -289,7 +289,7 @@ def test_PubMedXml_empty_trees_are_refused(folder: Path) -> None:
     )
 
 
-def test_read_pubmed_xml_trees_lack_many_descriptors_said_aloud(folder: Path) -> None:
+def test_PubMedReader_trees_lack_many_descriptors_said_aloud(folder: Path) -> None:
     """Half of the trees: their headings are lost, which is no fault of a line."""
     headings = ",".join(f"D{number}:Heading {number}" for number in range(100, 120))
     records = [make_record(str(number), f"D1:Ear,{headings}") for number in range(30)]

@@ -13,7 +13,6 @@ import torch
 from match_graph import Run, load, start_run
 from match_graph.corpus import Corpus
 from match_graph.datasets import Synthetic
-from match_graph.datasets.partitions import read_corpus
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph import BuiltGraph, EgoGraphs, NeighborhoodConfig, build_graph
 from match_graph.io.files import read_tensors, write_tensors
@@ -130,7 +129,7 @@ def timed_builds(monkeypatch: pytest.MonkeyPatch) -> None:
         return build_graph(replace(corpus, documents=documents, edges=edges))
 
     monkeypatch.setattr("match_graph.datasets.dataset.build_graph", build)
-    monkeypatch.setattr(Synthetic, "read", lambda dataset: read_corpus(dataset.reader()))
+    monkeypatch.setattr(Synthetic, "read", lambda dataset: dataset.reader().read_corpus())
 
 
 @pytest.mark.usefixtures("timed_builds")

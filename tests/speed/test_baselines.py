@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.datasets.match_folder import MatchFolder, read_match_folder
+from match_graph.datasets.match_folder import MatchFolder, MatchReader
 from match_graph.graph import EgoSampler, Hierarchy, TokenSpace, build_graph
 from match_graph.graph.build import BuiltGraph
 from match_graph.graph.tokens import make_batch
@@ -21,7 +21,7 @@ FIELDS = ["venue", "author", "reference"]
 
 def check_build(folder: Path, fields: list[str], tokenizer: str) -> None:
     config = MatchFolder.Config(fields=fields, tokenizer=tokenizer, hierarchy="ignore")
-    graph = build_graph(read_match_folder(folder, config))
+    graph = build_graph(MatchReader(folder, config).read_corpus())
     found = build_by_rows(folder, fields, tokenizer)
     for name, (ids, edge_index) in found.items():
         assert ids == graph.tables[name]["id"].tolist(), name
