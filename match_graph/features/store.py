@@ -57,7 +57,6 @@ def open_features(
     node_type: str,
     root: str | Path | None = None,
     reporter: Reporter | None = None,
-    device: torch.device | None = None,
 ) -> Features:
     """Opens features; they are made and brought into the order of the nodes the first time.
 
@@ -67,7 +66,6 @@ def open_features(
         node_type: Node type.
         root: Root folder, under which they are kept; None takes the default.
         reporter: Progress reporter; None prints nothing.
-        device: Device of a language model; None takes a GPU where there is one.
 
     Raises:
         CorpusError: The data set has no such type or column; a file cannot be read; rows, ids or
@@ -77,7 +75,7 @@ def open_features(
     node_ids = _list_nodes(dataset, node_type)
     if source.path is None:
         has_model = source.model is not None
-        embedder = open_embedder(source, root, reporter, device) if has_model else None
+        embedder = open_embedder(source, root, reporter) if has_model else None
         columns = choose_columns(node_type, source.column)
         made_of = _describe_vectors(source, embedder, columns)
         store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
@@ -143,12 +141,11 @@ def open_embedder(
     source: FeatureSource,
     root: str | Path | None = None,
     reporter: Reporter | None = None,
-    device: torch.device | None = None,
 ) -> TextEmbedder:
     """The language model of a source; arguments and errors as for `open_features`."""
     assert source.model is not None
     place = (default_root() if root is None else Path(root)) / FEATURES / TEXTS
-    return TextEmbedder(source.model, place, source.max_pieces, device, reporter)
+    return TextEmbedder(source.model, place, source.max_pieces, reporter)
 
 
 def make_features(

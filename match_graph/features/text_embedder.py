@@ -42,7 +42,6 @@ class TextEmbedder:
         model: Folder of a model, or its name on the hub.
         cache: Folder of the caches.
         max_pieces: Maximum number of word pieces of a text; None for the model's own.
-        device: Device of the model; None takes a GPU where there is one.
         reporter: Reporter of progress; None prints nothing.
 
     Raises:
@@ -54,11 +53,10 @@ class TextEmbedder:
         model: str,
         cache: Path,
         max_pieces: int | None = None,
-        device: torch.device | None = None,
         reporter: Reporter | None = None,
     ) -> None:
         self.model, self.max_pieces = model, max_pieces
-        self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.reporter = reporter or Reporter(quiet=True)
         self.folder = find_model(model)
         text = f"{compute_model_digest(self.folder)} {max_pieces}"

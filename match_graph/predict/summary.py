@@ -46,18 +46,18 @@ class Example:
         return show_name(label, self.names.get(label))
 
 
-def show_examples(run: Run, number: int = 3, top_k: int = 5) -> list[Example]:
-    """Example predictions for labelled test documents, drawn by the run's seed.
+def show_examples(run: Run) -> list[Example]:
+    """The best 5 labels of 3 labelled test documents, drawn by the run's seed.
 
     None where the data set keeps no raw texts.
     """
-    records = draw_records(run, number)
+    records = draw_records(run, 3)
     if not records:
         return []
     model = run.config.model  # this run was started by whoever named them
     device = run.config.train.accelerator
     classifier = load(run.folder, device, encoder=model.encoder, head=model.head)
-    results = list(classifier.predict(records, top_k=top_k))
+    results = list(classifier.predict(records, top_k=5))
     pairs = list(zip(records, results, strict=True))
     labels = [label for record, result in pairs for label in _list_labels(record, result)]
     names = find_names(run.dataset, LABEL, labels)

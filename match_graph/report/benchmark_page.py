@@ -176,7 +176,7 @@ class DatasetPart:
 
     def slices(self) -> Section:
         """R@5 by frequency of the labels in training, and by depth."""
-        found = {row.name: self._average(row.name, "/R@5") for row in self.rows}
+        found = {row.name: self._average_slices(row.name) for row in self.rows}
         names = list(dict.fromkeys(name for values in found.values() for name in values))
         if not names:
             return Section("Slices of the labels", "", [])
@@ -233,12 +233,12 @@ class DatasetPart:
         cells = self.results.find_cells(self.record.name, row)
         return [cell for cell in cells if cell.status == "done"]
 
-    def _average(self, row: str, ending: str) -> dict[str, float]:
-        """Mean over seeds by slice, of the measures with a given suffix."""
+    def _average_slices(self, row: str) -> dict[str, float]:
+        """Mean over seeds of R@5 by slice."""
         runs = [cell.metrics[self.split] for cell in self._finished(row)]
-        names = [key for key in (runs[0] if runs else {}) if key.endswith(ending)]
+        names = [key for key in (runs[0] if runs else {}) if key.endswith("/R@5")]
         return {
-            name.removesuffix(ending).replace("_", " "): fmean(run[name] for run in runs)
+            name.removesuffix("/R@5").replace("_", " "): fmean(run[name] for run in runs)
             for name in names
             if all(name in run for run in runs)
         }

@@ -121,13 +121,12 @@ def write_time_to_quality(
     draw_time_to_quality(stem.with_suffix(".png"), table)
 
 
-def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") -> None:
+def draw_time_to_quality(path: Path, table: pd.DataFrame) -> None:
     """Quality of pre-trained vectors against seconds, a curve per mode, a panel per node type.
 
     Args:
         path: Path of the PNG file.
         table: Table from `measure_time_to_quality`.
-        measure: Measure to draw, a column of the table.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -138,9 +137,9 @@ def draw_time_to_quality(path: Path, table: pd.DataFrame, measure: str = "mrr") 
         of_type = table[table["type"] == name]
         for number, (mode, points) in enumerate(of_type.groupby("mode", sort=False)):
             axis.plot(
-                points["seconds"], points[measure], LINE_STYLES[number % 4], marker="o",
+                points["seconds"], points["mrr"], LINE_STYLES[number % 4], marker="o",
                 markersize=3, color=COLOURS[number % 6], label=mode,
             )  # fmt: skip
-        axis.set(xscale="log", xlabel="seconds", ylabel=f"held-out {measure}", title=name)
+        axis.set(xscale="log", xlabel="seconds", ylabel="held-out mrr", title=name)
     axes[0].legend(fontsize=7)
     save_figure(figure, path)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from match_graph.graph import EgoBatch, Hierarchy
 from match_graph.metrics import RankingMeter, ViolationMeter, rank_labels
-from match_graph.metrics.ranking import EmptyPolicy
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ def evaluate_model(
     batches: Iterable[EgoBatch],
     hierarchy: Hierarchy | None,
     device: torch.device | str = "cpu",
-    empty: EmptyPolicy = "zero",
     observers: Sequence[Observer] = (),
     total: Callable[[Tensor], Tensor] | None = None,
     label_rank: Tensor | None = None,
@@ -51,7 +49,6 @@ def evaluate_model(
         batches: Batches with gold labels.
         hierarchy: Label hierarchy, on the CPU; None leaves violations out.
         device: Device of the model.
-        empty: Treatment of documents without gold labels, see `RankingMeter`.
         observers: Callbacks that get every scored batch.
         total: Function that sums a tensor over processes that share the batches; None is one
             process.
@@ -63,7 +60,7 @@ def evaluate_model(
     Raises:
         GraphError: A score is NaN.
     """
-    ranking = RankingMeter(empty=empty)
+    ranking = RankingMeter()
     violations = None if hierarchy is None else ViolationMeter(hierarchy)
     was_training = model.training
     model.eval()
