@@ -14,6 +14,7 @@ from match_graph.benchmark.runner import choose_rows
 from match_graph.benchmark.space import Space, find_defaults, list_ends, split_keys
 from match_graph.benchmark.trial import SECONDS, open_study
 from match_graph.errors import CheckpointError, ConfigError, list_faults
+from match_graph.features import identify_features
 from match_graph.training.models import find_model
 
 if TYPE_CHECKING:
@@ -135,12 +136,23 @@ def change_row(row: PlannedRow, settings: dict[str, Any]) -> PlannedRow:
 def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
     """What trials of a row must have in common."""
     experiment = plan.experiment
+    cells = [cell for cell in plan.cells if cell.row.name == row.name]
+    checksums = {cell.dataset: cell.checksum for cell in cells}  # with the row's own options
+    features = {
+        f"{cell.dataset}, {node_type}": identify_features(source, node_type, cell.checksum)
+        for cell in cells
+        for node_type, source in cell.config.data.features.items()
+    }
     content = {
         "row": row.model_dump(mode="json"),
         "space": {key: str(values) for key, values in space.items()},
-        "data": {record.name: [record.checksum, record.epochs] for record in plan.datasets},
+        "data": {
+            record.name: [checksums.get(record.name, record.checksum), record.epochs]
+            for record in plan.datasets
+        },
         "settings": [experiment.settings, experiment.overrides, experiment.search.measure],
         "seed": experiment.seed,
+        **({"features": features} if features else {}),
     }
     return json.dumps(content, sort_keys=True, default=str)
 

@@ -1,11 +1,13 @@
 """Search of settings: equal budgets, by validation alone, pruned, continued after kills."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -253,3 +255,40 @@ def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> 
     assert len(pd.read_csv(out / RECORDS)) == 2
     with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
         run_search(make_search(search={"trials": 2}, seed=1), out, root, rows=rows)
+
+
+@pytest.mark.parametrize("changed", ["features", "documents"])
+def test_run_search_of_other_files_of_a_row_is_refused(
+    make_search, tmp_path: Path, changed: str
+) -> None:
+    """Files that a row alone reads: vectors, and documents by an option of its own."""
+    shared, own = tmp_path / "shared.jsonl", tmp_path / "own.jsonl"
+    vectors, out, root = tmp_path / "vectors.npy", tmp_path / "out", tmp_path / "root"
+    documents = [(split, one) for split, some in toy_documents().items() for one in some]
+    lines = [
+        json.dumps({"id": one["paper"], "fold": split, "text": one["text"], "label": one["label"]})
+        for split, one in documents
+    ]
+    for path in (shared, own):
+        path.write_text("\n".join(lines))
+    np.save(vectors, np.ones((len(lines), 2), np.float32))
+    columns = {"split": "fold"}
+    settings = {
+        "data.options": {"path": str(own), "columns": columns},
+        "data.features.document": str(vectors),
+    }
+    row = {"name": "linear", "encoder": "tfidf_linear", "settings": settings}
+    experiment = make_search(
+        datasets=["custom"], reference=None, search={"trials": 1},
+        rows=[{**row, "space": {"model.encoder_config.cost": [0.5, 2.0]}}],
+        settings={"data.options": {"path": str(shared), "columns": columns}},
+    )  # fmt: skip
+    for _ in range(2):
+        run_search(experiment, out, root)
+    assert pd.read_csv(out / RECORDS)["state"].tolist() == ["complete"]
+    if changed == "features":
+        np.save(vectors, np.zeros((len(lines), 2), np.float32))
+    else:
+        own.write_text("\n".join(lines).replace("deep", "shallow"))
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+        run_search(experiment, out, root)
