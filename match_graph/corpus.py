@@ -147,17 +147,17 @@ def describe_oddities(
     parents, carried = {*hierarchy["parent"]}, {*labels}
     if parents and carried.isdisjoint(parents):
         leaves = carried & {*hierarchy["child"]}
-        if not leaves and carried:
-            found.append(
-                f"no label of the hierarchy is on any document, so that none has a parent: the "
-                f"hierarchy has labels such as '{hierarchy['child'].iloc[0]}', documents such as "
-                f"'{min(carried)}'; check that both are of one data set"
-            )
-        elif leaves:
+        if leaves:
             found.append(
                 f"no document carries a label that has children in the hierarchy, so that no edge "
                 f"of it is kept: documents carry leaves alone, such as '{min(leaves)}'; add the "
                 f"ancestors to the documents' labels to use the hierarchy"
+            )
+        elif carried:
+            found.append(
+                f"no label of the hierarchy is on any document, so that none has a parent: the "
+                f"hierarchy has labels such as '{hierarchy['child'].iloc[0]}', documents such as "
+                f"'{min(carried)}'; check that both are of one data set"
             )
     if empty:
         found.append(
