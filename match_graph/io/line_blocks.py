@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from match_graph.errors import CorpusError
-from match_graph.io.source import max_record_bytes, open_regular, open_sources
+from match_graph.io.source import is_packed, max_record_bytes, open_regular, open_sources
 
 _CHUNK = 1 << 20  # bytes
 
@@ -44,7 +44,7 @@ class Block:
             CorpusError: The file cannot be read, a line is too long, or it is another file than the
                 one that was cut.
         """
-        end = None if self.path.suffix == ".gz" else self.end
+        end = None if is_packed(self.path) else self.end
         with open_sources([self.path], self.path.name, None) as sources:
             if self.start != end:
                 yield from sources.lines(self.path, self.start, end, first)
@@ -84,7 +84,7 @@ def cut_file(path: Path, block_bytes: int) -> list[Block]:
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         starts, most = [0], max_record_bytes()
-        places = range(block_bytes, found.st_size, block_bytes) if path.suffix != ".gz" else ()
+        places = range(block_bytes, found.st_size, block_bytes) if not is_packed(path) else ()
         for place in places:
             if place <= starts[-1]:
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from match_graph.io.source import Sources, max_record_bytes, open_regular
+from match_graph.io.source import Sources, is_packed, max_record_bytes, open_regular
 
 #: Bytes of a block of lines, if no line is longer; what is built depends on the files alone, so
 #: that this is not a setting.
@@ -52,7 +52,7 @@ def split_lines(path: Path, kind: str = "documents", size: int | None = None) ->
     Raises:
         CorpusError: It is no regular file that can be read.
     """
-    if size is None or path.suffix == ".gz" or not path.is_file() or path.stat().st_size <= size:
+    if size is None or is_packed(path) or not path.is_file() or path.stat().st_size <= size:
         return [Partition(path, kind)]
     parts, start, line, most = [], 0, 1, max_record_bytes()
     with open_regular(path) as file:

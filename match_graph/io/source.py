@@ -72,7 +72,7 @@ class Sources:
             def look() -> None:
                 self._advance((self._done + raw.tell() - start) // _MEGABYTE, path.name)
 
-            if path.suffix == ".gz":
+            if is_packed(path):
                 with gzip.GzipFile(fileobj=raw) as packed:
                     yield io.BufferedReader(packed, _BUFFER), look
             else:
@@ -302,6 +302,11 @@ def broken_gzip(place: str, error: Exception) -> CorpusError:
         f"{place}: a file named .gz must be whole and packed by gzip, but from here on it cannot "
         f"be read ({reason}); fetch it again."
     )
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed by gzip, as its name says."""
+    return path.suffix.lower() == ".gz"
 
 
 def find_files(path: Path, suffixes: tuple[str, ...], dataset: str) -> list[Path]:

@@ -15,7 +15,7 @@ from match_graph.io.escape import escape_controls
 from match_graph.io.files import write_beside
 from match_graph.io.json_lines import read_json_lines
 from match_graph.io.progress import Reporter
-from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip
+from match_graph.io.source import GZIP_FAULTS, bounded_lines, broken_gzip, is_packed
 from match_graph.predict.classifier import Classifier
 from match_graph.runs.vocabulary import fail_document
 
@@ -181,7 +181,7 @@ def _open_source(source: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _unreadable(source, error) from error
     with file:
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if source.endswith(".gz") else file
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed(Path(source)) else file
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """JSON lines and CSV of any kind: columns by name, splits by column, date or at random."""
 
 import csv
+import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -65,9 +66,11 @@ def taxonomy(tmp_path: Path) -> Path:
 def test_CustomReader_every_kind_of_file_gives_the_same_corpus(
     tmp_path: Path, taxonomy: Path
 ) -> None:
-    """JSON lines, CSV and TSV of the same rows."""
+    """JSON lines, CSV, TSV and packed CSV, its name in capitals, of the same rows."""
     paths = [write_json(tmp_path / "a.jsonl"), write_csv(tmp_path / "a.csv")]
     paths.append(write_csv(tmp_path / "a.tsv", delimiter="\t"))
+    paths.append(tmp_path / "B.CSV.GZ")
+    paths[-1].write_bytes(gzip.compress(paths[1].read_bytes()))
     columns = {**COLUMNS, "split": "fold"}
     config = Custom.Config(fields=["author", "venue"], columns=columns, taxonomy=str(taxonomy))
     first, *others = [CustomReader([path], config).read_corpus() for path in paths]

@@ -22,10 +22,11 @@ def read_lines(*paths: Path) -> list[bytes]:
 
 def test_open_sources_plain_and_gzip_give_the_same_lines(tmp_path: Path) -> None:
     """Only a line feed ends a line; a Unicode line separator does not."""
-    plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.gz"
+    plain, packed, capitals = (tmp_path / name for name in ("a.txt", "a.txt.gz", "B.TXT.GZ"))
     plain.write_bytes(b"".join(LINES))
-    packed.write_bytes(gzip.compress(b"".join(LINES)))
-    assert read_lines(plain) == read_lines(packed) == LINES
+    for path in (packed, capitals):
+        path.write_bytes(gzip.compress(b"".join(LINES)))
+    assert read_lines(plain) == read_lines(packed) == read_lines(capitals) == LINES
 
 
 def test_open_sources_truncated_gzip_file_is_named_by_line(tmp_path: Path) -> None:
