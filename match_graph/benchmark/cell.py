@@ -86,6 +86,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
         "git": record["git"],
         "vectors_from": source,
         "feature_checksums": record.get("feature_checksums", {}),
+        "input_checksums": record.get("input_checksums", {}),
         "resumed": resumed,
         "finished": datetime.fromtimestamp((folder / METRICS).stat().st_mtime, UTC).isoformat(
             timespec="seconds"

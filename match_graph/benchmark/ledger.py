@@ -27,6 +27,7 @@ from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, METRICS, RECORD
 from match_graph.runs.folder import find_difference, open_run_folder
+from match_graph.runs.inputs import find_changed_inputs, hash_inputs
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_software
 
@@ -91,6 +92,8 @@ class Ledger:
             here = self._identify(source, node_type, planned.checksum)
             if here is not None and there.get(node_type, here) != here:
                 return f"it was made with other features of '{node_type}'"
+        if changed := find_changed_inputs(record, hash_inputs(planned.config)):
+            return f"it was made with another content of {changed}"
         return ""
 
     def _identify(self, source: FeatureSource, node_type: str, checksum: str) -> str | None:

@@ -6,8 +6,8 @@ from typing import Any
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.results import Cell, Results
 from match_graph.config import Config, FeatureSource
-from match_graph.own_code import CODE, is_file_code
 from match_graph.predict.share import shorten_paths
+from match_graph.runs.inputs import hash_inputs
 
 #: What cells of data sets that are not planned now must have in common with the plan.
 _SAME = ("settings", "overrides", "budget", "split", "grid")
@@ -52,11 +52,10 @@ class Published:
 
     def _is_planned(self, cell: Cell, planned: PlannedCell) -> bool:
         config = planned.config
-        if any(is_file_code(getattr(config.model, kind) or "") for kind in CODE):
-            return False  # nothing says that it is the same code
         sources = config.data.features
         found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
-        return _describe(config) == _drop_seed(cell.config) and found == cell.feature_checksums
+        is_same = found == cell.feature_checksums and hash_inputs(config) == cell.input_checksums
+        return is_same and _describe(config) == _drop_seed(cell.config)
 
     def _is_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row, for data sets outside the plan."""

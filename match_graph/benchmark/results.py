@@ -67,6 +67,9 @@ class Cell(StrictModel):
     feature_checksums: dict[str, str] = Field(
         {}, description="checksums of features of data.features, by node type"
     )
+    input_checksums: dict[str, str] = Field(
+        {}, description="checksums of own code and of word vectors, by setting"
+    )
     resumed: bool = Field(False, description="whether it was stopped in between")
     finished: str = Field("", description="date and time in UTC, ISO 8601")
     published: bool = Field(False, description="whether it is kept without its run folder")

@@ -15,6 +15,7 @@ from match_graph.benchmark.space import Space, find_defaults, list_ends, split_k
 from match_graph.benchmark.trial import SECONDS, open_study
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.features import identify_features
+from match_graph.runs.inputs import hash_inputs
 from match_graph.training.models import find_model
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
         for cell in cells
         for node_type, source in cell.config.data.features.items()
     }
+    inputs = hash_inputs(experiment.configure(row, experiment.seed))
     content = {
         "row": row.model_dump(mode="json"),
         "space": {key: str(values) for key, values in space.items()},
@@ -153,6 +155,7 @@ def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
         "settings": [experiment.settings, experiment.overrides, experiment.search.measure],
         "seed": experiment.seed,
         **({"features": features} if features else {}),
+        **({"inputs": inputs} if inputs else {}),
     }
     return json.dumps(content, sort_keys=True, default=str)
 

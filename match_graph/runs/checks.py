@@ -37,7 +37,7 @@ def check_model(run: Run) -> None:
     none_kept = TokenSpace(run.space.types, (0,) * len(run.space.types))
     no_edge = Hierarchy.without_edges(1)
     model = run.model.build(none_kept, (1,) * len(run.sizes), no_edge, run.features)
-    if isinstance(model, MatchModel) and ":" in run.config.model.encoder:
+    if isinstance(model, MatchModel) and run.model.is_own:
         _check_encoding(run, model, none_kept)
     choose_device(run.config.train.accelerator)
     _ = run.graphs  # its settings must fit the graph

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -24,6 +26,7 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.io.progress import Reporter
+from match_graph.io.source import hash_file
 from match_graph.nn import MatchModel
 from match_graph.runs.folder import describe_work
 from match_graph.runs.record import RunRecord
@@ -32,6 +35,26 @@ from match_graph.typing import DOCUMENT, MASKS, Split
 
 #: Documents per batch where nothing is learned.
 _EVAL_BATCH = 256
+
+
+def hash_inputs(config: Config) -> dict[str, str]:
+    """SHA-256 of the files that a model is made from, by the setting that names them.
+
+    They are the code of an encoder and a head of one's own, and a file of word vectors, left out
+    where it is there no more: a trained run needs it no more. Modules that own code imports are
+    not among them.
+    """
+    found = find_model(config).hash_code()
+    path = config.model.word_vectors
+    if config.model.init == "word_vectors" and path is not None and Path(path).is_file():
+        found["model.word_vectors"] = hash_file(path)
+    return found
+
+
+def find_changed_inputs(record: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
+    """Settings whose files are other than when a run was made, by its record and `hash_inputs`."""
+    there = record.get("input_checksums", {})
+    return sorted(name for name in there.keys() & here.keys() if there[name] != here[name])
 
 
 @dataclass
@@ -209,6 +232,7 @@ class RunInputs:
             "data_checksum": self.dataset.checksum,
             "num_train_documents": len(self.dataset.documents(MASKS["train"])),
             "feature_checksums": self.dataset.feature_digests,
+            "input_checksums": hash_inputs(self.config),
             "seed": self.config.seed,
             "processes": self.fabric.world_size,
         }

@@ -68,6 +68,7 @@ class RecordFile(BaseModel):
     data_checksum: str
     num_train_documents: int = Field(ge=1)
     feature_checksums: dict[str, str] = Field(default_factory=dict)
+    input_checksums: dict[str, str] = Field(default_factory=dict)
     seed: int
     processes: int = Field(ge=1)
     seconds: dict[str, Seconds]

@@ -42,7 +42,9 @@ class RunRecord:
         self, folder: Path, config: TrainConfig, content: Mapping[str, Any], writes: bool
     ) -> None:
         before = read_record(folder) if has_file(folder / RECORD) else {}
-        self.folder, self.config, self.content, self.writes = folder, config, content, writes
+        self.folder, self.config, self.writes = folder, config, writes
+        inputs = {**before.get("input_checksums", {}), **content["input_checksums"]}
+        self.content = {**content, "input_checksums": inputs}  # a file may be there no more
         #: By stage. Of a process that was killed in a stage, the stage's are lost.
         self.seconds: dict[str, float] = dict(before.get("seconds", {}))
         #: Stage that was begun and has not ended; whether a later one went on after such a stage.

@@ -28,7 +28,7 @@ from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.nn.model import choose_head, find_head, head_settings
 from match_graph.nn.tables import TokenTable
-from match_graph.own_code import find_class
+from match_graph.own_code import find_class, hash_code
 from match_graph.training.device import keep_apart
 from match_graph.training.loop import FitInputs, train_model
 from match_graph.training.processes import lead
@@ -80,14 +80,23 @@ class Model(ABC):
         return node_type == DOCUMENT and bool(self.needs)
 
     @property
+    def is_own(self) -> bool:
+        """Whether its class is one of a user's own."""
+        return ":" in self.config.model.encoder
+
+    @property
     def is_pretrained(self) -> bool:
         """Whether it starts from pre-trained unit vectors."""
         return self.is_neural and self.config.model.init.startswith("spherical")
 
+    def hash_code(self) -> dict[str, str]:
+        """SHA-256 of the code of classes of a user's own, by setting."""
+        return {"model.encoder": hash_code(self.cls, nn.Module)} if self.is_own else {}
+
     @property
     def may_leave_unused(self) -> bool:
         """True if a step may leave parameters without gradient: graph, text, custom encoders."""
-        return ":" in self.config.model.encoder or bool(self.needs & {"graph", "text"})
+        return self.is_own or bool(self.needs & {"graph", "text"})
 
     def find_preset(self, name: str) -> Mapping[str, Any]:
         """Dotted keys with values of a preset.
@@ -211,10 +220,20 @@ class NeuralModel(Model):
         head = complete.head or choose_head(self.cls)
         return complete.model_copy(update={"head": head, "head_config": settings})
 
+    @property
+    def has_own_head(self) -> bool:
+        """Whether its head is one of a user's own."""
+        return ":" in (self.config.model.head or "")
+
+    def hash_code(self) -> dict[str, str]:
+        head = {}
+        if self.has_own_head:
+            head["model.head"] = hash_code(find_head(self.config.model), nn.Module)
+        return super().hash_code() | head
+
     def reads_features(self, node_type: str) -> bool:
         if node_type == LABEL:  # a head of one's own may read them unasked
-            is_own = ":" in (self.config.model.head or "")
-            return is_own or find_head(self.config.model).needs_label_graph
+            return self.has_own_head or find_head(self.config.model).needs_label_graph
         if node_type == WORD:
             return "text" not in self.needs
         return node_type == DOCUMENT or self.reads_metadata

@@ -126,6 +126,27 @@ def test_run_benchmark_runs_published_cells_of_other_settings(
         ) in " ".join(capsys.readouterr().err.split())
 
 
+def test_run_benchmark_runs_cells_of_changed_code_again(make_experiment, tmp_path: Path) -> None:
+    """Cells of one's own encoder count where its code is the same; run folders are refused."""
+    root, out, code = tmp_path / "root", tmp_path / "out", tmp_path / "mine.py"
+    code.write_text(OWN)
+    rows = [{"name": "mine", "encoder": f"{code}:Mine"}]
+    experiment = make_experiment(rows=rows, reference=None, runs=1)
+    results = run_benchmark(experiment, out, root)
+    kept = release(results, out, tmp_path / "kept")
+    assert [cell.published for cell in run_benchmark(experiment, kept, root).cells] == [True]
+    code.write_text(f"{OWN}    offset = 1\n")
+    message = r"made with another content of \['model.encoder'\]\); choose another folder"
+    with pytest.raises(CheckpointError, match=message):
+        run_benchmark(experiment, out, root)
+    [cell] = run_benchmark(experiment, kept, root).cells
+    assert not cell.published
+    assert cell.input_checksums != results.cells[0].input_checksums
+
+
+OWN = "from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass\n"
+
+
 def test_run_benchmark_adds_a_row_to_published_results(make_experiment, tmp_path: Path) -> None:
     """Other seeds and data sets of the rows that were there stay, under their own settings."""
     root, twin = tmp_path / "root", write_match_folder(tmp_path / "twin")

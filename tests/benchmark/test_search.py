@@ -257,6 +257,21 @@ def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> 
         run_search(make_search(search={"trials": 2}, seed=1), out, root, rows=rows)
 
 
+def test_run_search_of_other_own_code_is_refused(make_search, tmp_path: Path) -> None:
+    """Trials of a search are of one code."""
+    out, root, code = tmp_path / "out", tmp_path / "root", tmp_path / "mine.py"
+    text = "from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass\n"
+    code.write_text(text)
+    space = {"model.coherent": [False, True]}
+    rows = [{"name": "mine", "encoder": f"{code}:Mine", "space": space}]
+    experiment = make_search(search={"trials": 1}, rows=rows, reference=None)
+    for _ in range(2):
+        run_search(experiment, out, root)
+    code.write_text(f"{text}    offset = 1\n")
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+        run_search(experiment, out, root)
+
+
 @pytest.mark.parametrize("changed", ["features", "documents"])
 def test_run_search_of_other_files_of_a_row_is_refused(
     make_search, tmp_path: Path, changed: str

@@ -25,9 +25,11 @@ from match_graph.config import Config
 from match_graph.errors import CheckpointError, ConfigError, ProcessError
 from match_graph.io.files import read_json, write_state
 from match_graph.io.run_folder import PRETRAIN_STATE, QUALITY, TEXT_VECTORS, VECTORS
+from match_graph.io.source import hash_file
 from match_graph.pretrain import PretrainCheckpoint, trainer
-from match_graph.runs import Run, start_run
+from match_graph.runs import Run, open_run, start_run
 from match_graph.runs import pretraining as module
+from match_graph.runs.readers import read_record
 from match_graph.training import heartbeat
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -270,6 +272,22 @@ def change_model(run: Run, **changes: Any) -> module.Pretraining:
     """The stage with settings that `load_config` refuses."""
     model = run.config.model.model_copy(update=changes)
     return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
+
+
+def test_open_run_word_vectors_may_be_gone_but_not_others(start, tmp_path: Path) -> None:
+    """What a run was made from stays in its record."""
+    path = tmp_path / "glove.txt"
+    path.write_text("graph 1\n", encoding="utf-8")
+    run = start("model.init=word_vectors", f"model.word_vectors={path}")
+    there = run.record.content["input_checksums"]
+    assert there == {"model.word_vectors": hash_file(path)}
+    path.unlink()
+    again = open_run(run.folder, run.dataset.root)
+    again.record.write()
+    assert read_record(run.folder)["input_checksums"] == there
+    path.write_text("graph 2\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"another content of \['model.word_vectors'\] than"):
+        open_run(run.folder, run.dataset.root)
 
 
 def test_start_run_word_vectors_that_are_not_there(start, tmp_path: Path) -> None:

@@ -152,6 +152,28 @@ def test_open_run_own_classes_must_be_named_again(
     assert "was trained with the dataset" in error
 
 
+def test_open_run_own_code_has_changed(own_run: Run, tmp_path: Path) -> None:
+    """What a run says was made by the code that the caller has."""
+    assert own_run.record.content["input_checksums"].keys() == {"model.encoder"}
+    names = {"encoder": "own.py:Mine", "dataset": "own.py:Toys"}
+    built = own_run.dataset.built
+    (tmp_path / "own.py").write_text(f"{OWN}    offset = 1\n", encoding="utf-8")
+    (tmp_path / "data.py").write_text(OWN, encoding="utf-8")
+    with pytest.raises(CheckpointError, match="other data"):  # the file has the data set too
+        open_run(own_run.folder, tmp_path / "root", **names)
+    config = own_run.config.model_copy(update={"dataset": str(built)})
+    run = start_run(str(built), config, "runs/built")
+    (tmp_path / "own.py").write_text(f"{OWN}    offset = 2\n", encoding="utf-8")
+    with pytest.raises(CheckpointError) as caught:
+        open_run(run.folder, encoder="own.py:Mine")
+    assert str(caught.value) == (
+        "The run in 'runs/built' was made with another content of ['model.encoder'] than is there "
+        "now; restore it, or start again with --overwrite."
+    )
+    start_run(str(built), config, "runs/built", overwrite=True)
+    assert open_run(run.folder, encoder="own.py:Mine").folder == run.folder
+
+
 def test_start_run_command_takes_built_folder_and_own_class(
     toy: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call
 ) -> None:
