@@ -1,6 +1,6 @@
 """Tables in memory as a `Corpus`: pandas frames of documents, labels and their hierarchy."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any, TypeAlias
@@ -80,9 +80,9 @@ def _build(
     reader.seen.update(documents.columns)
     reader.note_columns()
     reader.check_columns()
-    rows = () if builder.faults else _iter_rows(documents, used)
-    for place, row in builder.documents(rows):
-        reader.add(row, place)
+    rows = () if builder.faults else iter_rows(documents, used)
+    for number, row in enumerate(builder.documents(rows)):
+        reader.add(row, f"documents, row {number}")
     edges = [*_read_pairs(hierarchy, builder)]
     names: dict[str, str] = {}
     if labels is not None:
@@ -119,11 +119,12 @@ def _find_frame_fault(key: str, frame: pd.DataFrame) -> str:
     return ""
 
 
-def _iter_rows(frame: pd.DataFrame, used: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of a frame's used columns, as JSON would have them."""
-    columns = {name: [*map(_simplify, frame[name].tolist())] for name in frame if name in used}
-    for number, cells in enumerate(zip(*columns.values(), strict=True)):
-        yield f"documents, row {number}", dict(zip(columns, cells, strict=True))
+def iter_rows(frame: pd.DataFrame, used: Container[str]) -> Iterator[dict[str, Any]]:
+    """Rows of a frame's used columns, as JSON would have them; None where a cell is missing."""
+    names = [str(name) for name in frame.columns if name in used]
+    columns = {name: [*map(_simplify, frame[name].tolist())] for name in names}
+    for cells in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, cells, strict=True))
 
 
 def _simplify(value: Any) -> Any:

@@ -8,9 +8,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from match_graph.config import Config
 from match_graph.corpus import Corpus
+from match_graph.datasets.frames import iter_rows
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph.csr import check_not_nan, make_ptr
 from match_graph.io.names import read_path
@@ -36,6 +38,8 @@ from match_graph.predict.training_documents import make_corpus, split_documents
 from match_graph.runs import start_run
 from match_graph.runs.configure import load_preset_config
 
+#: Documents of `MatchClassifier`: dicts, or rows of a DataFrame.
+Documents: TypeAlias = Sequence[Mapping[str, Any]] | pd.DataFrame
 _NESTED = "settings__"
 #: Where a run is kept in a folder that is removed with the estimator, and where its data are built.
 _RUN, _DATA = "run", "data"
@@ -48,9 +52,10 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     An estimator in the manner of scikit-learn around a run: `fit` builds a graph of the documents,
     trains the model and chooses a threshold per label; any encoder or baseline can be used.
 
-    A document is a dict with ``text``, metadata fields (a string or a list of strings each) and,
-    if need be, its id as ``paper``; other keys are not read. Ids in the field ``reference`` that
-    are those of other documents of `fit` become citations.
+    A document is a dict, or a row of a DataFrame, with ``text``, metadata fields (a string or a
+    list of strings each) and, if need be, its id as ``paper``; other keys and missing cells are not
+    read. Ids in the field ``reference`` that are those of other documents of `fit` become
+    citations.
 
     Labels are a list of lists (or sets) of labels, or an indicator matrix [n, L], dense or sparse,
     as MultiLabelBinarizer makes it. scikit-learn itself cannot tell how to split lists of lists:
@@ -113,7 +118,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.folder = folder
 
-    def fit(self, X: Sequence[Mapping[str, Any]], y: Any) -> Self:  # noqa: N803
+    def fit(self, X: Documents, y: Any) -> Self:  # noqa: N803
         """Trains a run on documents and their labels.
 
         Args:
@@ -146,7 +151,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         return self
 
-    def predict(self, X: Sequence[Mapping[str, Any]]) -> Any:  # noqa: N803
+    def predict(self, X: Documents) -> Any:  # noqa: N803
         """Labels at or above their thresholds, as an indicator matrix [n, L].
 
         Args:
@@ -169,7 +174,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         matrix = sparse.csr_matrix((np.ones(len(row), dtype=np.int64), (row, column)), shape=shape)
         return matrix if self.sparse_output else matrix.toarray()
 
-    def predict_proba(self, X: Sequence[Mapping[str, Any]]) -> np.ndarray[Any, np.dtype[Any]]:  # noqa: N803
+    def predict_proba(self, X: Documents) -> np.ndarray[Any, np.dtype[Any]]:  # noqa: N803
         """Probability of each class, [n, L], float32; 0 for a class that no document of fit had."""
         check_is_fitted(self, "classifier_")
         documents, columns = _list_documents(X), self._find_columns()
@@ -178,7 +183,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
             probability[rows[:, None], columns] = torch.sigmoid(logits)
         return probability.numpy()
 
-    def score(self, X: Sequence[Mapping[str, Any]], y: Any) -> float:  # noqa: N803
+    def score(self, X: Documents, y: Any) -> float:  # noqa: N803
         """NDCG@5 of the ranked labels, the mean over documents, in 0..1.
 
         The ideal is that of min(5, gold labels); a document without labels counts 0, and a label
@@ -328,10 +333,16 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
 def _list_documents(documents: Any) -> list[Any]:
     if not isinstance(documents, Iterable) or isinstance(documents, str | bytes | Mapping):
         raise CorpusError(
-            f"X must be a list of documents, a dict each, found {documents!r:.60}; put them in a "
-            f"list."
+            f"X must be a list of documents, a dict each, or a DataFrame, found {documents!r:.60}; "
+            f"put them in a list."
         )
-    return list(documents)
+    if not isinstance(documents, pd.DataFrame):
+        return list(documents)
+    frame = documents.set_axis([*map(str, documents.columns)], axis=1)
+    if not frame.columns.is_unique:
+        raise CorpusError(f"X must name every column once, found {[*frame.columns]}.")
+    rows = iter_rows(frame, frame.columns)
+    return [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
 
 
 def _check_lengths(documents: Sequence[Any], labels: Sequence[Any]) -> None:

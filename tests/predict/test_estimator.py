@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone, is_classifier
@@ -186,6 +187,21 @@ def test_match_classifier_hierarchy_in_all_forms(hierarchy: Any) -> None:
     assert edges == wanted | {("kernels", "science")}
 
 
+def test_match_classifier_frame_equals_dicts() -> None:
+    """A row per document, a cell per field; missing cells and other columns are not read."""
+    records = [{key: one[key] for key in ("text", *TOY_FIELDS) if key in one} for one in DOCUMENTS]
+    records[0]["venue"] = None
+    frame = pd.DataFrame(records, index=[f"row {n}" for n in range(len(records))])
+    frame["price"] = np.nan
+    there = make(random_state=1).fit(records, MATRIX).predict_proba(records)
+    estimator = make(random_state=1).fit(frame, MATRIX)
+    assert np.array_equal(estimator.predict_proba(frame), there)
+    assert estimator.score(frame, pd.Series(LABELS)) == estimator.score(records, LABELS)
+    assert cross_val_score(estimator, frame, MATRIX, cv=2, error_score="raise").shape == (2,)
+    with pytest.raises(CorpusError, match=r"X must name every column once, found \['text', 'text'"):
+        estimator.predict(pd.concat([frame[["text"]], frame], axis=1))
+
+
 def test_match_classifier_columns_without_names() -> None:
     """Columns are numbers; one that no document has keeps its place, with probability 0."""
     matrix = np.insert(MATRIX, 2, 0, axis=1)
@@ -324,7 +340,7 @@ def test_match_classifier_pickle(tmp_path: Path) -> None:
     ("parameters", "documents", "labels", "message"),
     [
         ({}, DOCUMENTS, LABELS[:3], "X and y must be of one length, found 12 documents and"),
-        ({}, {"text": "a"}, LABELS, "X must be a list of documents, a dict each, found {'text'"),
+        ({}, {"text": "a"}, LABELS, "X must be a list of documents, a dict each, or a DataF"),
         ({}, ["a", "b"], [["x"], ["y"]], "document 1: a document must be a dict, found the stri"),
         ({}, [{"text": 1}, {"text": "b"}], [["x"], ["y"]], "document 1: 'text' must be a string"),
         ({}, [{"text": "a"}] * 2, [["x"], ["y"]], "at least two texts, one of them for validati"),
