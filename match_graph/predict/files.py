@@ -1,5 +1,6 @@
 """Files of documents by which predictions and evaluations are spread, and their results' names."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from match_graph.io.json_lines import read_json_lines
 from match_graph.io.line_blocks import Block, cut_file
 from match_graph.runs.vocabulary import fail_document
 
-#: Suffixes of the files of a folder that are read.
+#: Suffixes of the files of a folder that are read, also in capitals.
 SUFFIXES = (".jsonl", ".jsonl.gz")
+#: What the results of a file leave out of its name.
+_SUFFIX = re.compile(r"(\.jsonl)?(\.gz)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def find_inputs(sources: Sequence[str | Path], block_bytes: int) -> list[Input]:
     paths = [path for source in sources for path in _list_files(Path(source))]
     found: dict[str, Input] = {}
     for path in paths:
-        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        name = _SUFFIX.sub("", path.name)
         if name in found:
             raise CorpusError(
                 f"Each file of documents must have a name of its own, as its results get it, but "
@@ -70,7 +73,7 @@ def _list_files(source: Path) -> list[Path]:
     try:
         if not source.is_dir():
             return [source]
-        files = sorted(path for path in source.iterdir() if path.name.endswith(SUFFIXES))
+        files = sorted(path for path in source.iterdir() if path.name.lower().endswith(SUFFIXES))
     except (OSError, ValueError) as error:
         raise CorpusError(
             f"The documents must be files or folders that can be read, but {str(source)!r} cannot "

@@ -9,10 +9,10 @@ from match_graph.predict.files import find_inputs, read_documents
 
 
 def test_find_inputs_files_and_folders_in_order(tmp_path: Path) -> None:
-    """A folder's by name; what does not end in .jsonl is not read, unless it is named."""
+    """A folder's by name; what does not end in .jsonl or .JSONL is not read, unless named."""
     folder = tmp_path / "in"
     folder.mkdir()
-    for name in ("b.jsonl", "a.jsonl", "readme.txt"):
+    for name in ("b.jsonl", "a.JSONL", "readme.txt"):
         (folder / name).write_text("{}\n")
     (tmp_path / "docs.json").write_text("{}\n{}\n")
     found = find_inputs([tmp_path / "docs.json", folder], 3)
