@@ -80,33 +80,29 @@ class EgoLoader(NodeLoader):
         pairs = zip(batches, sampler.shares(), strict=True)
         return (replace(batch, share=share) for batch, share in pairs)
 
-    def collate_fn(self, index: Tensor | list[int]) -> Any:
+    def collate_fn(self, index: Tensor | list[int]) -> EgoBatch:
         """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
         inputs = self.input_data[torch.as_tensor(index)]
+        graph: HeteroData | None = None
         if self.graphs is not None:
-            graph = self._transform_graph(self.graphs.draw(inputs.node))
-            return replace(self._make_batch(self.node_sampler.draw(inputs.node)), graph=graph)
-        if self.with_graph:
-            return self.filter_fn(self.node_sampler.sample_from_nodes(inputs))
-        return self._make_batch(self.node_sampler.draw(inputs.node))
+            draw, graph = self.node_sampler.draw(inputs.node), self.graphs.draw(inputs.node)
+        elif self.with_graph:
+            out = self.node_sampler.sample_from_nodes(inputs)
+            draw, graph = out.metadata[2], self.filter_fn(out)
+        else:
+            draw = self.node_sampler.draw(inputs.node)
+        if graph is not None and self.graph_transform is not None:
+            graph = self.graph_transform(graph)
+        return replace(self._make_batch(draw), graph=graph)
 
-    def filter_fn(self, out: HeteroSamplerOutput | EgoBatch) -> EgoBatch:
-        """The batch of a sampler's output; PyG calls it on what `collate_fn` gave."""
-        if isinstance(out, EgoBatch):
-            return out
-        draw = out.metadata[2]
-        node_types, edge_types = set(out.node), set(out.row)  # PyG adds the others, empty
-        graph = super().filter_fn(out)
-        for node_type in [name for name in graph.node_types if name not in node_types]:
-            del graph[node_type]  # labels above all
-        for edge_type in [
-            edge_type for edge_type in graph.edge_types if edge_type not in edge_types
-        ]:
-            del graph[edge_type]
-        return replace(self._make_batch(draw), graph=self._transform_graph(graph))
-
-    def _transform_graph(self, graph: HeteroData) -> HeteroData:
-        return graph if self.graph_transform is None else self.graph_transform(graph)
+    def filter_fn(self, out: HeteroSamplerOutput) -> HeteroData:
+        """The subgraph of a sampler's output, without the types that PyG adds empty."""
+        drawn = {*out.node, *out.row}
+        graph: HeteroData = super().filter_fn(out)
+        for name in [*graph.node_types, *graph.edge_types]:
+            if name not in drawn:  # labels above all
+                del graph[name]
+        return graph
 
     def _make_batch(self, draw: EgoDraw) -> EgoBatch:
         batch = make_batch(draw, self.token_space, self.targets, self._x)
