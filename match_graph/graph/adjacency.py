@@ -34,27 +34,20 @@ class Adjacency:
     stop: Tensor | None = None
 
     @classmethod
-    def from_edges(
-        cls,
-        edge_type: EdgeType,
-        edge_index: Tensor,
-        num_sources: int,
-        backwards: bool = False,
-    ) -> "Adjacency":
-        """Neighbour lists of an edge type.
+    def from_edges(cls, edge_type: EdgeType, edge_index: Tensor, num_sources: int) -> "Adjacency":
+        """Lists by source in the order of the edges; `by_training` gives those by target.
 
         Args:
             edge_type: Edge type as it stands in the graph.
             edge_index: Edges in any order, [2, E].
             num_sources: Number of nodes that have lists.
-            backwards: Whether to follow edges from the second row to the first.
         """
-        row, col = edge_index.flip(0) if backwards else edge_index
+        row, col = edge_index
         edge = None
         if row.numel() and bool((row[1:] < row[:-1]).any()):
             edge = torch.argsort(row, stable=True)
             row, col = row[edge], col[edge]
-        return cls(edge_type, backwards, sorted_row_ptr(row, num_sources), col, narrow(edge))
+        return cls(edge_type, False, sorted_row_ptr(row, num_sources), col, narrow(edge))
 
     @classmethod
     def by_training(
