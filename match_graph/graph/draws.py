@@ -7,11 +7,10 @@ from torch import Tensor
 
 from match_graph.graph.csr import make_ptr, ragged_arange
 
-#: 2^64 / golden ratio, and the factors of SplitMix64, as signed numbers: int64 wraps around.
-_GOLDEN, _FIRST, _SECOND = (
-    factor - 2**64 for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
-
+#: 2^64 / golden ratio, and the factors of SplitMix64.
+_CONSTANTS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+#: The same as signed numbers: int64 wraps around.
+_GOLDEN, _FIRST, _SECOND = (constant - 2**64 for constant in _CONSTANTS)
 _MASK = 2**64 - 1
 
 
@@ -37,9 +36,10 @@ def hash_keys(*parts: Tensor | int) -> Tensor:
 
 def mix_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """`hash_keys` of one part in NumPy, whose unsigned numbers need half of the time."""
-    mixed = keys + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    golden, first, second = map(np.uint64, _CONSTANTS)
+    mixed = keys + golden
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * first
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * second
     return mixed ^ (mixed >> np.uint64(31))
 
 
