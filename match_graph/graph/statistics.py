@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from match_graph.graph.adjacency import Adjacency
+from match_graph.graph.build import metadata_fields
 from match_graph.graph.csr import row_index
 from match_graph.graph.draws import mix_keys
 from match_graph.graph.labels import Hierarchy, Targets
@@ -23,6 +24,7 @@ from match_graph.typing import (
     WORD,
     EdgeType,
     has_edge,
+    token_edge,
 )
 
 
@@ -41,7 +43,7 @@ def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
     graph = view_graph(data)
     num_documents, dag, masks = graph.num_nodes(DOCUMENT), Hierarchy.from_data(graph), _masks(graph)
     train = masks["train"].nonzero().view(-1)
-    fields = _list_fields(graph)
+    fields = metadata_fields(graph)
     rows: dict[str, int | float] = {
         f"{split} documents": int(mask.sum()) for split, mask in masks.items()
     }
@@ -63,11 +65,6 @@ def describe_graph(data: Graph, targets: Targets) -> dict[str, int | float]:
     both = dag.parent_given_child(targets, train) * child_count
     rows["P(parent | child) in training"] = float(both.sum() / child_count.sum())
     return rows
-
-
-def _list_fields(graph: GraphView) -> list[str]:
-    """Metadata fields of a graph; a `pre_transform` may have added other node types."""
-    return [name for name in graph.node_types if has_edge(name) in graph.edge_types]
 
 
 def compare_counts(
@@ -169,8 +166,8 @@ def describe_coverage(data: Graph) -> pd.DataFrame:
     no training document has; of the documents with values, the share that has only such.
     """
     graph, rows = view_graph(data), {}
-    fields = _list_fields(graph)
-    for name, edge_type in [*((name, has_edge(name)) for name in fields), ("word", CONTAINS)]:
+    for name in (*metadata_fields(graph), WORD):
+        edge_type = token_edge(name)
         values = graph.adjacency(edge_type).ptr.diff()
         known_values = _count_known(graph, edge_type)
         for split, chosen in _masks(graph).items():
