@@ -277,7 +277,8 @@ class _FirstTokens:
             token_id, field, ptr = self._draw(torch.arange(self.sampler.num_seeds))
             self._kept = token_id.to(torch.int32), field.to(torch.int16), ptr
         token_id, field, ptr = self._kept
-        start, lengths = ptr[documents], ptr.diff()[documents]
+        start = ptr[documents]
+        lengths = ptr[documents + 1] - start
         place = ragged_arange(start, lengths)
         return token_id[place].long(), field[place].long(), make_ptr(lengths)
 

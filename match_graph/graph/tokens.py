@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoDraw
 from match_graph.graph.view import Graph, view_graph
@@ -204,14 +204,9 @@ class EgoBatch:
 
     def select_tokens(self, kept: Tensor) -> "EgoBatch":
         """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""
-        ptr = torch.cat([self.ptr.new_zeros(1), kept.cumsum(0)])[self.ptr]
-        return replace(
-            self,
-            token_id=self.token_id[kept],
-            field=self.field[kept],
-            position=self.position[kept],
-            ptr=ptr,
-        )
+        token_id, field, position = self.token_id[kept], self.field[kept], self.position[kept]
+        ptr = make_ptr(kept)[self.ptr]
+        return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "EgoBatch":
         """The batch with every tensor, and the graph, on a device."""
