@@ -96,7 +96,8 @@ def build_graph(corpus: Corpus) -> BuiltGraph:
     is_training = torch.from_numpy(in_train)[document.long()]
     _add_edges(data, TAGGED, edges[LABEL][:, is_training], corpus.edge_attr(LABEL), is_training)
     ptr = sorted_row_ptr(document, corpus.num_documents)
-    targets = Targets(ptr, _sort_within_rows(document, label), len(tables[LABEL]))
+    by_label = np.lexsort((label.numpy(), document.numpy()))  # within each document
+    targets = Targets(ptr, label[torch.from_numpy(by_label)], len(tables[LABEL]))
 
     is_a, num_contracted = number_hierarchy(corpus.hierarchy, tables[LABEL]["id"].tolist())
     data[IS_A].edge_index = torch.from_numpy(is_a)
@@ -223,11 +224,6 @@ def _resolve_citations(
     cited = cited_by_instance[instance]
     kept = (cited >= 0) & (cited != document)
     return torch.stack([document[kept], cited[kept]]), kept
-
-
-def _sort_within_rows(row: Tensor, index: Tensor) -> Tensor:
-    """Packed values ascending within each row; the rows are sorted already."""
-    return index[torch.from_numpy(np.lexsort((index.numpy(), row.numpy())))]
 
 
 class DropFields(BaseTransform):

@@ -209,7 +209,8 @@ class NeighborhoodSampler(EpochSampler):
             # not by its number, so that a document draws the same in the graph and adopted
             name = node if hop else torch.zeros_like(node)
             owner = seed[root] if self.random else 0
-            keys.append(hash_keys(self.seed, epoch, _name_hash(edge_type), owner, name))
+            way = zlib.crc32(" ".join(edge_type).encode())
+            keys.append(hash_keys(self.seed, epoch, way, owner, name))
             node = node if hop else node - self._first_seed
             cut = reach.cut(node, None if limit is None else limit[root])
             sizes.append(cut.degree)
@@ -321,10 +322,6 @@ def _join_edges(steps: list[_Step]) -> tuple[Tensor, Tensor, Tensor]:
     key, order = torch.sort(root * (edge.max() - least + 1) + edge - least)
     order = order[torch.cat([key.new_ones(1, dtype=torch.bool), key[1:] != key[:-1]])]
     return row[order], col[order], edge[order]
-
-
-def _name_hash(edge_type: EdgeType) -> int:
-    return zlib.crc32(" ".join(edge_type).encode())
 
 
 def _check_fanouts(

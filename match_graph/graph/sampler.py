@@ -107,7 +107,11 @@ class EgoSampler(EpochSampler):
         self.random, self.seed, self.seed_type = random, seed, seed_type
         graph = view_graph(data)
         self.num_seeds = graph.num_nodes(seed_type)
-        drawable = _drawable(graph.edge_types, seed_type)
+        drawable = [
+            edge_type
+            for edge_type in graph.edge_types
+            if edge_type[0] == seed_type and edge_type[2] not in (LABEL, seed_type)
+        ]
         edge_types = drawable if edge_types is None else edge_types
         _check_edge_types(drawable, edge_types, seed_type)
         sets = tuple(edge_type for edge_type in edge_types if not graph.is_sequence(edge_type))
@@ -139,9 +143,7 @@ class EgoSampler(EpochSampler):
             node[place], edge[place] = lists.find(seed, count, offset)
             edge_type[place] = number
             position[place] = offset if number >= self.num_sets else 0
-        ptr = slot_ptr[:: max(len(self.edge_types), 1)].contiguous()
-        if not self.edge_types:
-            ptr = torch.zeros(seed.numel() + 1, dtype=torch.int64)
+        ptr = make_ptr(take.sum(dim=1))
         return EgoDraw(seed, self.edge_types, node, edge_type, position, edge, ptr)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
@@ -233,11 +235,3 @@ def _check_edge_types(
         raise GraphError(
             f"EgoSampler draws each edge type once, found one repeated in {list(edge_types)}."
         )
-
-
-def _drawable(edge_types: Sequence[EdgeType], seed_type: str) -> list[EdgeType]:
-    return [
-        edge_type
-        for edge_type in edge_types
-        if edge_type[0] == seed_type and edge_type[2] not in (LABEL, seed_type)
-    ]
