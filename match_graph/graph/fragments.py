@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from match_graph.corpus import Array
-from match_graph.corpus_builder import CorpusBuilder, Fault, Interner
+from match_graph.corpus_builder import CorpusBuilder, Fault
 from match_graph.io.beside import beside, finish
 from match_graph.io.tables import map_arrow, write_arrow
 from match_graph.typing import DOCUMENT, LABEL
@@ -115,7 +115,8 @@ def write_fragment(folder: Path, builder: CorpusBuilder, partition: Mapping[str,
         places = [os.fsencode(one) for one in builder.place.values()]  # a file may be named so
         _write_documents(place, documents, pa.array(places, pa.large_binary()))
         for name, interner in builder.types.items():
-            _write_strings(place, name, interner, in_train)
+            ids = pa.array(list(interner.code), pa.large_string())
+            save_strings(place, name, ids, interner.codes, interner.lengths, in_train)
         for name in {*builder.names, *([LABEL] if builder.depths else [])}:
             depths = builder.depths if name == LABEL else {}
             write_arrow(
@@ -138,16 +139,10 @@ def _write_documents(folder: Path, documents: pa.Table, places: pa.Array) -> Non
     write_arrow(folder / f"{DOCUMENT}.arrow", pa.table(columns))
 
 
-def _write_strings(folder: Path, name: str, interner: Interner, in_train: Array) -> None:
-    """Writes the dictionary of a type, ascending, and the numbers by it."""
-    ids = pa.array(list(interner.code), pa.large_string())
-    save_strings(folder, name, ids, interner.codes, interner.lengths, in_train)
-
-
 def save_strings(
     folder: Path, name: str, ids: pa.Array, codes: Array, lengths: Array, in_train: Array
 ) -> None:
-    """Writes the strings of a type and their numbers.
+    """Writes the dictionary of a type, ascending, and the numbers by it.
 
     Args:
         folder: Folder of the fragment.
@@ -157,15 +152,19 @@ def save_strings(
         lengths: Number of strings of each document, [D].
         in_train: Mask of training documents, [D].
     """
+    ids, codes = sort_strings(ids, codes)
+    count = np.bincount(codes[np.repeat(in_train, lengths)], minlength=len(ids))
+    write_arrow(folder / f"{name}.arrow", pa.table({"id": ids, "count": count.astype(np.int64)}))
+    np.save(folder / f"{name}.npy", codes)
+    np.save(folder / f"{name}.lengths.npy", lengths)
+
+
+def sort_strings(ids: pa.Array, codes: Array) -> tuple[pa.Array, Array]:
+    """Distinct strings, ascending, and indices [E] into them, int32, from those into ``ids``."""
     order = pc.sort_indices(ids)
     place = np.empty(len(ids), np.int32)
     place[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
-    codes = place[codes]
-    count = np.bincount(codes[np.repeat(in_train, lengths)], minlength=len(ids))
-    table = pa.table({"id": ids.take(order), "count": count.astype(np.int64)})
-    write_arrow(folder / f"{name}.arrow", table)
-    np.save(folder / f"{name}.npy", codes)
-    np.save(folder / f"{name}.lengths.npy", lengths)
+    return ids.take(order), place[codes]
 
 
 def _list_names(names: Mapping[str, str], depths: Mapping[str, int]) -> pa.Table:
@@ -217,8 +216,9 @@ def drop_documents(fragment: Fragment, rows: Array, types: Sequence[str], folder
             used, codes = np.unique(codes, return_inverse=True)
             ids = fragment.strings(name)["id"].combine_chunks().take(pa.array(used))
             save_strings(place, name, ids, codes, lengths[kept], in_train)
-            if (fragment.folder / f"{name}.names.arrow").is_file():
-                write_arrow(place / f"{name}.names.arrow", fragment.names(name))
+            names = fragment.names(name)
+            if names is not None:
+                write_arrow(place / f"{name}.names.arrow", names)
         (place / ABOUT).write_text(json.dumps(about), encoding="utf-8")
         place.replace(folder)
     return Fragment(folder)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from match_graph.corpus import Array
-from match_graph.graph.fragments import Fragment
+from match_graph.graph.fragments import Fragment, sort_strings
 from match_graph.io.tables import map_arrow, save_array, write_arrow
 
 #: Strings of all dictionaries in a range, about.
@@ -34,7 +34,7 @@ class Range:
         number: Number of the range.
         folders: Folders of the fragments.
         slices: Rows of each fragment's dictionary that lie in the range, (first, end).
-        bounds: First string and the one behind the last; None is open.
+        bounds: First string, and the one behind the last; None is behind all.
         out: Folder of the results.
     """
 
@@ -86,7 +86,7 @@ def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -
     places = zip(which.tolist(), rows.tolist(), strict=True)
     samples = sorted(columns[number][row].as_py() for number, row in places)
     chosen = [samples[len(samples) * k // num_ranges] for k in range(1, num_ranges) if samples]
-    bounds = [None, *sorted(set(chosen)), None]
+    bounds = ["", *sorted(set(chosen)), None]
     folders = tuple(fragment.folder for fragment in fragments)
     ranges = []
     for name, of_type in zip(types, tables, strict=True):
@@ -101,13 +101,12 @@ def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -
 
 
 def _cut(ids: pa.ChunkedArray, bounds: Sequence[str | None]) -> list[int]:
-    """Rows of ascending strings at which the ranges begin, and their end."""
-    rows = [
-        bisect_left(range(len(ids)), bound, key=lambda row: ids[row].as_py())
+    """Rows of ascending strings at which bounds lie."""
+    rows = range(len(ids))
+    return [
+        len(ids) if bound is None else bisect_left(rows, bound, key=lambda row: ids[row].as_py())
         for bound in bounds
-        if bound is not None
     ]
-    return [0, *rows, len(ids)]
 
 
 def merge_range(cut: Range) -> Counted:
@@ -138,10 +137,7 @@ def find_distinct(cut: Range) -> tuple[pa.Table, pa.Array, Array]:
     encoded = table["id"].combine_chunks().dictionary_encode()
     ids, which = encoded.dictionary, encoded.indices.to_numpy()
     if len([one for one in tables if len(one)]) > 1:  # one alone is sorted
-        order = pc.sort_indices(ids)
-        place = np.empty(len(ids), np.int32)
-        place[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
-        ids, which = ids.take(order), place[which]
+        ids, which = sort_strings(ids, which)
     return table, ids, which
 
 
@@ -151,11 +147,8 @@ def _find_names(cut: Range, ids: pa.Array) -> dict[str, pa.Array]:
     for folder in cut.folders:
         table = Fragment(folder).names(cut.node_type)
         if table is not None:
-            first, end = cut.bounds
-            cuts = _cut(table["id"], [first, end])
-            low = cuts[1] if first is not None else 0
-            high = cuts[-2] if end is not None else len(table)
-            tables.append(table.slice(low, high - low))
+            first, end = _cut(table["id"], cut.bounds)
+            tables.append(table.slice(first, end - first))
     if not tables:
         return {}
     table = pa.concat_tables(tables)
