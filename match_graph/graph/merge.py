@@ -6,8 +6,9 @@ the labels.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,8 @@ def write_merged(
     labels, num_contracted = _write_hierarchy(writer, hierarchy)
     reversals = [writer.plan_reverse(edge_type) for edge_type in (*edge_types, IS_A)]
     blocks = [block.write for reversal in reversals for block in reversal.begin()]
-    run(_write, [*tables.values(), *blocks])  # the documents' takes longest
-    run(_write, [bucket.write for reversal in reversals for bucket in reversal.list_buckets()])
+    run(call, [*tables.values(), *blocks])  # the documents' takes longest
+    run(call, [bucket.write for reversal in reversals for bucket in reversal.list_buckets()])
     for reversal in reversals:
         reversal.end()
     empty = [name for name in total.fields if not any(part.num_values[name] for part in parts)]
@@ -164,10 +165,6 @@ def write_merged(
         [*total.list_warnings(num_documents), *describe_oddities(hierarchy, labels, empty)],
         list(total.skipped),
     )
-
-
-def _write(task: Callable[[], None]) -> None:
-    task()
 
 
 def _check_whole(fragments: Sequence[Fragment], name: str, hierarchy: pd.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from match_graph.graph.store_writer import ArrayFile, StoreWriter
 from match_graph.graph.strings import Range, resolve_range
 from match_graph.io.cluster import Run
 from match_graph.io.tables import save_array
-from match_graph.typing import CITES, CONTAINS, LABEL, TAGGED, WORD, EdgeType, has_edge
+from match_graph.typing import CITES, CONTAINS, LABEL, TAGGED, WORD, EdgeType, token_edge
 
 #: Lists that are no field's: the names of fields have no dot.
 _TARGETS, _CITED = "label.gold", "reference.cited"
@@ -74,33 +75,30 @@ def renumber_all(
     """
     sizes = [fragment.num_documents for fragment in fragments]
     offset = np.cumsum([0, *sizes])[:-1]
-    files = {
-        name: [(cut, cut.path("place.npy")) for cut in ranges] for name, ranges in types.items()
-    }
+    places = {name: _list_places(ranges, "place.npy") for name, ranges in types.items()}
     if CITATION_FIELD in types:
         references = types[CITATION_FIELD]
         run(resolve_range, [(*pair, offset) for pair in zip(references, documents, strict=True)])
-        files[_CITED] = [(cut, cut.path("cited.npy")) for cut in references]
-    starts = {
-        name: [np.cumsum([0, *(end - first for first, end in cut.slices)]) for cut, _ in pairs]
-        for name, pairs in files.items()
-    }
+        places[_CITED] = _list_places(references, "cited.npy")
     tasks = [
         Task(
             fragment.folder,
             int(offset[number]),
-            {
-                name: [
-                    (path, int(start[number]), int(start[number + 1]))
-                    for (_, path), start in zip(pairs, starts[name], strict=True)
-                ]
-                for name, pairs in files.items()
-            },
+            {name: of_type[number] for name, of_type in places.items()},
             work / f"part.{number}",
         )
         for number, fragment in enumerate(fragments)
     ]
     return run(renumber, tasks)
+
+
+def _list_places(ranges: Sequence[Range], what: str) -> list[Sequence[tuple[Path, int, int]]]:
+    """Files of the numbers of each fragment's strings, each with the rows that are its own."""
+    by_range = []
+    for cut in ranges:
+        ends = np.cumsum([0, *(end - first for first, end in cut.slices)]).tolist()
+        by_range.append([(cut.path(what), *rows) for rows in pairwise(ends)])
+    return list(zip(*by_range, strict=True))
 
 
 def renumber(task: Task) -> Part:
@@ -122,7 +120,8 @@ def renumber(task: Task) -> Part:
         codes, lengths = fragment.codes(name), fragment.lengths(name)
         index = _load(task.places[name])[codes]
         if name == WORD and lengths.max(initial=0) > MAX_POSITIONS:
-            kept = _positions(lengths) < MAX_POSITIONS
+            start = np.cumsum(lengths) - lengths
+            kept = np.arange(len(codes)) - np.repeat(start, lengths) < MAX_POSITIONS
             index, num_cut = index[kept], int((~kept).sum())
             lengths = np.minimum(lengths, MAX_POSITIONS)
         elif name == LABEL:
@@ -141,13 +140,6 @@ def _load(files: Sequence[tuple[Path, int, int]]) -> Array:
     return np.concatenate(pieces)
 
 
-def _positions(lengths: Array) -> Array:
-    """Place of each value in its list."""
-    start = np.cumsum(lengths) - lengths
-    positions: Array = np.arange(int(lengths.sum())) - np.repeat(start, lengths)
-    return positions
-
-
 def _find_cited(task: Task, fragment: Fragment) -> tuple[Array, Array]:
     """Documents that others cite, but themselves, and how many each does."""
     codes, lengths = fragment.codes(CITATION_FIELD), fragment.lengths(CITATION_FIELD)
@@ -160,7 +152,7 @@ def write_lists(
     writer: StoreWriter, parts: Sequence[Part], fields: Sequence[str]
 ) -> list[EdgeType]:
     """Writes the edges of documents by source, and the gold labels; returns the edge types."""
-    names = {has_edge(name): name for name in fields} | {CONTAINS: WORD}
+    names = {token_edge(name): name for name in (*fields, WORD)}
     names |= {CITES: _CITED} if CITATION_FIELD in fields else {}
     names |= {TAGGED: LABEL}
     for edge_type, name in names.items():
