@@ -163,7 +163,7 @@ class StoreWriter:
         edge_type: EdgeType,
         name: str,
         dtype: DTypeLike = np.float32,
-        width: int | None = None,
+        row_shape: tuple[int, ...] = (),
     ) -> ArrayFile:
         """File of an edge type.
 
@@ -171,7 +171,7 @@ class StoreWriter:
             edge_type: Edge type.
             name: ``ptr`` [num sources + 1], ``index`` [E], or an attribute.
             dtype: Type of an attribute.
-            width: Number of columns of an attribute; None is a vector.
+            row_shape: Shape of an attribute of one edge.
         """
         source, _, target = edge_type
         num_edges, path = self._edges[edge_type][0], self.folder / edge_folder(edge_type)
@@ -180,8 +180,7 @@ class StoreWriter:
         if name == "index":
             return ArrayFile(path / "index.npy", index_dtype(self._nodes[target]), (num_edges,))
         self._edge_attributes[edge_type].append(name)
-        shape = (num_edges,) if width is None else (num_edges, width)
-        return ArrayFile(path / f"{name}.npy", dtype, shape)
+        return ArrayFile(path / f"{name}.npy", dtype, (num_edges, *row_shape))
 
     def plan_reverse(self, edge_type: EdgeType) -> Reversal:
         """Tasks that write the lists by target from the files of those by source.
@@ -303,8 +302,7 @@ def _write_edges(writer: StoreWriter, data: HeteroData, edge_type: EdgeType) -> 
         with writer.edge_array(edge_type, key) as array:
             array.append(value)
     for key, values in held.items():
-        width = None if values.ndim == 1 else values.shape[1]
-        with writer.edge_array(edge_type, key, values.dtype, width) as array:
+        with writer.edge_array(edge_type, key, values.dtype, values.shape[1:]) as array:
             array.append(values)
     writer.reverse(edge_type)
 

@@ -215,15 +215,18 @@ def test_write_graph_refuses_what_no_file_holds(
 
 
 def test_write_graph_sorts_edges_with_their_attributes(tmp_path: Path) -> None:
-    """Edges that a pre_transform added in any order."""
+    """Edges that a pre_transform added in any order; attributes of any shape, as of nodes."""
     data, writer = HeteroData(), StoreWriter(tmp_path)
     data["document"].num_nodes, data["label"].num_nodes = 3, 2
     data["label", "rev", "document"].edge_index = torch.tensor([[1, 0, 1, 0], [2, 2, 0, 1]])
     data["label", "rev", "document"].edge_attr = torch.arange(4.0).view(4, 1)
+    data["label", "rev", "document"].blocks = torch.arange(24).view(4, 2, 3)
     write_graph(writer, data, Targets(torch.zeros(4).long(), torch.empty(0).int(), 2))
     folder = tmp_path / "edges" / "label.rev.document"
     assert np.load(folder / "index.npy").tolist() == [2, 1, 2, 0]
     assert np.load(folder / "edge_attr.npy").tolist() == [[1], [3], [0], [2]]
+    assert np.load(folder / "blocks.npy")[:, 0, 0].tolist() == [6, 18, 0, 12]
+    assert np.load(folder / "blocks.npy").shape == (4, 2, 3)
     assert np.load(folder / "back/edge.npy").tolist() == [3, 1, 0, 2]
 
 
