@@ -181,9 +181,7 @@ def link_documents(dataset: CorpusDataset, documents: Tensor) -> tuple[Rows, Ten
     """
     place = np.unique(np.linspace(0, len(documents) - 1, MAX_CANDIDATES).astype(int))
     candidates, graph = documents[torch.from_numpy(place)], dataset.graph
-    ptr, label = dataset.targets.select(documents)
-    shape = (len(documents), dataset.num_labels)
-    gold = sparse.csr_matrix((np.ones(len(label)), label.numpy(), ptr.numpy()), shape=shape)
+    gold = sparse.csr_matrix(dataset.targets.to_sparse(documents))
     pairs = [torch.stack([documents, documents])]
     if CITES in graph.edge_types:
         cites = graph.edge_index(CITES).long()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Adjacency
-from match_graph.graph.csr import row_index, select_rows
+from match_graph.graph.csr import select_rows
 from match_graph.graph.labels import Targets
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import CONTAINS, WORD
@@ -83,10 +83,7 @@ def label_features(data: Graph, targets: Targets, documents: Tensor) -> sp.csr_a
     for part in parts:
         counts = _count_words(lists, part, num_words)
         counts.data *= idf[counts.indices].astype(np.float32)
-        ptr, label = targets.select(part)
-        pairs, shape = (row_index(ptr).numpy(), label.numpy()), (len(part), targets.num_labels)
-        gold = sp.csr_array((np.ones(len(label), np.float32), pairs), shape=shape)
-        total = total + (gold.T @ normalize(counts)).tocsr()
+        total = total + (targets.to_sparse(part).T @ normalize(counts)).tocsr()
     return normalize(total)
 
 

@@ -40,6 +40,13 @@ class Targets:
         ptr, index = select_rows(self.ptr, self.index, documents)
         return ptr, index.to(torch.int64)
 
+    def to_sparse(self, documents: Tensor) -> sp.csr_array:
+        """Entry (document, label) is 1 for every gold label of some documents, [B, L], float32."""
+        ptr, index = select_rows(self.ptr, self.index, documents)
+        ones = np.ones(len(index), np.float32)
+        shape = len(documents), self.num_labels
+        return sp.csr_array((ones, index.numpy(), ptr.numpy()), shape=shape)
+
     def count(self, documents: Tensor) -> Tensor:
         """Number of these documents that carry each label, [L], int64."""
         return torch.bincount(self.select(documents)[1], minlength=self.num_labels)
@@ -98,10 +105,10 @@ class Hierarchy:
     def from_data(cls, data: Graph) -> "Hierarchy":
         """The hierarchy of a built graph, with edge weights of 1."""
         graph = view_graph(data)
-        edge_index = torch.empty(2, 0, dtype=torch.int64)
-        if IS_A in graph.edge_types:
-            edge_index = graph.edge_index(IS_A).to(torch.int64)
-        return cls(edge_index, graph.num_nodes(LABEL))
+        num_labels = graph.num_nodes(LABEL)
+        if IS_A not in graph.edge_types:
+            return cls.without_edges(num_labels)
+        return cls(graph.edge_index(IS_A).to(torch.int64), num_labels)
 
     @classmethod
     def without_edges(cls, num_labels: int) -> "Hierarchy":
@@ -249,12 +256,9 @@ class Hierarchy:
         child, parent = self.edge_index.numpy()
         both, count = np.zeros(self.num_edges), np.zeros(self.num_labels)
         for part in documents.split(_DOCUMENTS):
-            ptr, index = targets.select(part)
-            labels, shape = index.numpy(), (len(part), self.num_labels)
-            entries = np.ones(len(labels)), (row_index(ptr).numpy(), labels)
-            gold = sp.csc_array(entries, shape=shape)
+            gold = targets.to_sparse(part).tocsc()
             both += gold[:, child].multiply(gold[:, parent]).sum(axis=0)
-            count += np.bincount(labels, minlength=self.num_labels)
+            count += gold.sum(axis=0)
         single = count[child]
         share = np.divide(both, single, out=np.ones_like(both), where=single > 0)
         return torch.from_numpy(share).float()
