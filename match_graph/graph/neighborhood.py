@@ -12,11 +12,10 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 
 from match_graph.errors import GraphError
-from match_graph.graph.adjacency import Cut, Reach
+from match_graph.graph.adjacency import Cut, Reach, check_times
 from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.draws import draw_subsets, hash_keys
 from match_graph.graph.sampler import EpochSampler
-from match_graph.graph.timeline import check_times
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
 

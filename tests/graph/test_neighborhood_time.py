@@ -11,7 +11,7 @@ from torch_geometric.loader import NodeLoader
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
 from match_graph.graph import Neighborhood, NeighborhoodSampler
-from match_graph.graph.timeline import check_times
+from match_graph.graph.adjacency import check_times
 from match_graph.typing import CITES, DOCUMENT, EdgeType, has_edge, reverse_edge
 
 AUTHOR = has_edge("author")
