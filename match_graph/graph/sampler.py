@@ -149,34 +149,30 @@ class EgoSampler(EpochSampler):
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
         """PyG's form of `draw`: distinct nodes per type, edges re-indexed to them."""
         draw = self.draw(index.node)
-        row = row_index(draw.ptr)
-        num_nodes = {self.seed_type: [draw.seed.numel(), 0]}
-        num_edges: dict[EdgeType, list[int]] = {}
-        output = HeteroSamplerOutput(
-            node={self.seed_type: draw.seed},
-            row={},
-            col={},
-            edge={},
-            num_sampled_nodes=num_nodes,
-            num_sampled_edges=num_edges,
-            metadata=(index.input_id, index.time, draw),
-        )
-        drawn: dict[str, list[tuple[EdgeType, Tensor]]] = {}
+        source = row_index(draw.ptr)
+        row, col, edge = {}, {}, {}
+        into: dict[str, list[EdgeType]] = {}
         for number, edge_type in enumerate(draw.edge_types):
             mask = draw.edge_type == number
-            output.row[edge_type], output.edge[edge_type] = row[mask], draw.edge[mask]
-            num_edges[edge_type] = [int(mask.sum())]
-            drawn.setdefault(edge_type[2], []).append((edge_type, draw.node[mask]))
-        for node_type, parts in drawn.items():  # a type may be reached by several edge types
-            node, inverse = torch.unique(
-                torch.cat([part for _, part in parts]), return_inverse=True
-            )
-            output.node[node_type] = node
-            num_nodes[node_type] = [0, node.numel()]
-            sizes = [part.numel() for _, part in parts]
-            columns = zip(parts, inverse.split(sizes), strict=True)
-            output.col.update({edge_type: col for (edge_type, _), col in columns})
-        return output
+            row[edge_type], edge[edge_type] = source[mask], draw.edge[mask]
+            col[edge_type] = draw.node[mask]  # numbered anew below
+            into.setdefault(edge_type[2], []).append(edge_type)
+        node = {self.seed_type: draw.seed}
+        num_nodes = {self.seed_type: [draw.seed.numel(), 0]}
+        for node_type, edge_types in into.items():  # one may be reached by several edge types
+            parts = [col[edge_type] for edge_type in edge_types]
+            node[node_type], place = torch.unique(torch.cat(parts), return_inverse=True)
+            num_nodes[node_type] = [0, node[node_type].numel()]
+            col.update(zip(edge_types, place.split(list(map(len, parts))), strict=True))
+        return HeteroSamplerOutput(
+            node=node,
+            row=row,
+            col=col,
+            edge=edge,
+            num_sampled_nodes=num_nodes,
+            num_sampled_edges={edge_type: [len(found)] for edge_type, found in edge.items()},
+            metadata=(index.input_id, index.time, draw),
+        )
 
     def _degrees(self, seed: Tensor) -> Tensor:
         if not self._lists:
