@@ -39,6 +39,17 @@ def make_graph(edges: list[tuple[int, int]]) -> "nx.DiGraph[int]":
     return graph
 
 
+label_sets = st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6)
+
+
+def make_targets(sets: list[set[int]]) -> Targets:
+    ptr, index = [0], []
+    for labels in sets:
+        index += sorted(labels)
+        ptr.append(len(index))
+    return Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
+
+
 @given(dag_edges())
 def test_Hierarchy_depth_is_the_longest_path_to_a_root(edges: list[tuple[int, int]]) -> None:
     """0 for roots and labels outside; num_layers counts from the deepest label."""
@@ -65,20 +76,12 @@ def test_Hierarchy_ancestors_equal_networkx(edges: list[tuple[int, int]]) -> Non
     assert [[label for label in range(NUM_LABELS) if row[label]] for row in dense] == expected
 
 
-@given(
-    dag_edges(),
-    st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6),
-    st.integers(0, 6),
-)
+@given(dag_edges(), label_sets, st.integers(0, 6))
 def test_Hierarchy_parent_given_child_equals_a_loop(
     edges: list[tuple[int, int]], sets: list[set[int]], num_chosen: int
 ) -> None:
     """Of the chosen documents with the child, the share with the parent; 1 without the child."""
-    ptr, index = [0], []
-    for labels in sets:
-        index += sorted(labels)
-        ptr.append(len(index))
-    targets = Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
+    targets = make_targets(sets)
     chosen = list(range(len(sets)))[:num_chosen]
     with patch("match_graph.graph.labels._DOCUMENTS", 2):
         found = make_dag(edges).parent_given_child(targets, torch.tensor(chosen, dtype=torch.int64))
@@ -255,17 +258,6 @@ def test_Hierarchy_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyP
     )
 
 
-label_sets = st.lists(st.sets(st.integers(0, NUM_LABELS - 1)), min_size=1, max_size=6)
-
-
-def make_targets(sets: list[set[int]]) -> Targets:
-    ptr, index = [0], []
-    for labels in sets:
-        index += sorted(labels)
-        ptr.append(len(index))
-    return Targets(torch.tensor(ptr), torch.tensor(index, dtype=torch.int32), NUM_LABELS)
-
-
 @given(st.data(), label_sets)
 def test_Targets_select_and_count_equal_loops(data: st.DataObject, sets: list[set[int]]) -> None:
     """Labels of chosen documents, and how many of these carry each label; documents may repeat."""
@@ -277,6 +269,9 @@ def test_Targets_select_and_count_equal_loops(data: st.DataObject, sets: list[se
     assert [part.tolist() for part in index.split(ptr.diff().tolist())] == [
         sorted(sets[document]) for document in chosen
     ]
+    dense = targets.to_sparse(documents).toarray()
+    assert dense.shape == (len(chosen), NUM_LABELS)
+    assert [set(row.nonzero()[0].tolist()) for row in dense] == [sets[one] for one in chosen]
     assert targets.count(documents).tolist() == [
         sum(label in sets[document] for document in chosen) for label in range(NUM_LABELS)
     ]
