@@ -47,8 +47,7 @@ class Fragment:
     @cached_property
     def about(self) -> dict[str, Any]:
         """Content of ``fragment.json``."""
-        about: dict[str, Any] = json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))
-        return about
+        return json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))
 
     @property
     def num_documents(self) -> int:
@@ -69,13 +68,11 @@ class Fragment:
 
     def codes(self, node_type: str) -> Array:
         """Numbers of the strings, packed by document, [E], int32."""
-        codes: Array = np.load(self.folder / f"{node_type}.npy", mmap_mode="r")
-        return codes
+        return np.load(self.folder / f"{node_type}.npy", mmap_mode="r")
 
     def lengths(self, node_type: str) -> Array:
         """Number of strings of each document, [D], int32."""
-        lengths: Array = np.load(self.folder / f"{node_type}.lengths.npy")
-        return lengths
+        return np.load(self.folder / f"{node_type}.lengths.npy")
 
     def documents(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Documents in reading order."""
@@ -226,5 +223,4 @@ def drop_documents(fragment: Fragment, rows: Array, types: Sequence[str], folder
 
 def mask_training(documents: pa.Table) -> Array:
     """Mask of the training documents of a table, [D]."""
-    mask: Array = pc.equal(documents["split"], "train").to_numpy(zero_copy_only=False)
-    return mask
+    return pc.equal(documents["split"], "train").to_numpy(zero_copy_only=False)

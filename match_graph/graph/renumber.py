@@ -53,8 +53,7 @@ class Part:
 
     def load(self, name: str, what: str) -> Array:
         """``index`` or ``lengths`` of some lists."""
-        values: Array = np.load(self.folder / f"{name}.{what}.npy", mmap_mode="r")
-        return values
+        return np.load(self.folder / f"{name}.{what}.npy", mmap_mode="r")
 
 
 def renumber_all(

@@ -105,8 +105,7 @@ class Reversal:
 
     def ptr(self) -> Ints:
         """Offsets of the lists by source, mapped."""
-        ptr: Ints = np.load(self.folder / "ptr.npy", mmap_mode="r")
-        return ptr
+        return np.load(self.folder / "ptr.npy", mmap_mode="r")
 
 
 @dataclass(frozen=True)
@@ -221,5 +220,4 @@ def _sort_by_counting(key: Ints, num_keys: int) -> Ints:
     rows = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
     ones = np.ones(len(key), np.float32)
     matrix = sp.csr_array((ones, key, rows), shape=(len(key), num_keys))
-    order: Ints = matrix.tocsc().indices
-    return order
+    return matrix.tocsc().indices

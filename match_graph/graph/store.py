@@ -89,13 +89,11 @@ class MappedGraph(FeatureStore, GraphStore):
 
     def num_nodes(self, node_type: str) -> int:
         """Number of nodes of a type."""
-        number: int = self._nodes[node_type]["num_nodes"]
-        return number
+        return self._nodes[node_type]["num_nodes"]
 
     def num_edges(self, edge_type: EdgeType) -> int:
         """Number of edges of a type."""
-        number: int = self._edges[edge_type]["num_edges"]
-        return number
+        return self._edges[edge_type]["num_edges"]
 
     def is_sequence(self, edge_type: EdgeType) -> bool:
         """Whether the lists of an edge type are sequences, such as words, and not sets."""

@@ -107,13 +107,11 @@ class MemoryGraph:
 
     def node_tensor(self, node_type: str, name: str) -> Tensor | None:
         """Attribute of the nodes of a type, [num_nodes, ...]; None where they have no such."""
-        value: Tensor | None = self._data[node_type].get(name)
-        return value
+        return self._data[node_type].get(name)
 
     def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
         """Attribute of the edges of a type, [E, ...]; None where they have no such."""
-        value: Tensor | None = self._data[edge_type].get(name)
-        return value
+        return self._data[edge_type].get(name)
 
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
         """Neighbour lists of an edge type, by its sources or backwards by its targets."""
@@ -124,8 +122,7 @@ class MemoryGraph:
 
     def edge_index(self, edge_type: EdgeType) -> Tensor:
         """Edges of a type, [2, E]."""
-        edges: Tensor = self._data[edge_type].edge_index
-        return edges
+        return self._data[edge_type].edge_index
 
     def train_degree(self, edge_type: EdgeType) -> Tensor:
         """Edges at each target whose source is of training, [num_targets], int64."""
