@@ -51,6 +51,7 @@ from match_graph.errors import GraphError
 from match_graph.graph.csr import sorted_row_ptr
 from match_graph.graph.labels import Targets
 from match_graph.graph.reverse import Reversal
+from match_graph.graph.view import count_nodes
 from match_graph.io.names import check_file_name
 from match_graph.typing import MASKS, EdgeType
 
@@ -248,8 +249,8 @@ def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None
     """Writes a graph in memory with its gold labels; edges in any order are sorted by source.
 
     Raises:
-        GraphError: An attribute is no tensor of the nodes or edges, or the ``position`` of edges is
-            not their place in the list of their source.
+        GraphError: A node type has no number of nodes, an attribute is no tensor of the nodes or
+            edges, or the ``position`` of edges is not their place in the list of their source.
     """
     if held := sorted(data._global_store.keys()):
         raise GraphError(
@@ -257,7 +258,7 @@ def write_graph(writer: StoreWriter, data: HeteroData, targets: Targets) -> None
             f"leave them out in pre_transform."
         )
     for name in data.node_types:
-        number = int(data[name].num_nodes)
+        number = count_nodes(data, name)
         writer.add_nodes(name, number)
         for key, value in _attributes(name, data[name], number).items():
             with writer.node_array(name, key, value.dtype, value.shape) as array:
@@ -279,6 +280,7 @@ def _write_edges(writer: StoreWriter, data: HeteroData, edge_type: EdgeType) -> 
             f"{[*store.keys()]} alone; leave out what makes them so in pre_transform, or take out "
             f"the whole edge type."
         )
+    _check_form(edge_type, store.edge_index)
     (row, index), num_edges = store.edge_index, store.edge_index.size(1)
     held = _attributes(edge_type, store, num_edges)
     held.pop("edge_index")
@@ -293,7 +295,7 @@ def _write_edges(writer: StoreWriter, data: HeteroData, edge_type: EdgeType) -> 
         order = torch.argsort(row, stable=True)
         row, index = row[order], index[order]
         held = {key: value[order.numpy()] for key, value in held.items()}
-    ptr = sorted_row_ptr(row, int(data[edge_type[0]].num_nodes))
+    ptr = sorted_row_ptr(row, count_nodes(data, edge_type[0]))
     position = held.pop("position", None)
     if position is not None:
         _check_position(edge_type, ptr, row, position)
@@ -337,9 +339,21 @@ def _attributes(name: object, store: Mapping[str, Any], len_of: int) -> dict[str
     return held
 
 
+def _check_form(edge_type: EdgeType, edge_index: Any) -> None:
+    found = type(edge_index).__name__
+    if isinstance(edge_index, Tensor):
+        if edge_index.dim() == 2 and len(edge_index) == 2 and not edge_index.is_floating_point():
+            return
+        found = f"{list(edge_index.shape)} of {edge_index.dtype}"
+    raise GraphError(
+        f"The edges {edge_type!r} must be a tensor [2, E] of whole numbers in a built graph, found "
+        f"{found}; change them in pre_transform."
+    )
+
+
 def _check_ends(data: HeteroData, edge_type: EdgeType, *ends: Tensor) -> None:
     for name, end in zip((edge_type[0], edge_type[2]), ends, strict=True):
-        number = int(data[name].num_nodes)
+        number = count_nodes(data, name)
         if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < number:
             raise GraphError(
                 f"The edges {edge_type!r} must join nodes of the graph, which has {number:,} of "

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Adjacency
 from match_graph.typing import MASKS, EdgeType
 
@@ -95,7 +96,7 @@ class MemoryGraph:
 
     def num_nodes(self, node_type: str) -> int:
         """Number of nodes of a type."""
-        return int(self._data[node_type].num_nodes)
+        return count_nodes(self._data, node_type)
 
     def num_edges(self, edge_type: EdgeType) -> int:
         """Number of edges of a type."""
@@ -150,6 +151,21 @@ class MemoryGraph:
             data[edge_type].clear()
             data[edge_type].edge_index = edge_index
         return MemoryGraph(data)
+
+
+def count_nodes(data: HeteroData, node_type: str) -> int:
+    """Number of nodes of a type.
+
+    Raises:
+        GraphError: There is no such type, or nothing of it tells the number.
+    """
+    number = data[node_type].num_nodes if node_type in data.node_types else None
+    if number is None:
+        raise GraphError(
+            f"A graph must tell how many nodes of each type it has, found no number of "
+            f"'{node_type}'; set data['{node_type}'].num_nodes."
+        )
+    return int(number)
 
 
 def make_lists(

@@ -429,6 +429,17 @@ def test_EgoSampler_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None
     )
 
 
+def test_EgoSampler_unknown_seed_type_is_refused(toy_graph: BuiltGraph) -> None:
+    """In a sentence, and the graph gets no such type."""
+    with pytest.raises(GraphError) as caught:
+        EgoSampler(toy_graph.data, seed_type="paper")
+    assert str(caught.value) == (
+        "A graph must tell how many nodes of each type it has, found no number of 'paper'; set "
+        "data['paper'].num_nodes."
+    )
+    assert "paper" not in toy_graph.data.node_types
+
+
 @pytest.mark.parametrize(("max_metadata", "max_words"), [(-1, 5), (5, -2)])
 def test_EgoSampler_negative_budgets_are_refused(
     toy_graph: BuiltGraph, max_metadata: int, max_words: int

@@ -113,6 +113,26 @@ def make_sparse_edges(data: HeteroData) -> None:
     del edges.edge_index
 
 
+def cut_edge_index(data: HeteroData) -> None:
+    data[HAS_VENUE].edge_index = data[HAS_VENUE].edge_index[0]
+
+
+def make_float_edges(data: HeteroData) -> None:
+    data[HAS_VENUE].edge_index = data[HAS_VENUE].edge_index[:, :4] + 0.5
+
+
+def list_edges(data: HeteroData) -> None:
+    data[HAS_VENUE].edge_index = data[HAS_VENUE].edge_index.tolist()
+
+
+def join_unknown_type(data: HeteroData) -> None:
+    data["document", "of", "team"].edge_index = torch.tensor([[0], [0]])
+
+
+def add_type_without_number(data: HeteroData) -> None:
+    data["team"].strength = torch.ones(3)
+
+
 def point_past(data: HeteroData) -> None:
     data[HAS_VENUE].edge_index = torch.tensor([[0], [99]])
 
@@ -168,6 +188,31 @@ def add_float64(data: HeteroData) -> None:
             "whole edge type.",
         ),
         (
+            cut_edge_index,
+            "The edges ('document', 'has', 'venue') must be a tensor [2, E] of whole numbers in a "
+            "built graph, found [10] of torch.int32; change them in pre_transform.",
+        ),
+        (
+            make_float_edges,
+            "The edges ('document', 'has', 'venue') must be a tensor [2, E] of whole numbers in a "
+            "built graph, found [2, 4] of torch.float32; change them in pre_transform.",
+        ),
+        (
+            list_edges,
+            "The edges ('document', 'has', 'venue') must be a tensor [2, E] of whole numbers in a "
+            "built graph, found list; change them in pre_transform.",
+        ),
+        (
+            join_unknown_type,
+            "A graph must tell how many nodes of each type it has, found no number of 'team'; set "
+            "data['team'].num_nodes.",
+        ),
+        (
+            add_type_without_number,
+            "A graph must tell how many nodes of each type it has, found no number of 'team'; set "
+            "data['team'].num_nodes.",
+        ),
+        (
             point_past,
             "The edges ('document', 'has', 'venue') must join nodes of the graph, which has 3 of "
             "'venue', found one at 99; mend them in pre_transform.",
@@ -199,6 +244,7 @@ def add_float64(data: HeteroData) -> None:
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Unable to accurately infer 'num_nodes'")  # PyG's
 def test_write_graph_refuses_what_no_file_holds(
     toy_graph: BuiltGraph, tmp_path: Path, change: object, fault: str
 ) -> None:
