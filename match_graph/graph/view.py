@@ -86,20 +86,16 @@ class MemoryGraph:
 
     @property
     def node_types(self) -> list[str]:
-        """Node types, in their order."""
         return list(self._data.node_types)
 
     @property
     def edge_types(self) -> list[EdgeType]:
-        """Edge types, in their order."""
         return list(self._data.edge_types)
 
     def num_nodes(self, node_type: str) -> int:
-        """Number of nodes of a type."""
         return count_nodes(self._data, node_type)
 
     def num_edges(self, edge_type: EdgeType) -> int:
-        """Number of edges of a type."""
         return int(self._data[edge_type].edge_index.size(1))
 
     def is_sequence(self, edge_type: EdgeType) -> bool:
@@ -107,26 +103,21 @@ class MemoryGraph:
         return "position" in self._data[edge_type]
 
     def node_tensor(self, node_type: str, name: str) -> Tensor | None:
-        """Attribute of the nodes of a type, [num_nodes, ...]; None where they have no such."""
         return self._data[node_type].get(name)
 
     def edge_tensor(self, edge_type: EdgeType, name: str) -> Tensor | None:
-        """Attribute of the edges of a type, [E, ...]; None where they have no such."""
         return self._data[edge_type].get(name)
 
     def adjacency(self, edge_type: EdgeType, backwards: bool = False) -> Adjacency:
-        """Neighbour lists of an edge type, by its sources or backwards by its targets."""
         if (edge_type, backwards) not in self._lists:
             edge_index = self.edge_index(edge_type)
             self._lists[edge_type, backwards] = make_lists(self, edge_type, edge_index, backwards)
         return self._lists[edge_type, backwards]
 
     def edge_index(self, edge_type: EdgeType) -> Tensor:
-        """Edges of a type, [2, E]."""
         return self._data[edge_type].edge_index
 
     def train_degree(self, edge_type: EdgeType) -> Tensor:
-        """Edges at each target whose source is of training, [num_targets], int64."""
         train = self.node_tensor(edge_type[0], MASKS["train"])
         degree = torch.zeros(self.num_nodes(edge_type[2]), dtype=torch.int64)
         for row, col in zip(
@@ -137,7 +128,6 @@ class MemoryGraph:
         return degree
 
     def without(self, node_types: Sequence[str], edge_types: Sequence[EdgeType]) -> "MemoryGraph":
-        """Copy that hides types; edges of hidden nodes go with them."""
         kept = [name for name in self.node_types if name not in node_types]
         data = self._data.node_type_subgraph(kept)
         for edge_type in {*edge_types} & {*data.edge_types}:
@@ -145,7 +135,6 @@ class MemoryGraph:
         return MemoryGraph(data)
 
     def with_edges(self, edges: Mapping[EdgeType, Tensor]) -> "MemoryGraph":
-        """Copy with other edges of some types, [2, E] each, that have no attributes."""
         data = copy.copy(self._data)
         for edge_type, edge_index in edges.items():
             data[edge_type].clear()
