@@ -125,10 +125,8 @@ class StoreWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._nodes: dict[str, int] = {}
-        self._attributes: dict[str, list[str]] = {}
-        self._edges: dict[EdgeType, tuple[int, bool]] = {}
-        self._edge_attributes: dict[EdgeType, list[str]] = {}
+        self._nodes: dict[str, dict[str, Any]] = {}  # entries of the schema
+        self._edges: dict[EdgeType, dict[str, Any]] = {}
 
     def add_nodes(self, node_type: str, num_nodes: int) -> None:
         """Adds a node type.
@@ -140,13 +138,13 @@ class StoreWriter:
             check_file_name(node_type)
         except ValueError as error:
             raise GraphError(f"The name of a node type {error}, found {node_type!r}.") from None
-        self._nodes[node_type], self._attributes[node_type] = num_nodes, []
+        self._nodes[node_type] = {"num_nodes": num_nodes, "attributes": []}
 
     def node_array(
         self, node_type: str, name: str, dtype: DTypeLike, shape: tuple[int, ...]
     ) -> ArrayFile:
         """File of an attribute of the nodes of a type, [num_nodes, ...]."""
-        self._attributes[node_type].append(name)
+        self._nodes[node_type]["attributes"].append(name)
         return ArrayFile(self.folder / "nodes" / node_type / f"{name}.npy", dtype, shape)
 
     def add_edges(self, edge_type: EdgeType, num_edges: int, is_sequence: bool = False) -> None:
@@ -157,7 +155,12 @@ class StoreWriter:
             num_edges: Number of edges.
             is_sequence: Whether the lists are sequences, such as words, and not sets.
         """
-        self._edges[edge_type], self._edge_attributes[edge_type] = (num_edges, is_sequence), []
+        self._edges[edge_type] = {
+            "edge_type": list(edge_type),
+            "num_edges": num_edges,
+            "is_sequence": is_sequence,
+            "attributes": [],
+        }
 
     def edge_array(
         self,
@@ -174,30 +177,31 @@ class StoreWriter:
             dtype: Type of an attribute.
             row_shape: Shape of an attribute of one edge.
         """
-        source, _, target = edge_type
-        num_edges, path = self._edges[edge_type][0], self.folder / edge_folder(edge_type)
+        num_sources, num_targets = (self._nodes[end]["num_nodes"] for end in edge_type[::2])
+        entry, path = self._edges[edge_type], self.folder / edge_folder(edge_type) / f"{name}.npy"
         if name == "ptr":
-            return ArrayFile(path / "ptr.npy", np.int64, (self._nodes[source] + 1,))
+            return ArrayFile(path, np.int64, (num_sources + 1,))
         if name == "index":
-            return ArrayFile(path / "index.npy", index_dtype(self._nodes[target]), (num_edges,))
-        self._edge_attributes[edge_type].append(name)
-        return ArrayFile(path / f"{name}.npy", dtype, (num_edges, *row_shape))
+            return ArrayFile(path, index_dtype(num_targets), (entry["num_edges"],))
+        entry["attributes"].append(name)
+        return ArrayFile(path, dtype, (entry["num_edges"], *row_shape))
 
     def plan_reverse(self, edge_type: EdgeType) -> Reversal:
         """Tasks that write the lists by target from the files of those by source.
 
         The nodes' ``train_mask`` and ``time`` must have been written.
         """
-        source, _, target = edge_type
+        source, target = (self._nodes[end] for end in edge_type[::2])
         train, time = (
-            self.folder / "nodes" / source / f"{name}.npy"
-            if name in self._attributes[source]
+            self.folder / "nodes" / edge_type[0] / f"{name}.npy"
+            if name in source["attributes"]
             else None
             for name in (MASKS["train"], "time")
         )
-        dtypes = index_dtype(self._nodes[source]), index_dtype(self._edges[edge_type][0])
+        num_edges = self._edges[edge_type]["num_edges"]
+        dtypes = index_dtype(source["num_nodes"]), index_dtype(num_edges)
         folder = self.folder / edge_folder(edge_type)
-        return Reversal(folder, self._nodes[target], dtypes, train, time)
+        return Reversal(folder, target["num_nodes"], dtypes, train, time)
 
     def reverse(self, edge_type: EdgeType) -> None:
         """Writes the lists by target, here."""
@@ -225,20 +229,9 @@ class StoreWriter:
             needed += [f"{edge_folder(edge_type)}/{name}.npy" for name in names]
         if missing := [name for name in needed if not (self.folder / name).is_file()]:
             raise GraphError(f"A build must hold all of its arrays, but {missing} are missing.")
-        nodes = {
-            name: {"num_nodes": number, "attributes": sorted(self._attributes[name])}
-            for name, number in self._nodes.items()
-        }
-        edges = [
-            {
-                "edge_type": list(edge_type),
-                "num_edges": number,
-                "is_sequence": is_sequence,
-                "attributes": sorted(self._edge_attributes[edge_type]),
-            }
-            for edge_type, (number, is_sequence) in self._edges.items()
-        ]
-        return {"nodes": nodes, "edges": edges}
+        for entry in (*self._nodes.values(), *self._edges.values()):
+            entry["attributes"].sort()
+        return {"nodes": self._nodes, "edges": list(self._edges.values())}
 
 
 #: Types of what `MappedGraph` reads as features.
