@@ -95,13 +95,11 @@ def build_graph(corpus: Corpus) -> BuiltGraph:
     document, label = edges[LABEL]
     is_training = torch.from_numpy(in_train)[document.long()]
     _add_edges(data, TAGGED, edges[LABEL][:, is_training], corpus.edge_attr(LABEL), is_training)
+    by_label = torch.from_numpy(np.lexsort((label.numpy(), document.numpy())))  # of each document
     ptr = sorted_row_ptr(document, corpus.num_documents)
-    by_label = np.lexsort((label.numpy(), document.numpy()))  # within each document
-    targets = Targets(ptr, label[torch.from_numpy(by_label)], len(tables[LABEL]))
-
+    targets = Targets(ptr, label[by_label], len(tables[LABEL]))
     is_a, num_contracted = number_hierarchy(corpus.hierarchy, tables[LABEL]["id"].tolist())
     data[IS_A].edge_index = torch.from_numpy(is_a)
-
     data.validate()
     notes = describe_build(corpus.notes, len(corpus.hierarchy), num_contracted, num_cut)
     return BuiltGraph(data, targets, tables, notes)
