@@ -24,12 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from match_graph.baselines.tfidf_linear import count_passes
-from match_graph.config import (
-    Config,
-    FeatureSource,
-    ModelConfig,
-    read_given,
-)
+from match_graph.config import Config, FeatureSource, ModelConfig, read_given
 from match_graph.datasets import CorpusDataset, locate_dataset, resolve_paths
 from match_graph.errors import ConfigError, list_faults, suggest
 from match_graph.graph import DropFields, NodeFeatures, metadata_fields

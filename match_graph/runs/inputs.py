@@ -217,11 +217,7 @@ class RunInputs:
             CheckpointError: There is none, or it is of another configuration.
         """
         return self.model.load(
-            self.folder,
-            self.space,
-            self.dataset.num_labels,
-            self.dataset.hierarchy,
-            self.features,
+            self.folder, self.space, self.dataset.num_labels, self.dataset.hierarchy, self.features
         )
 
     @cached_property

@@ -44,11 +44,7 @@ class Level:
         model.head.set_prior(self.targets.count(documents), total)
 
     def build(
-        self,
-        model: Model,
-        space: TokenSpace,
-        hierarchy: Hierarchy | None,
-        features: NodeFeatures,
+        self, model: Model, space: TokenSpace, hierarchy: Hierarchy | None, features: NodeFeatures
     ) -> nn.Module:
         """Module of the level, warm-started from the trained one of the level above.
 
