@@ -31,13 +31,12 @@ from match_graph.features import (
 from match_graph.graph import NodeFeatures
 from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES
-from match_graph.runs.vocabulary import Record, read_names
+from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES, TOKENS
+from match_graph.runs.vocabulary import WRITE_AGAIN, Record, read_rows, write_tables
 from match_graph.typing import DOCUMENT, LABEL
 
 #: What of a document's text a request has.
 _TEXT, _ID = "text", "id"
-_REMEDY = "delete it and go on with the run by `match-graph train`, which writes it again"
 
 
 def join_features(
@@ -57,10 +56,7 @@ def join_features(
 
 
 def keep_features(
-    dataset: CorpusDataset,
-    features: Mapping[str, Any],
-    root: str | Path | None,
-    reporter: Reporter,
+    dataset: CorpusDataset, features: Mapping[str, Any], root: str | Path | None, reporter: Reporter
 ) -> dict[str, FeatureSource]:
     """Keeps features in memory in files below the root, as sources by node type.
 
@@ -94,21 +90,14 @@ def write_features(folder: Path, dataset: CorpusDataset) -> None:
             continue
         source = dataset.feature_files.get(node_type)
         if source is None:
-            write_beside(path, partial(_save, x))
+            write_beside(path, partial(np.save, arr=x.numpy(), allow_pickle=False))
             continue
         vectors = source.with_name(VECTORS)
         if node_type == DOCUMENT and vectors.is_file():
             write_beside(path.with_suffix(vectors.suffix), partial(link_file, vectors))
         write_beside(path, partial(link_file, source))
-    has_x = graph.node_tensor(DOCUMENT, "x") is not None
-    if has_x and not (folder / DOCUMENT_NAMES).is_file():
-        names = pd.DataFrame({"id": dataset.names(DOCUMENT)})
-        write_beside(folder / DOCUMENT_NAMES, names.to_parquet)
-
-
-def _save(x: Tensor, path: Path) -> None:
-    with path.open("wb") as file:
-        np.save(file, x.numpy(), allow_pickle=False)
+    if graph.node_tensor(DOCUMENT, "x") is not None:
+        write_tables(folder / TOKENS, {DOCUMENT: pd.DataFrame({"id": dataset.names(DOCUMENT)})})
 
 
 @dataclass(frozen=True)
@@ -144,13 +133,13 @@ class KnownFeatures:
     @cached_property
     def _rows(self) -> dict[str, int]:
         """Row of each document that the run knows, by id."""
-        names = read_names(self.folder / DOCUMENT_NAMES)["id"]
-        if len(names) != len(self.x[DOCUMENT]):
+        rows = read_rows(self.folder / DOCUMENT_NAMES)
+        if len(rows) != len(self.x[DOCUMENT]):
             raise CheckpointError(
                 f"A run must name the documents whose features it keeps, but '{self.folder}' has "
-                f"{len(names):,} names and {len(self.x[DOCUMENT]):,} rows; {_REMEDY}."
+                f"{len(rows):,} names and {len(self.x[DOCUMENT]):,} rows; {WRITE_AGAIN}."
             )
-        return {name: row for row, name in enumerate(names)}
+        return rows
 
     @cached_property
     def _columns(self) -> list[str]:
@@ -178,7 +167,7 @@ class KnownFeatures:
         if vectors.width != self.width:
             raise CheckpointError(
                 f"A run must keep what its features were made with, but '{path}' makes "
-                f"{vectors.width} features and the run has {self.width}; {_REMEDY}."
+                f"{vectors.width} features and the run has {self.width}; {WRITE_AGAIN}."
             )
         return vectors
 
@@ -273,7 +262,7 @@ def read_features(folder: Path, config: Config, types: Sequence[str]) -> KnownFe
         path = folder / FEATURES / f"{node_type}.npy"
         if not has_file(path):
             continue
-        with reading(path, must, _REMEDY, found):
+        with reading(path, must, WRITE_AGAIN, found):
             values = np.lib.format.open_memmap(path, mode="c")
             if values.ndim != 2 or values.dtype not in (np.float16, np.float32):
                 raise DamagedError(f"'{path.name}' is no matrix of float16 or float32")

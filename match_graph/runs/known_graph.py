@@ -15,9 +15,16 @@ from match_graph.graph import TokenSpace
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import CITATION_FIELD, MAX_POSITIONS
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index, select_rows
-from match_graph.io.files import DamagedError, read_tensors, reading, write_beside, write_tensors
+from match_graph.io.files import DamagedError, read_tensors, reading, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
-from match_graph.runs.vocabulary import Record, Vocabulary, read_names
+from match_graph.runs.vocabulary import (
+    WRITE_AGAIN,
+    Record,
+    Vocabulary,
+    read_names,
+    read_rows,
+    write_tables,
+)
 from match_graph.typing import (
     CITES,
     CONTAINS,
@@ -131,10 +138,7 @@ def write_known_graph(
     time = graph.node_tensor(DOCUMENT, _TIME)
     if time is not None:
         tensors[_TIME] = time[reachable]
-    for name, table in tables.items():
-        path = folder / GRAPH / f"{name}.parquet"
-        if not path.is_file():
-            write_beside(path, table.to_parquet)
+    write_tables(folder / GRAPH, tables)
     if not (folder / GRAPH / EDGES).is_file():
         write_tensors(folder / GRAPH / EDGES, tensors)
 
@@ -153,33 +157,24 @@ def read_known_graph(
         CheckpointError: A file is missing or broken, or an edge leads to a node that is none.
     """
     tensors = read_tensors(folder / GRAPH / EDGES)
-    tables = {
-        name: read_names(folder / GRAPH / f"{name}.parquet")
-        for name in (DOCUMENT, *vocabulary.space.types)
-    }
-    rows = {
-        name: {value: row for row, value in enumerate(tables[name]["id"])}
-        for name in vocabulary.space.types
-    }
+    table = read_names(folder / GRAPH / f"{DOCUMENT}.parquet")
+    types = vocabulary.space.types
+    rows = {name: read_rows(folder / GRAPH / f"{name}.parquet") for name in types}
     data = HeteroData()
     must = "A run of a graph encoder keeps the graph that it was trained on"
-    remedy = "delete it and go on with the run by `match-graph train`, which writes it again"
     found = f"'{folder / GRAPH}' cannot be used"
-    with reading(folder / GRAPH / EDGES, must, remedy, found):
-        table = tables[DOCUMENT]
+    with reading(folder / GRAPH / EDGES, must, WRITE_AGAIN, found):
         documents = dict(zip(table["id"].tolist(), table["row"].tolist(), strict=True))
         data[DOCUMENT].num_nodes = number = int(tensors["num_documents"])
         _check_rows(torch.tensor(list(documents.values()), dtype=torch.int64), number)
         for name, known in rows.items():
             data[name].num_nodes = len(known)
-        for edge_type in _edge_types(vocabulary.space.types):
+        for edge_type in _edge_types(types):
             edge_index = tensors[" ".join(edge_type)]
             if edge_index.dim() != 2 or len(edge_index) != 2:
                 raise DamagedError(f"'{' '.join(edge_type)}' is no edge index")
-            for rows_of_type, node_type in zip(
-                edge_index, (edge_type[0], edge_type[2]), strict=True
-            ):
-                _check_rows(rows_of_type, int(data[node_type].num_nodes))
+            for row, node_type in zip(edge_index, edge_type[::2], strict=True):
+                _check_rows(row, int(data[node_type].num_nodes))
             data[edge_type].edge_index = edge_index
             if (attributes := tensors.get(_attributes_of(edge_type))) is not None:
                 if attributes.dim() != 2 or len(attributes) != edge_index.size(1):

@@ -33,6 +33,8 @@ from match_graph.typing import CONTAINS, DOCUMENT, LABEL, MASKS, WORD, has_edge
 
 #: Beside the tables of the node types; no metadata field can have two underscores.
 HIERARCHY = "label__is_a"
+#: What to do about a broken file that a run writes where it is missing.
+WRITE_AGAIN = "delete it and go on with the run by `match-graph train`, which writes it again"
 
 
 class TextSettings(StrictModel):
@@ -186,16 +188,21 @@ def write_vocabulary(
     tables[LABEL] = dataset.table(LABEL).assign(train_count=count)
     child, parent = hierarchy.edge_index.tolist()
     tables[HIERARCHY] = pd.DataFrame({"child": child, "parent": parent})
-    for name, table in tables.items():
-        path = folder / TOKENS / f"{name}.parquet"
-        if not path.is_file():
-            write_beside(path, table.to_parquet)
+    write_tables(folder / TOKENS, tables)
     if not (folder / TOKENS / TEXT).is_file():
         fields = [name for name in space.types if name != WORD]
         settings = TextSettings(
             fields=fields, tokenizer=dataset.tokenizer, word_pattern=WORD_PATTERN
         )
         write_json(folder / TOKENS / TEXT, settings.model_dump())
+
+
+def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Writes tables into a folder, ``NAME.parquet`` each, leaving what is there."""
+    for name, table in tables.items():
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            write_beside(path, table.to_parquet)
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
@@ -210,10 +217,8 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     with _reading(path):
         if settings.word_pattern != WORD_PATTERN:  # any other could match for ever
             raise DamagedError(f"word_pattern must be {WORD_PATTERN!r}")
-    rows = {}
-    for name in (*settings.fields, WORD):
-        names = read_names(folder / TOKENS / f"{name}.parquet")["id"].tolist()
-        rows[name] = {value: row for row, value in enumerate(names)}
+    types = (*settings.fields, WORD)
+    rows = {name: read_rows(folder / TOKENS / f"{name}.parquet") for name in types}
     path = folder / TOKENS / f"{LABEL}.parquet"
     labels = read_names(path)
     with _reading(path):
@@ -251,11 +256,15 @@ def read_names(path: Path) -> pd.DataFrame:
     return table
 
 
+def read_rows(path: Path) -> dict[str, int]:
+    """Row of each name in a table of nodes; errors as `read_names`."""
+    return {name: row for row, name in enumerate(read_names(path)["id"].tolist())}
+
+
 def _holds_strings(values: pd.Series) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
 def _reading(path: Path) -> AbstractContextManager[None]:
     must, found = "A run folder keeps how its documents are read", f"'{path}' cannot be used"
-    remedy = "delete it and go on with the run by `match-graph train`, which writes it again"
-    return reading(path, must, remedy, found)
+    return reading(path, must, WRITE_AGAIN, found)
