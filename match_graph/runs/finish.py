@@ -2,7 +2,6 @@
 
 from functools import cached_property, partial
 
-import torch
 from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
@@ -27,7 +26,7 @@ from match_graph.runs.calibration import (
 from match_graph.runs.inputs import RunInputs
 from match_graph.runs.readers import read_blend, read_calibration
 from match_graph.training.loop import FitInputs
-from match_graph.training.processes import lead, sum_up
+from match_graph.training.processes import any_of, lead, sum_up
 from match_graph.typing import DOCUMENT, MASKS
 
 #: Validation documents from which label scores are scaled, and the folds of these. On the 131 of
@@ -139,8 +138,7 @@ class RunFinish(RunInputs):
 
     def _all_see(self, name: str) -> bool:
         """Whether a file exists for every process; a shared disk may show it to some late."""
-        missing = torch.tensor(int(not (self.folder / name).is_file()))
-        return not bool(sum_up(self.fabric, missing))
+        return not any_of(self.fabric, not (self.folder / name).is_file())
 
     @property
     def _coherent(self) -> Hierarchy | None:

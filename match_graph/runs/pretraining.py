@@ -18,6 +18,7 @@ from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import TokenSpace
+from match_graph.graph.view import Graph
 from match_graph.io.beside import beside
 from match_graph.io.files import has_file, link_file, read_tensors, write_beside, write_json
 from match_graph.io.progress import Reporter
@@ -39,7 +40,7 @@ from match_graph.runs.folder import open_run_folder
 from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 from match_graph.training.heartbeat import alone
-from match_graph.training.processes import sum_up
+from match_graph.training.processes import any_of, sum_up
 from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
 
 #: Between two checkpoints.
@@ -82,12 +83,12 @@ class Pretraining:
     space: TokenSpace
     reporter: Reporter
     fabric: Fabric
-    origin: str = ""
+    origin: str
 
     def is_done(self) -> bool:
         """Whether the vectors are written, as the first process sees it."""
-        done = self.fabric.is_global_zero and has_file(self.folder / VECTORS)
-        return bool(sum_up(self.fabric, torch.tensor(int(done))))
+        leads = self.fabric.is_global_zero
+        return any_of(self.fabric, leads and has_file(self.folder / VECTORS))
 
     def train(self) -> dict[str, Tensor]:
         """Trains unit vectors per node type, resuming if need be; reads those that are there.
@@ -103,16 +104,15 @@ class Pretraining:
         return read_tensors(self.folder / VECTORS)
 
     def _train(self) -> None:
-        trainer = self._make_trainer()
+        trainer = self._make_trainer(self.dataset.graph)
         checkpoint = self._checkpoint
-        if self._has_checkpoint():
+        if any_of(self.fabric, self.fabric.is_global_zero and checkpoint.is_there()):
             checkpoint.read(trainer, self.reporter.warn)
             self.reporter.line(f"pretrain: goes on after {trainer.num_seen:,} pairs")
         self._fit(trainer, checkpoint)
-        if self.fabric.is_global_zero:
+        if self.fabric.is_global_zero:  # vectors last: they say that all is there
             names = pd.DataFrame({"id": self.dataset.names(DOCUMENT)})
             write_beside(self.folder / DOCUMENT_NAMES, names.to_parquet)
-        if self.fabric.is_global_zero:  # vectors last: they say that all is there
             write_beside(self.folder / VECTORS, lambda place: _write_tables(trainer, place))
             checkpoint.remove()
         else:
@@ -122,10 +122,6 @@ class Pretraining:
     @property
     def _checkpoint(self) -> PretrainCheckpoint:
         return PretrainCheckpoint(self.folder / PRETRAIN_STATE, self.origin)
-
-    def _has_checkpoint(self) -> bool:
-        found = self.fabric.is_global_zero and self._checkpoint.is_there()
-        return bool(sum_up(self.fabric, torch.tensor(int(found))))
 
     def close(self) -> None:
         """Deletes a checkpoint left by a process that was killed after its last step."""
@@ -137,12 +133,8 @@ class Pretraining:
         Raises:
             CheckpointError: It has none, or they are of other data, settings or another seed.
         """
-        there, here = (
-            describe_pretraining(open_run_folder(source)),
-            describe_pretraining(self.config),
-        )
-        checksum = read_record(source)["data_checksum"]
-        if (there, checksum) != (here, self.dataset.checksum):
+        there = describe_pretraining(open_run_folder(source)), read_record(source)["data_checksum"]
+        if there != (describe_pretraining(self.config), self.dataset.checksum):
             raise CheckpointError(
                 f"Vectors can be taken from a run with the same data, seed and settings of "
                 f"pre-training, but the run in '{source}' has others; pre-train anew."
@@ -152,21 +144,19 @@ class Pretraining:
                 raise CheckpointError(
                     f"A pre-trained run holds {name}, but '{source}' has none; pre-train it first."
                 )
-            original = source / name
-            write_beside(self.folder / name, partial(link_file, original))
+            write_beside(self.folder / name, partial(link_file, source / name))
         self.close()
 
-    def _make_trainer(self, **changes: Any) -> SphericalTrainer:
-        config = self.config
-        arguments: dict[str, Any] = {"data": self.dataset.graph, **changes}
-        if config.model.init == "spherical_text":
-            arguments["edge_types"] = [CONTAINS, TAGGED]
-        arguments |= {
-            "config": config.pretrain,
-            "seed": config.seed,
+    def _make_trainer(self, data: Graph) -> SphericalTrainer:
+        arguments: dict[str, Any] = {
+            "data": data,
+            "config": self.config.pretrain,
+            "seed": self.config.seed,
             "num_rows": self.space.kept_by_type,
             "device": self.fabric.device,
         }
+        if self.config.model.init == "spherical_text":
+            arguments["edge_types"] = [CONTAINS, TAGGED]
         if self.fabric.world_size == 1:
             return SphericalTrainer(**arguments)
         assert distributed.group.WORLD is not None
@@ -206,7 +196,7 @@ class Pretraining:
         seen all pairs of the training documents. The first process ranks, the others get nothing.
         """
         held = hold_out(self.dataset.graph, self.space.kept_by_type, HELD_OUT, self.config.seed)
-        trainer = self._make_trainer(data=held.data)
+        trainer = self._make_trainer(held.data)
         self._fit(trainer, None)
         if not self.fabric.is_global_zero:
             _send_tables(trainer)

@@ -186,7 +186,6 @@ class Run(RunFinish):
             level.set_prior(model, train_documents)
         if is_last:
             self.record.note("parameters", count_parameters(model))
-        if is_last:
             lead(self.fabric, lambda: self._prepare_folder(model.encoder))
 
     def _prepare_folder(self, encoder: Encoder) -> None:

@@ -22,7 +22,7 @@ from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import STATE
 from match_graph.nn.loss import Losses
 from match_graph.training.parts import check_parts, remove_parts
-from match_graph.training.processes import gather, sum_up
+from match_graph.training.processes import any_of, gather
 
 #: Between two checkpoints within an epoch, and the least factor of what one costs.
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
@@ -241,9 +241,7 @@ class SaveTimer:
         return self._ask(time.monotonic() - self.last >= SAVE_FACTOR * self.cost)
 
     def _ask(self, due: bool) -> bool:
-        if self.fabric.world_size == 1:
-            return due
-        return bool(sum_up(self.fabric, torch.tensor(int(due and self.fabric.is_global_zero))))
+        return any_of(self.fabric, due and self.fabric.is_global_zero)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

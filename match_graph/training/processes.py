@@ -37,7 +37,7 @@ def lead(fabric: Fabric, work: Callable[[], T]) -> T | None:
                 result = work()
         except BaseException as error:
             failure = error
-    failed = sum_up(fabric, torch.tensor(int(failure is not None)))
+    failed = any_of(fabric, failure is not None)
     if failure is not None:
         raise failure
     if failed:
@@ -51,6 +51,11 @@ def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
     if fabric.world_size > 1:
         distributed.all_reduce(values, group=_patient_group())
     return values
+
+
+def any_of(fabric: Fabric, flag: bool) -> bool:
+    """Whether a flag is set on any process; the same on every one."""
+    return bool(sum_up(fabric, torch.tensor(int(flag))))
 
 
 def sum_squares(values: Sequence[Tensor], device: torch.device) -> Tensor:
