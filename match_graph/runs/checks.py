@@ -86,7 +86,7 @@ def check_memory(run: Run) -> None:
     host, memory = find_memory(torch.device("cpu")), find_memory(device)
     channels, graph = run.config.pretrain.channels, run.dataset.graph
     rows = sum(map(graph.num_nodes, graph.node_types))
-    vectors = 4 * channels * rows if run.config.model.init.startswith("spherical") else 0
+    vectors = 4 * channels * rows if run.model.is_pretrained else 0
     vectors //= run.config.train.num_nodes  # machines share the tables
     if vectors > host:
         raise ConfigError(

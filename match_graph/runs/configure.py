@@ -205,8 +205,8 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
 
     Args:
         config: Configuration; ``pretrain.samples``, ``model.head``, ``model.blend``,
-            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents``
-            may be None, ``train.precision`` "auto".
+            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents`` may be None,
+            ``train.precision`` "auto".
         dataset: Built data set.
 
     With a label tree there is no hypernymy in the output space.
@@ -221,8 +221,7 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     num_words = graph.num_edges(CONTAINS) * num_train // graph.num_nodes(DOCUMENT)
     config = config.model_copy(update={"model": find_model(config).complete()})
     train: dict[str, Any] = {"precision": choose_precision(config.train)}
-    is_tree = len(find_model(config).level_sizes(dataset.num_labels)) > 1
-    if is_tree:
+    if len(find_model(config).level_sizes(dataset.num_labels)) > 1:
         if config.train.lambda_output and "lambda_output" in config.train.model_fields_set:
             raise ConfigError(
                 f"A label tree learns probabilities given the parent, so that hypernymy in the "

@@ -86,15 +86,6 @@ class RunFinish(RunInputs):
             partial(sum_up, self.fabric),
         )
 
-    def _fit_linear(self) -> None:
-        """Fits the linear classifier beside the network, once."""
-        model = find_linear_model(self.config)
-        module = model.build(self.space, (self.dataset.num_labels,), None, self.features)
-        train = self.loader("train", shared=False, needs=model.needs)
-        no_edge, folder = Hierarchy.without_edges(self.dataset.num_labels), self.folder / BLEND
-        inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
-        model.fit(module, inputs)
-
     @cached_property
     def _linear(self) -> TfidfLinear:
         """The fitted linear classifier beside the network."""
@@ -104,7 +95,12 @@ class RunFinish(RunInputs):
 
     def _blend(self, model: nn.Module) -> Blend:
         """Fits a linear classifier, and the shares of both on the validation of training."""
-        self._fit_linear()
+        linear = find_linear_model(self.config)
+        module = linear.build(self.space, (self.dataset.num_labels,), None, self.features)
+        train = self.loader("train", shared=False, needs=linear.needs)
+        no_edge, folder = Hierarchy.without_edges(self.dataset.num_labels), self.folder / BLEND
+        inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
+        linear.fit(module, inputs)
         coherent = self._coherent
         search = BlendSearch(
             _FOLDS,

@@ -61,9 +61,6 @@ def find_changed_inputs(record: Mapping[str, Any], here: Mapping[str, str]) -> l
 class RunInputs:
     """Run folder with its data set, and what follows from its configuration.
 
-    Where several processes share the work, each has a `Run`, and all call the same methods; the
-    first one writes.
-
     Args:
         folder: Run folder.
         config: Resolved configuration.

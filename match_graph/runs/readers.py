@@ -225,10 +225,8 @@ def read_blend(folder: Path) -> Blend | None:
     path = folder / SHARES
     if not has_file(path):
         return None
-    content = read_json(path)
-    with reading(
-        path, f"'{path}' must hold the share of the network", f"delete it and {_EVALUATE}"
-    ):
+    content, must = read_json(path), f"'{path}' must hold the share of the network"
+    with reading(path, must, f"delete it and {_EVALUATE}"):
         shares = BlendFile.model_validate(content)
     return Blend(shares.share, torch.tensor(shares.fold_share, dtype=torch.float32))
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
@@ -22,7 +22,8 @@ _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "num
 #: What the process that trained a run has to say, or one that evaluated it first.
 _PROCESS = ("processes", "device", "versions", "python", "git")
 #: What only some runs have to say.
-_NOTES = ("parameters", "vectors_from", "twins", "network_share")
+Note: TypeAlias = Literal["parameters", "vectors_from", "twins", "network_share"]
+_NOTES = get_args(Note)
 
 
 class RunRecord:
@@ -71,9 +72,7 @@ class RunRecord:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
             self.write()
 
-    def note(
-        self, name: Literal["parameters", "vectors_from", "twins", "network_share"], value: Any
-    ) -> None:
+    def note(self, name: Note, value: Any) -> None:
         """Adds entries: number of parameters, the run whose vectors were taken, twins by split,
         the network's share in a blend.
         """

@@ -112,8 +112,7 @@ class Run(RunFinish):
 
         A baseline is fitted instead; nothing is pre-trained for it. At the end, on validation, a
         network is blended with a linear classifier, where ``model.blend`` says so: ``blend/``;
-        and label scores are scaled, if `is_calibrated`:
-        ``calibration.safetensors``.
+        and label scores are scaled, if `is_calibrated`: ``calibration.safetensors``.
 
         Args:
             watch: Called after each epoch of a network with its row of the history; what it raises
