@@ -32,6 +32,11 @@ def classify(**parameters: Any) -> Any:
             f"A run folder {NO_PATH.replace('None', '3')}",
         ),
         (
+            lambda: mg.start_run("synthetic", mg.load_config(), reporter=True),
+            "A reporter must be a match_graph.Reporter, found True; make one with "
+            "match_graph.Reporter(), or leave it out.",
+        ),
+        (
             lambda: mg.load_config(settings="train.epochs=2"),
             "Settings must be a list of key=value, found 'train.epochs=2'; put them into a list.",
         ),
@@ -86,6 +91,20 @@ def test_Classifier_predict_documents_that_are_no_list(trained_run: mg.Run, docu
     assert str(caught.value) == (
         f"The documents must be a list of them, a dict each, found {documents!r}; put them in a "
         f"list."
+    )
+
+
+@pytest.mark.parametrize("open_folder", [mg.open_run, mg.load])
+def test_open_run_and_load_code_that_is_no_name(
+    trained_run: mg.Run, open_folder: Callable[..., Any]
+) -> None:
+    """A class in the place of its name."""
+    with pytest.raises(mg.CheckpointError) as caught:
+        open_folder(trained_run.folder, encoder=mg.MatchEncoder)
+    assert str(caught.value) == (
+        f"The run in '{trained_run.folder}' was trained with the encoder 'match', and code is "
+        f"imported only by request, found encoder={mg.MatchEncoder!r}; load it with "
+        f"encoder='match'."
     )
 
 

@@ -112,7 +112,7 @@ def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
     taken = {
         kind: locate_code(name)
         for kind, name in given.items()
-        if name is not None and is_file_code(name) and shorten_code(name) == named[kind]
+        if isinstance(name, str) and is_file_code(name) and shorten_code(name) == named[kind]
     }
     return config.change("model", **taken)
 

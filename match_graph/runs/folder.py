@@ -67,7 +67,7 @@ def verify_run_folder(folder: Path) -> None:
         CheckpointError: It is no run folder, or files are damaged or missing; names them all.
     """
     open_run_folder(folder)
-    names = [name for name in read_manifest(folder) if _is_wanted(folder / name)]
+    names = [name for name in read_manifest(folder) if _is_wanted(folder, name)]
     found = {name: find_damage(folder, name, whole=True) for name in names}
     faults = [f"'{folder / name}': {damage}." for name, damage in found.items() if damage]
     if faults:
@@ -81,15 +81,14 @@ def compute_checksum(folder: Path) -> str:
         CheckpointError: It is no run folder, or its manifest is damaged.
     """
     open_run_folder(folder)
-    with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):
-        files = read_manifest(folder)
+    files = read_manifest(folder)
     used = {name: files[name] for name in sorted(files) if name.partition("/")[0] not in _RESULTS}
     return hashlib.sha256(json.dumps(used).encode()).hexdigest()
 
 
-def _is_wanted(path: Path) -> bool:
+def _is_wanted(folder: Path, name: str) -> bool:
     """Whether a file is required; checkpoints may be deleted."""
-    return CHECKPOINT not in path.parts[-3:-1] or os.path.lexists(path)
+    return CHECKPOINT not in name.split("/")[-3:-1] or os.path.lexists(folder / name)
 
 
 @contextmanager
@@ -135,7 +134,7 @@ def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]
     for kind, found in given.items():
         name = names[kind] or ""
         is_code = names_code(name) if kind == "dataset" else ":" in name
-        if (found is not None or is_code) and locate_code(found or "") != name:
+        if (found is not None or is_code) and locate_code(str(found or "")) != name:
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
                 f"only by request, found {kind}={found!r}; load it with {kind}='{name}'."

@@ -67,7 +67,7 @@ def start_run(
     Raises:
         CorpusError: The data set or its features are broken, or a split that a run needs is empty.
         CheckpointError: The folder is of something else.
-        ConfigError: The configuration is none, or does not go together.
+        ConfigError: The configuration or the reporter is none, or settings do not go together.
     """
     if not isinstance(config, Config):
         raise ConfigError(
@@ -76,8 +76,7 @@ def start_run(
         )
     folder = None if folder is None else read_path(folder, "A run folder")
     train = count_processes(config.train)
-    fabric = _launch(config, train)
-    reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
+    fabric, reporter = _launch(config, train, reporter)
     start = time.monotonic()
     name = _name_together(fabric, source, root, reporter)
     config = locate_config(name, config.model_copy(update={"train": train}))
@@ -103,9 +102,23 @@ def start_run(
     return run
 
 
-def _launch(config: Config, train: TrainConfig) -> Fabric:
-    """Launches the processes; parameters may be unused in a step of graph and custom encoders."""
-    return make_fabric(train, find_model(config).may_leave_unused)
+def _launch(
+    config: Config, train: TrainConfig, reporter: Reporter | None
+) -> tuple[Fabric, Reporter]:
+    """Launches the processes; the reporter is quiet on all but the first.
+
+    Parameters may be unused in a step of graph and custom encoders.
+
+    Raises:
+        ConfigError: The reporter is none.
+    """
+    if reporter and not isinstance(reporter, Reporter):
+        raise ConfigError(
+            f"A reporter must be a match_graph.Reporter, found {reporter!r:.60}; make one with "
+            f"match_graph.Reporter(), or leave it out."
+        )
+    fabric = make_fabric(train, find_model(config).may_leave_unused)
+    return fabric, reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
 
 
 def _name_together(
@@ -224,11 +237,10 @@ def open_run(
         verify_run_folder(folder)
     config = open_run_folder(folder)
     check_own_code(folder, config, {"encoder": encoder, "head": head, "dataset": dataset})
-    content = {**config.train.model_dump(), **TrainConfig().model_dump(include={*SHARING})}
-    content.update(sharing or {})
+    alone = TrainConfig().model_dump(include={*SHARING})
+    content = {**config.train.model_dump(), **alone, **(sharing or {})}
     train = count_processes(parse_settings(TrainConfig, content, "The settings must be valid"))
-    fabric = _launch(config, train)
-    reporter = reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
+    fabric, reporter = _launch(config, train, reporter)
     opened, _ = _open_together(fabric, config.dataset, config, root, reporter)
     opened.transform = DropFields(config.data.drop_fields)
     run = Run(folder, config, opened, reporter, fabric)

@@ -11,6 +11,7 @@ from match_graph import Run
 from match_graph.errors import CheckpointError, CorpusError
 from match_graph.io.files import remove_files, write_json
 from match_graph.io.manifest import write_manifest
+from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import HISTORY, METRICS, RECORD, RELIABILITY
 from match_graph.report.charts import BarChart, LineChart
 from match_graph.report.page import Case, Note, Page, render_page
@@ -159,14 +160,14 @@ def test_make_run_page_without_the_data_the_rest_is_there(copied: Path, tmp_path
     write_manifest(copied)
     warned: list[str] = []
 
-    class Listener:
+    class Listener(Reporter):
         def warn(self, message: str) -> None:
             warned.append(message)
 
         def track(self, *_: object) -> None:
             raise AssertionError
 
-    options = CaseOptions(root=tmp_path, device="cpu", reporter=Listener())  # type: ignore[arg-type]
+    options = CaseOptions(root=tmp_path, device="cpu", reporter=Listener())
     page = make_run_page(copied, options)
     [table] = page.sections[0].blocks
     assert isinstance(table, Table)

@@ -253,6 +253,19 @@ def test_verify_run_folder_names_all_that_is_damaged(
     )
 
 
+def test_verify_run_folder_misses_files_of_a_run_called_checkpoint(tmp_path: Path) -> None:
+    """What may be deleted is the folder of that name within a run."""
+    folder = tmp_path / "checkpoint"
+    claim_again(folder)
+    files.write_json(folder / METRICS, {"a": 1})
+    files.write_state(folder / STATE, {"epoch": 1})
+    (folder / STATE).unlink()
+    folders.verify_run_folder(folder)
+    (folder / METRICS).unlink()
+    with pytest.raises(CheckpointError, match=r"metrics\.json': it is missing"):
+        folders.verify_run_folder(folder)
+
+
 def test_open_run_folder_refuses_damaged_settings(tmp_path: Path) -> None:
     """Also without a manifest, which earlier versions did not write."""
     claim_again(tmp_path)
