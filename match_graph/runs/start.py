@@ -36,7 +36,7 @@ from match_graph.training.heartbeat import shared
 from match_graph.training.launch import count_processes
 from match_graph.training.loggers import check_logger
 from match_graph.training.models import find_model
-from match_graph.training.processes import lead
+from match_graph.training.processes import lead, lead_all
 from match_graph.typing import DOCUMENT, MASKS
 
 
@@ -78,7 +78,7 @@ def start_run(
     train = count_processes(config.train)
     fabric, reporter = _launch(config, train, reporter)
     start = time.monotonic()
-    name = _name_together(fabric, source, root, reporter)
+    name = lead_all(fabric, lambda: name_source(source, root, reporter.track))
     config = locate_config(name, config.model_copy(update={"train": train}))
     dataset, sources = _open_together(fabric, name, config, root, reporter, features)
     config = config.change("data", features=sources)
@@ -121,17 +121,6 @@ def _launch(
     return fabric, reporter if reporter and fabric.is_global_zero else Reporter(quiet=True)
 
 
-def _name_together(
-    fabric: Fabric, source: Source, root: str | Path | None, reporter: Reporter
-) -> str:
-    """Name of the data set; of an object, built by the first process."""
-
-    def find_name() -> str:
-        return name_source(source, root, reporter.track)
-
-    return lead(fabric, find_name) or find_name()
-
-
 def _open_together(
     fabric: Fabric,
     name: str,
@@ -156,7 +145,7 @@ def _open_together(
         return dataset, sources
 
     with deterministic(config.train, fabric.device):  # a language model computes features there
-        dataset, sources = lead(fabric, open_data) or open_data()
+        dataset, sources = lead_all(fabric, open_data)
     for line in dataset.warnings if fabric.is_global_zero else ():
         reporter.warn(line)
     return dataset, sources

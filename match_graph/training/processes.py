@@ -53,6 +53,12 @@ def sum_up(fabric: Fabric, values: Tensor) -> Tensor:
     return values
 
 
+def lead_all(fabric: Fabric, work: Callable[[], T]) -> T:
+    """Runs work on every process, on process 0 before the others: what it builds, they open."""
+    found = lead(fabric, work)
+    return work() if found is None else found
+
+
 def any_of(fabric: Fabric, flag: bool) -> bool:
     """Whether a flag is set on any process; the same on every one."""
     return bool(sum_up(fabric, torch.tensor(int(flag))))
