@@ -138,16 +138,18 @@ def describe_device(accelerator: str) -> dict[str, Any]:
 
 @cache
 def find_git_hash() -> str | None:
-    """Commit of the checkout that the package lies in when first asked; None outside one."""
+    """Commit of the checkout that holds the package when first asked; None outside one."""
+    path = Path(__file__)
+
+    def ask(*arguments: str) -> str:
+        done = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            cwd=path.parent, capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+        return done.stdout.strip()
+
     try:
-        result = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        ask("ls-files", "--error-unmatch", path.name)  # else one around an installed package
+        return ask("describe", "--always", "--dirty", "--abbrev=40") or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return result.stdout.strip() or None
