@@ -16,7 +16,7 @@ from torch import Tensor, distributed
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import CheckpointError, ConfigError
+from match_graph.errors import CheckpointError
 from match_graph.graph import TokenSpace
 from match_graph.graph.view import Graph
 from match_graph.io.beside import beside
@@ -232,11 +232,7 @@ class Pretraining:
         return found
 
     def initialise(self, model: MatchModel) -> None:
-        """Initializes a model's embedding, and its prediction layer if asked, from vectors.
-
-        Raises:
-            ConfigError: The settings do not go together.
-        """
+        """Initializes a model's embedding, and its prediction layer if asked, from vectors."""
         settings = self.config.model
         vectors: dict[str, Tensor] = {}
         if settings.init in ("spherical", "spherical_text"):
@@ -245,7 +241,9 @@ class Pretraining:
             vectors = {WORD: self._read_word_vectors()}
         model.embedding.load_vectors(vectors)
         if settings.head_from_labels:
-            self._initialise_head(model, vectors)
+            width = model.encoder.out_channels
+            slot_channels = getattr(model.encoder, "channels", width)
+            model.head.load_label_vectors(vectors[LABEL], width, slot_channels)
 
     def _read_word_vectors(self) -> Tensor:
         settings = self.config.model
@@ -259,16 +257,6 @@ class Pretraining:
             f"{path.name}; the others start at random"
         )
         return table
-
-    def _initialise_head(self, model: MatchModel, vectors: Mapping[str, Tensor]) -> None:
-        if LABEL not in vectors:
-            raise ConfigError(
-                f"model.head_from_labels needs pre-trained label vectors, found model.init="
-                f"{self.config.model.init} with tables {sorted(vectors)}; set it to false."
-            )
-        width = model.encoder.out_channels
-        slot_channels = getattr(model.encoder, "channels", width)
-        model.head.load_label_vectors(vectors[LABEL], width, slot_channels)
 
 
 def _write_tables(trainer: SphericalTrainer, place: Path) -> None:

@@ -1,13 +1,11 @@
 """Pre-training in a run folder: what it writes, what resumes it, what it hands to models."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -268,12 +266,6 @@ def test_start_run_word_vectors_start_words_and_print_coverage(
     assert not (run.folder / VECTORS).exists()
 
 
-def change_model(run: Run, **changes: Any) -> module.Pretraining:
-    """The stage with settings that `load_config` refuses."""
-    model = run.config.model.model_copy(update=changes)
-    return replace(run.pretraining, config=run.config.model_copy(update={"model": model}))
-
-
 def test_open_run_word_vectors_may_be_gone_but_not_others(start, tmp_path: Path) -> None:
     """What a run was made from stays in its record."""
     path = tmp_path / "glove.txt"
@@ -311,14 +303,6 @@ def test_start_run_prediction_layer_can_start_from_labels(start) -> None:
     for slot in range(2):
         cosine = torch.nn.functional.cosine_similarity(slots[:, slot, :32], label, dim=1)
         assert torch.allclose(cosine, torch.ones(len(label)), atol=1e-6)
-
-
-def test_Pretraining_prediction_layer_needs_label_vectors(start) -> None:
-    run = start()
-    stage = change_model(run, head_from_labels=True, init="random")
-    with pytest.raises(ConfigError, match="needs pre-trained label vectors"):
-        stage.initialise(run.make_model())
-    shutil.rmtree(run.folder)
 
 
 def test_Run_another_run_takes_the_vectors_and_says_so(start, tmp_path: Path) -> None:
