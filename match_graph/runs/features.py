@@ -1,6 +1,5 @@
 """Features of a run's nodes: joined to its data set, kept in its folder, found for documents."""
 
-import math
 import shutil
 import weakref
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from match_graph.graph import NodeFeatures
 from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES, TOKENS
-from match_graph.runs.vocabulary import WRITE_AGAIN, Record, read_rows, write_tables
+from match_graph.runs.vocabulary import WRITE_AGAIN, Record, list_times, read_rows, write_names
 from match_graph.typing import DOCUMENT, LABEL
 
 #: What of a document's text a request has.
@@ -97,7 +96,7 @@ def write_features(folder: Path, dataset: CorpusDataset) -> None:
             write_beside(path.with_suffix(vectors.suffix), partial(link_file, vectors))
         write_beside(path, partial(link_file, source))
     if graph.node_tensor(DOCUMENT, "x") is not None:
-        write_tables(folder / TOKENS, {DOCUMENT: pd.DataFrame({"id": dataset.names(DOCUMENT)})})
+        write_names(folder / TOKENS, {DOCUMENT: pd.DataFrame({"id": dataset.names(DOCUMENT)})})
 
 
 @dataclass(frozen=True)
@@ -221,19 +220,12 @@ class KnownFeatures:
                 },
                 self._columns,
             )
-            time = _list_times([records[row] for row in rest])
+            time = list_times([records[row] for row in rest], torch.iinfo(torch.int64).max)
             x[rest] = torch.from_numpy(self._vectors.embed(texts, time)).float()
         elif rest:
             rows = [self._rows[records[row].document or ""] for row in rest]
             x[rest] = self.x[DOCUMENT][torch.tensor(rows)].float()
         return x
-
-
-def _list_times(records: Sequence[Record]) -> Tensor:
-    """Times of documents, [B], int64; one without a time is the latest."""
-    latest = torch.iinfo(torch.int64).max
-    times = [latest if one.time is None else math.floor(one.time) for one in records]
-    return torch.tensor(times, dtype=torch.int64)
 
 
 def _can_write(folder: Path) -> bool:

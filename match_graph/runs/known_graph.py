@@ -1,6 +1,5 @@
 """Known graph: the training graph that a run keeps, so that new documents reach neighbours."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +20,10 @@ from match_graph.runs.vocabulary import (
     WRITE_AGAIN,
     Record,
     Vocabulary,
+    list_times,
     read_names,
     read_rows,
-    write_tables,
+    write_names,
 )
 from match_graph.typing import (
     CITES,
@@ -66,10 +66,7 @@ class KnownGraph:
         """
         data = self.vocabulary.build_graph(records)
         if self.has_time:
-            time = self.data[DOCUMENT].time
-            latest = time.max().item()
-            times = [latest if record.time is None else record.time for record in records]
-            data[DOCUMENT].time = torch.tensor([*map(math.floor, times)], dtype=time.dtype)
+            data[DOCUMENT].time = list_times(records, int(self.data[DOCUMENT].time.max()))
         if CITATION_FIELD not in self.vocabulary.rows:
             return data
         cited = [
@@ -138,7 +135,7 @@ def write_known_graph(
     time = graph.node_tensor(DOCUMENT, _TIME)
     if time is not None:
         tensors[_TIME] = time[reachable]
-    write_tables(folder / GRAPH, tables)
+    write_names(folder / GRAPH, tables)
     if not (folder / GRAPH / EDGES).is_file():
         write_tensors(folder / GRAPH / EDGES, tensors)
 

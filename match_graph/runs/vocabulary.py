@@ -1,5 +1,6 @@
 """Token and label names of a run, its tokenizer, and documents as it reads them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 import torch
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.config import StrictModel, parse_settings
@@ -100,6 +102,12 @@ def read_record(
     return Record(document, text, metadata, time, x, tuple(dict.fromkeys(gold or ())))
 
 
+def list_times(records: Sequence[Record], latest: int) -> Tensor:
+    """Times of documents, [B], int64; one without a time has the latest."""
+    times = [latest if one.time is None else math.floor(one.time) for one in records]
+    return torch.tensor(times, dtype=torch.int64)
+
+
 def fail_document(fault: str) -> NoReturn:
     """Raises the first fault of the documents to predict.
 
@@ -188,7 +196,7 @@ def write_vocabulary(
     tables[LABEL] = dataset.table(LABEL).assign(train_count=count)
     child, parent = hierarchy.edge_index.tolist()
     tables[HIERARCHY] = pd.DataFrame({"child": child, "parent": parent})
-    write_tables(folder / TOKENS, tables)
+    write_names(folder / TOKENS, tables)
     if not (folder / TOKENS / TEXT).is_file():
         fields = [name for name in space.types if name != WORD]
         settings = TextSettings(
@@ -197,8 +205,8 @@ def write_vocabulary(
         write_json(folder / TOKENS / TEXT, settings.model_dump())
 
 
-def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Writes tables into a folder, ``NAME.parquet`` each, leaving what is there."""
+def write_names(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Writes tables of names as ``NAME.parquet`` into a folder, leaving what is there."""
     for name, table in tables.items():
         path = folder / f"{name}.parquet"
         if not path.is_file():

@@ -253,8 +253,8 @@ def test_verify_run_folder_names_all_that_is_damaged(
     )
 
 
-def test_verify_run_folder_misses_files_of_a_run_called_checkpoint(tmp_path: Path) -> None:
-    """What may be deleted is the folder of that name within a run."""
+def test_verify_run_folder_of_a_run_called_checkpoint(tmp_path: Path) -> None:
+    """What may be deleted is the folder of that name within it."""
     folder = tmp_path / "checkpoint"
     claim_again(folder)
     files.write_json(folder / METRICS, {"a": 1})
