@@ -39,10 +39,10 @@ from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.readers import read_blend, read_calibration, read_thresholds
 from match_graph.runs.vocabulary import (
-    Record,
+    ReadDocument,
     Vocabulary,
+    read_document,
     read_hierarchy,
-    read_record,
     read_vocabulary,
 )
 from match_graph.training.device import choose_device, deterministic, make_fabric
@@ -153,12 +153,12 @@ class Classifier(HubMixin):
                 f"The documents must be a list of them, a dict each, found {documents!r:.60}; put "
                 f"them in a list."
             )
-        named = ((f"document {n}", record) for n, record in enumerate(documents, start=1))
-        return self.predict_records(named, top_k, threshold, batch_size)
+        named = ((f"document {n}", one) for n, one in enumerate(documents, start=1))
+        return self.predict_named(named, top_k, threshold, batch_size)
 
-    def predict_records(
+    def predict_named(
         self,
-        records: Iterable[tuple[str, Mapping[str, Any]]],
+        documents: Iterable[tuple[str, Mapping[str, Any]]],
         top_k: int | None = None,
         threshold: bool = False,
         batch_size: int = 256,
@@ -177,32 +177,34 @@ class Classifier(HubMixin):
         def choose(batch: EgoBatch) -> Chosen:
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
-        read = (self.read(record, place) for place, record in records)
+        read = (self.read(one, place) for place, one in documents)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
 
-    def score(self, records: Sequence[Record], batch_size: int = 256) -> Iterator[tuple[Any, Any]]:
+    def score(
+        self, documents: Sequence[ReadDocument], batch_size: int = 256
+    ) -> Iterator[tuple[Any, Any]]:
         """Batches of similar length: (document indices [B], logits [B, L], float32, CPU)."""
-        for rows, batch in self.batches(records, batch_size):
+        for rows, batch in self.batches(documents, batch_size):
             yield rows, self.compute(batch)
 
     def batches(
-        self, records: Sequence[Record], batch_size: int = 256
+        self, documents: Sequence[ReadDocument], batch_size: int = 256
     ) -> Iterator[tuple[Tensor, EgoBatch]]:
         """Model input in batches of similar length: (document indices [B], batch).
 
         To the model they are new ones, also where the run was trained on them.
         """
-        data = self.vocabulary.build_graph(records)
-        x = None if self.features is None else self.features.find(records)
+        data = self.vocabulary.build_graph(documents)
+        x = None if self.features is None else self.features.find(documents)
         if x is not None:
             data[DOCUMENT].x = x
         settings = self.config.data
         sampler = EgoSampler(data, settings.max_metadata, settings.max_words)
-        documents = torch.arange(len(records))
+        rows = torch.arange(len(documents))
         graphs = None
         if self.known is not None and self._graphs is not None:
-            adopted = self.known.build_graph(records)
+            adopted = self.known.build_graph(documents)
             if x is not None:
                 adopted[DOCUMENT].x = x
             graphs = self._graphs.adopt(adopted)
@@ -210,21 +212,21 @@ class Classifier(HubMixin):
             data,
             sampler,
             self.vocabulary.space,
-            documents,
+            rows,
             with_graph=self._needs_graph,
             graphs=graphs,
-            texts=[record.text for record in records],
-            batch_sampler=LengthBucketSampler(sampler.lengths(documents), batch_size, False),
+            texts=[one.text for one in documents],
+            batch_sampler=LengthBucketSampler(sampler.lengths(rows), batch_size, False),
             generator=torch.Generator(),  # iterating must not move the caller's
         )
         for batch in loader:
             yield batch.document, batch.as_new()
 
-    def read(self, record: Any, place: str, with_gold: bool = False) -> Record:
-        """A document as the run reads it; arguments and errors as `read_record`."""
+    def read(self, content: Any, place: str, with_gold: bool = False) -> ReadDocument:
+        """A document as the run reads it; arguments and errors as `read_document`."""
         has_time = any(one is not None and one.has_time for one in (self.known, self.features))
         width = 0 if self.features is None else self.features.width
-        found = read_record(record, self._fields, place, has_time, width, with_gold)
+        found = read_document(content, self._fields, place, has_time, width, with_gold)
         if self.features is not None:
             self.features.check(found, place)
         return found
@@ -243,17 +245,17 @@ class Classifier(HubMixin):
 
     def stream(
         self,
-        records: Iterator[Record],
-        work: Callable[[EgoBatch, Sequence[Record]], T],
+        documents: Iterator[ReadDocument],
+        work: Callable[[EgoBatch, Sequence[ReadDocument]], T],
         batch_size: int,
-    ) -> Iterator[tuple[list[Record], list[tuple[Tensor, T]]]]:
+    ) -> Iterator[tuple[list[ReadDocument], list[tuple[Tensor, T]]]]:
         """Batches worked on in threads, in order, while the next documents are read.
 
         A batch is computed by one thread: threads that share its operations would wait for each
         other some hundred times, and reading needs a processor too.
 
         Args:
-            records: Documents from `read`.
+            documents: Documents from `read`.
             work: Called in a thread with a batch and its documents.
             batch_size: Documents per batch.
 
@@ -261,13 +263,13 @@ class Classifier(HubMixin):
             Documents that were read together, and for each of their batches the places of its
             documents among them, [B], and what ``work`` gave.
         """
-        waiting: deque[tuple[list[Record], list[tuple[Tensor, Future[T]]]]] = deque()
+        waiting: deque[tuple[list[ReadDocument], list[tuple[Tensor, Future[T]]]]] = deque()
         with self._open_threads() as threads:
             fault: Exception | None = None
-            buffer: list[Record] = []
+            buffer: list[ReadDocument] = []
             while True:
                 try:
-                    buffer = list(islice(records, _BUFFER * batch_size)) if fault is None else []
+                    buffer = list(islice(documents, _BUFFER * batch_size)) if fault is None else []
                 except Exception as error:  # raised after the results of those before
                     fault, buffer = error, []
                 if buffer:
@@ -302,17 +304,17 @@ class Classifier(HubMixin):
                 pool.shutdown(cancel_futures=True)
 
     def _name_labels(
-        self, records: Sequence[Record], chosen: Sequence[tuple[Tensor, Chosen]]
+        self, documents: Sequence[ReadDocument], chosen: Sequence[tuple[Tensor, Chosen]]
     ) -> Iterator[dict[str, Any]]:
-        labels: list[list[dict[str, Any]]] = [[] for _ in records]
-        for documents, found in chosen:
-            for document, pairs in zip(documents.tolist(), found, strict=True):
-                labels[document] = [
+        labels: list[list[dict[str, Any]]] = [[] for _ in documents]
+        for rows, found in chosen:
+            for row, pairs in zip(rows.tolist(), found, strict=True):
+                labels[row] = [
                     {**self._labels[label], "probability": float(f"{probability:.6g}")}
                     for label, probability in pairs
                 ]
-        for record, named in zip(records, labels, strict=True):
-            yield {"paper": record.document, "labels": named}
+        for document, named in zip(documents, labels, strict=True):
+            yield {"paper": document.id, "labels": named}
 
 
 def check_counts(**given: int) -> None:

@@ -12,7 +12,7 @@ from match_graph.graph import EgoBatch
 from match_graph.nn.attention import record_attention
 from match_graph.predict.case_study import Evidence, WordEvidence
 from match_graph.predict.classifier import Classifier
-from match_graph.runs.vocabulary import Record
+from match_graph.runs.vocabulary import ReadDocument
 from match_graph.training.models import find_model
 from match_graph.typing import WORD
 
@@ -37,13 +37,13 @@ class DocumentEvidence:
 
     Args:
         classifier: Classifier of the run.
-        record: Document as a record.
+        document: Document, as `Classifier.read` gives it.
     """
 
-    def __init__(self, classifier: Classifier, record: Record) -> None:
-        self.classifier, self.record = classifier, record
+    def __init__(self, classifier: Classifier, document: ReadDocument) -> None:
+        self.classifier, self.document = classifier, document
         self.space = classifier.vocabulary.space
-        self.batch: EgoBatch = next(classifier.batches([record]))[1]
+        self.batch: EgoBatch = next(classifier.batches([document]))[1]
         self.items = self._list_items()
 
     def score(self) -> Tensor:
@@ -53,7 +53,7 @@ class DocumentEvidence:
         more metadata than its budget, the next instance moves up when one is left out, as it would
         for the model.
         """
-        variants = [self.record, *(leave_out(self.record, item) for item in self.items)]
+        variants = [self.document, *(leave_out(self.document, item) for item in self.items)]
         logits = torch.empty(len(variants), len(self.classifier.vocabulary.labels))
         for documents, found in self.classifier.score(variants):
             logits[documents] = found
@@ -128,7 +128,7 @@ class DocumentEvidence:
     def words(self) -> list[str]:
         """Words that were read, in order."""
         number = int((self.batch.field == self.space.field_index(WORD)).sum())
-        return self.classifier.vocabulary.names(self.record, WORD)[:number]
+        return self.classifier.vocabulary.names(self.document, WORD)[:number]
 
     def is_known(self, item: Item) -> bool:
         """Whether an item has a token of its own; otherwise it was read as [UNK]."""
@@ -139,7 +139,7 @@ class DocumentEvidence:
         items = []
         for field in self.classifier.vocabulary.settings.fields:
             places = (self.batch.field == self.space.field_index(field)).nonzero().view(-1)
-            names = self.classifier.vocabulary.names(self.record, field)
+            names = self.classifier.vocabulary.names(self.document, field)
             pairs = zip(names, places.tolist(), strict=False)
             items += [Item(field, name, place) for name, place in pairs]
         return items
@@ -190,10 +190,10 @@ class LinearEvidence:
         ]
 
 
-def leave_out(record: Record, item: Item) -> Record:
+def leave_out(document: ReadDocument, item: Item) -> ReadDocument:
     """Copy of a document without one metadata instance."""
-    kept = [name for name in record.metadata[item.field] if name != item.name]
-    return replace(record, metadata={**record.metadata, item.field: kept})
+    kept = [name for name in document.metadata[item.field] if name != item.name]
+    return replace(document, metadata={**document.metadata, item.field: kept})
 
 
 def judge(evidence: Sequence[Evidence]) -> tuple[str | None, str | None, str]:

@@ -23,7 +23,7 @@ from match_graph.runs.vocabulary import fail_document
 STREAM = "-"
 
 #: (place, object) of each document.
-Records: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
+Named: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
 
 
 def predict_lines(
@@ -60,8 +60,8 @@ def predict_lines(
     def write(file: BinaryIO) -> None:
         nonlocal count
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
-            records = _read_documents(_read_lines(lines, source), _name(source))
-            for result in classifier.predict_records(records, top_k, threshold, batch_size):
+            documents = _read_documents(_read_lines(lines, source), _name(source))
+            for result in classifier.predict_named(documents, top_k, threshold, batch_size):
                 file.write(encode_result(result))
                 count += 1
                 if count % batch_size == 0:
@@ -110,7 +110,7 @@ def _unreadable(source: str, error: OSError) -> CorpusError:
     )
 
 
-def _read_documents(lines: Iterable[bytes], name: str) -> Records:
+def _read_documents(lines: Iterable[bytes], name: str) -> Named:
     """(place, object) per line; the first fault is raised.
 
     Raises:

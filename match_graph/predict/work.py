@@ -22,7 +22,7 @@ from match_graph.predict.label_sums import LabelSums, RunLabels
 from match_graph.predict.streams import encode_result
 from match_graph.runs.folder import compute_checksum
 from match_graph.runs.readers import read_record, read_shared_threshold
-from match_graph.runs.vocabulary import Record, read_hierarchy
+from match_graph.runs.vocabulary import ReadDocument, read_hierarchy
 
 #: A process computes one block at a time, also where a cluster gives it several threads.
 _ONE = threading.Lock()
@@ -163,8 +163,8 @@ class Predicting:
             for result in self._predict(classifier, read_documents(block)):
                 file.write(encode_result(result))
 
-    def _predict(self, classifier: Classifier, records: Any) -> Iterator[dict[str, Any]]:
-        return classifier.predict_records(records, self.top_k, self.threshold, self.batch_size)
+    def _predict(self, classifier: Classifier, documents: Any) -> Iterator[dict[str, Any]]:
+        return classifier.predict_named(documents, self.top_k, self.threshold, self.batch_size)
 
     def join(self, parts: Sequence[Path], result: Path) -> None:
         """Appends the parts to each other."""
@@ -207,16 +207,16 @@ class Evaluating:
         """Writes the sums of a block."""
         classifier, labels = self.model.load(), self.labels()
 
-        def measure(batch: EgoBatch, records: Sequence[Record]) -> LabelSums:
+        def measure(batch: EgoBatch, documents: Sequence[ReadDocument]) -> LabelSums:
             sums = LabelSums(labels)
-            sums.update(classifier.compute(batch), [record.gold for record in records])
+            sums.update(classifier.compute(batch), [one.gold for one in documents])
             return sums
 
         total = LabelSums(labels)
         with _naming_lines(classifier, block, with_gold=True):
             read = (
-                classifier.read(record, place, with_gold=True)
-                for place, record in read_documents(block)
+                classifier.read(content, place, with_gold=True)
+                for place, content in read_documents(block)
             )
             for _, found in classifier.stream(read, measure, self.batch_size):
                 for _, sums in found:  # in order, so that the sum is the same again
@@ -267,6 +267,6 @@ def _naming_lines(classifier: Classifier, block: Block, with_gold: bool = False)
         yield
     except CorpusError:
         if block.start:
-            for place, record in read_documents(block, 1 + block.count_lines_before()):
-                classifier.read(record, place, with_gold)
+            for place, content in read_documents(block, 1 + block.count_lines_before()):
+                classifier.read(content, place, with_gold)
         raise

@@ -31,7 +31,13 @@ from match_graph.graph import NodeFeatures
 from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES, TOKENS
-from match_graph.runs.vocabulary import WRITE_AGAIN, Record, list_times, read_rows, write_names
+from match_graph.runs.vocabulary import (
+    WRITE_AGAIN,
+    ReadDocument,
+    list_times,
+    read_rows,
+    write_names,
+)
 from match_graph.typing import DOCUMENT, LABEL
 
 #: What of a document's text a request has.
@@ -177,27 +183,27 @@ class KnownFeatures:
             weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
         return root
 
-    def check(self, record: Record, place: str) -> None:
+    def check(self, document: ReadDocument, place: str) -> None:
         """Checks that the features of a document can be found.
 
         Args:
-            record: Document.
+            document: Document.
             place: Place of the document, for the message.
 
         Raises:
             CorpusError: It has no vector, and its id is none that the run knows.
             ConfigError: The language model cannot be used.
         """
-        if not self.width or record.x is not None or self._vectors is not None:
+        if not self.width or document.x is not None or self._vectors is not None:
             return
-        if record.document not in self._rows:
-            found = "no id" if record.document is None else f"the unknown id '{record.document}'"
+        if document.id not in self._rows:
+            found = "no id" if document.id is None else f"the unknown id '{document.id}'"
             raise CorpusError(
                 f"Each document must have the features that the run was trained with, but {place} "
                 f"has {found} and no vector; give it 'x', a list of {self.width} numbers."
             )
 
-    def find(self, records: Sequence[Record]) -> Tensor | None:
+    def find(self, documents: Sequence[ReadDocument]) -> Tensor | None:
         """Features of documents, [B, F], float32: given, of their text, or by id; None without.
 
         Raises:
@@ -205,25 +211,25 @@ class KnownFeatures:
         """
         if not self.width:
             return None
-        for number, record in enumerate(records, start=1):
-            self.check(record, f"document {number}")
-        x = torch.empty(len(records), self.width)
-        rest = [row for row, record in enumerate(records) if record.x is None]
-        for row, record in enumerate(records):
-            if record.x is not None:
-                x[row] = torch.as_tensor(record.x, dtype=torch.float32)
+        for number, document in enumerate(documents, start=1):
+            self.check(document, f"document {number}")
+        x = torch.empty(len(documents), self.width)
+        rest = [row for row, document in enumerate(documents) if document.x is None]
+        for row, document in enumerate(documents):
+            if document.x is not None:
+                x[row] = torch.as_tensor(document.x, dtype=torch.float32)
         if rest and self._vectors is not None:
             texts = join_texts(
                 {
-                    _TEXT: [records[row].text for row in rest],
-                    _ID: [records[row].document or "" for row in rest],
+                    _TEXT: [documents[row].text for row in rest],
+                    _ID: [documents[row].id or "" for row in rest],
                 },
                 self._columns,
             )
-            time = list_times([records[row] for row in rest], torch.iinfo(torch.int64).max)
+            time = list_times([documents[row] for row in rest], torch.iinfo(torch.int64).max)
             x[rest] = torch.from_numpy(self._vectors.embed(texts, time)).float()
         elif rest:
-            rows = [self._rows[records[row].document or ""] for row in rest]
+            rows = [self._rows[documents[row].id or ""] for row in rest]
             x[rest] = self.x[DOCUMENT][torch.tensor(rows)].float()
         return x
 

@@ -18,7 +18,7 @@ from match_graph.io.files import DamagedError, read_tensors, reading, write_tens
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.runs.vocabulary import (
     WRITE_AGAIN,
-    Record,
+    ReadDocument,
     Vocabulary,
     list_times,
     read_names,
@@ -58,27 +58,27 @@ class KnownGraph:
         """Whether the documents have a time."""
         return _TIME in self.data[DOCUMENT]
 
-    def build_graph(self, records: Sequence[Record]) -> HeteroData:
+    def build_graph(self, documents: Sequence[ReadDocument]) -> HeteroData:
         """Graph of new documents for `EgoGraphs.adopt`, with citations in both directions.
 
         A document that cites a new one has its id among its references. Where the graph has times,
         a document without one is as late as the latest.
         """
-        data = self.vocabulary.build_graph(records)
+        data = self.vocabulary.build_graph(documents)
         if self.has_time:
-            data[DOCUMENT].time = list_times(records, int(self.data[DOCUMENT].time.max()))
+            data[DOCUMENT].time = list_times(documents, int(self.data[DOCUMENT].time.max()))
         if CITATION_FIELD not in self.vocabulary.rows:
             return data
         cited = [
             [self.documents[name] for name in names if name in self.documents]
-            for names in (self.vocabulary.names(record, CITATION_FIELD) for record in records)
+            for names in (self.vocabulary.names(document, CITATION_FIELD) for document in documents)
         ]
         ptr = torch.tensor([0, *map(len, cited)]).cumsum(0)
         found = torch.tensor([row for rows in cited for row in rows], dtype=torch.int64)
         data[CITES].edge_index = torch.stack([row_index(ptr), found])
         references = self.vocabulary.rows[CITATION_FIELD]
         unknown = len(references)
-        own = torch.tensor([references.get(record.document or "", unknown) for record in records])
+        own = torch.tensor([references.get(document.id or "", unknown) for document in documents])
         degree = self._cited_by.degree(own)
         offset = ragged_arange(torch.zeros_like(degree), degree)
         citing, _ = self._cited_by.find(own, degree, offset)

@@ -40,7 +40,7 @@ WRITE_AGAIN = "delete it and go on with the run by `match-graph train`, which wr
 
 
 class TextSettings(StrictModel):
-    """``tokens/text.json``: text settings, by which a document's record becomes tokens."""
+    """``tokens/text.json``: text settings, by which a document becomes tokens."""
 
     fields: list[str]
     tokenizer: Tokenizer
@@ -48,11 +48,11 @@ class TextSettings(StrictModel):
 
 
 @dataclass(frozen=True)
-class Record:
+class ReadDocument:
     """Document as read, before token lookup.
 
     Args:
-        document: Id of the document, if it has one.
+        id: Id of the document, if it has one.
         text: Raw text.
         metadata: Metadata instances by field, in the document's order.
         time: Time as in the graph, if it is known.
@@ -60,7 +60,7 @@ class Record:
         gold: Gold labels, if they are asked for.
     """
 
-    document: str | None
+    id: str | None
     text: str
     metadata: Mapping[str, Sequence[str]]
     time: float | None = None
@@ -68,18 +68,18 @@ class Record:
     gold: Sequence[str] = ()
 
 
-def read_record(
-    record: Any,
+def read_document(
+    content: Any,
     fields: Sequence[str],
     place: str,
     has_time: bool = False,
     width: int = 0,
     with_gold: bool = False,
-) -> Record:
+) -> ReadDocument:
     """Reads an object of the MATCH format.
 
     Args:
-        record: Object to read.
+        content: Object to read.
         fields: Metadata fields to read.
         place: Where it stands, for the message.
         has_time: Whether to read ``time``, unless a metadata field is called so.
@@ -89,22 +89,22 @@ def read_record(
     Raises:
         CorpusError: It is no object, has no text, or a field is of the wrong type.
     """
-    if not isinstance(record, Mapping):
-        fail_document(f"{place}: a document must be one object, found {describe(record)}.")
-    document = read_id(record, place, fail_document, required=False)
-    text = read_text(record, place, fail_document)
+    if not isinstance(content, Mapping):
+        fail_document(f"{place}: a document must be one object, found {describe(content)}.")
+    name = read_id(content, place, fail_document, required=False)
+    text = read_text(content, place, fail_document)
     assert text is not None
-    metadata = read_metadata(record, fields, place, fail_document)
-    time = read_time(record, place, fail_document) if has_time and "time" not in fields else None
+    metadata = read_metadata(content, fields, place, fail_document)
+    time = read_time(content, place, fail_document) if has_time and "time" not in fields else None
     has_x = width and "x" not in fields
-    x = read_vector(record, width, place, fail_document) if has_x else None
-    gold = read_labels(record, place, fail_document) if with_gold else None
-    return Record(document, text, metadata, time, x, tuple(dict.fromkeys(gold or ())))
+    x = read_vector(content, width, place, fail_document) if has_x else None
+    gold = read_labels(content, place, fail_document) if with_gold else None
+    return ReadDocument(name, text, metadata, time, x, tuple(dict.fromkeys(gold or ())))
 
 
-def list_times(records: Sequence[Record], latest: int) -> Tensor:
+def list_times(documents: Sequence[ReadDocument], latest: int) -> Tensor:
     """Times of documents, [B], int64; one without a time has the latest."""
-    times = [latest if one.time is None else math.floor(one.time) for one in records]
+    times = [latest if one.time is None else math.floor(one.time) for one in documents]
     return torch.tensor(times, dtype=torch.int64)
 
 
@@ -137,20 +137,20 @@ class Vocabulary:
         """Token space of the run."""
         return TokenSpace(tuple(self.rows), tuple(map(len, self.rows.values())))
 
-    def build_graph(self, records: Sequence[Record]) -> HeteroData:
+    def build_graph(self, documents: Sequence[ReadDocument]) -> HeteroData:
         """Graph of a few documents, as `graph.build_graph` makes it, without labels.
 
         Names that are not kept are nodes past the kept ones, which the token space reads as the
         [UNK] of their type. Repeated values within a field count once.
         """
         data = HeteroData()
-        data[DOCUMENT].num_nodes = len(records)
+        data[DOCUMENT].num_nodes = len(documents)
         for name, rows in self.rows.items():
             unknown: dict[str, int] = {}
             found: list[int | None] = []
             ends = [0]
-            for record in records:  # lists that live on would wake the garbage collector
-                values = self.names(record, name)
+            for document in documents:  # lists that live on would wake the garbage collector
+                values = self.names(document, name)
                 numbers = list(map(rows.get, values))
                 if None in numbers:
                     numbers = [
@@ -171,13 +171,13 @@ class Vocabulary:
                 data[has_edge(name)].edge_index = edge_index
         return data
 
-    def names(self, record: Record, node_type: str) -> list[str]:
+    def names(self, document: ReadDocument, node_type: str) -> list[str]:
         """Words of a document in order, or its instances of a field, each once."""
         if node_type == WORD:
             settings = self.settings
-            words = split_words(record.text, settings.tokenizer, settings.word_pattern)
+            words = split_words(document.text, settings.tokenizer, settings.word_pattern)
             return words[:MAX_POSITIONS]
-        return list(dict.fromkeys(record.metadata.get(node_type, ())))
+        return list(dict.fromkeys(document.metadata.get(node_type, ())))
 
 
 def write_vocabulary(

@@ -25,7 +25,7 @@ from match_graph.io.run_folder import METRICS, MODEL
 from match_graph.predict import Classifier
 from match_graph.predict.classifier import choose_labels
 from match_graph.predict.evidence import DocumentEvidence
-from match_graph.runs.vocabulary import read_record
+from match_graph.runs.vocabulary import read_document
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.typing import MASKS
 
@@ -75,7 +75,7 @@ def test_Classifier_same_logits_as_through_the_graph(
     """Unseen metadata, repeated values, long author lists and empty texts; budgets that bind."""
     for split in ("valid", "test", "train"):
         records = make_records(trained_run.dataset, split)
-        read = [read_record(record, classifier._fields, "here") for record in records]
+        read = [read_document(record, classifier._fields, "here") for record in records]
         expected = evaluated_logits(trained_run, split)
         found = torch.empty_like(expected)
         for documents, logits in classifier.score(read, batch_size=32):
@@ -129,7 +129,7 @@ def test_Classifier_predicted_documents_are_new_to_the_model(
     records = make_records(trained_run.dataset, "train")[:9]
     found = list(classifier.predict(records, batch_size=4))
     assert [one["paper"] for one in found] == [record["paper"] for record in records]
-    DocumentEvidence(classifier, read_record(records[0], classifier._fields, "here")).score()
+    DocumentEvidence(classifier, read_document(records[0], classifier._fields, "here")).score()
     assert len(torch.cat(seen)) > 9
     assert bool((torch.cat(seen) == -1).all())
     rows = torch.cat([batch.document for batch in trained_run.loader("valid")])
@@ -211,7 +211,7 @@ def test_load_folder_in_the_match_format(tmp_path: Path, small_settings) -> None
     shutil.rmtree(tmp_path / "root")
     classifier = load(tmp_path / "run")
     records = toy_documents()["test"]
-    read = [read_record(record, classifier._fields, "here") for record in records]
+    read = [read_document(record, classifier._fields, "here") for record in records]
     ((documents, logits),) = classifier.score(read)
     assert torch.allclose(logits[torch.argsort(documents)], expected, atol=1e-4)
     (result, _) = classifier.predict(records, top_k=100)

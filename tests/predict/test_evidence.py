@@ -9,13 +9,13 @@ from match_graph.nn.attention import record_attention
 from match_graph.predict import Classifier
 from match_graph.predict.case_study import Evidence
 from match_graph.predict.evidence import DocumentEvidence, judge, leave_out
-from match_graph.runs.vocabulary import read_record
+from match_graph.runs.vocabulary import read_document as read
 from match_graph.typing import MASKS
 
 
 def read_document(classifier: Classifier, run: Run, number: int) -> DocumentEvidence:
     record = run.dataset.as_json([number])[0]
-    return DocumentEvidence(classifier, read_record(record, classifier._fields, "here"))
+    return DocumentEvidence(classifier, read(record, classifier._fields, "here"))
 
 
 def find_document(run: Run, least: int, most: int) -> tuple[int, EgoBatch]:
@@ -68,7 +68,7 @@ def test_leave_out_above_the_budget_the_next_instance_moves_up(trained_run: Run)
     assert len(document.items) == most
     logits = document.score()
     for row, item in enumerate(document.items, start=1):
-        other = leave_out(document.record, item)
+        other = leave_out(document.document, item)
         names = [(field, name) for field, names in other.metadata.items() for name in names]
         assert (item.field, item.name) not in names
         [(_, expected)] = classifier.score([other])
@@ -141,7 +141,7 @@ def test_leave_out_encoders_over_graphs_lose_instance_everywhere(graph_run: Run)
     assert len(document.items) > 2
     logits = document.score()
     for row, item in enumerate(document.items, start=1):
-        [(_, expected)] = classifier.score([leave_out(document.record, item)])
+        [(_, expected)] = classifier.score([leave_out(document.document, item)])
         torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-4)
     assert not torch.allclose(logits[0], logits[1], atol=1e-5)
     attention = document.attend()

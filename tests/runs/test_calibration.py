@@ -24,7 +24,7 @@ from match_graph.runs.calibration import (
     write_calibration,
 )
 from match_graph.runs.readers import read_calibration
-from match_graph.runs.vocabulary import read_record
+from match_graph.runs.vocabulary import read_document
 from match_graph.training.evaluate import evaluate_model
 from match_graph.typing import MASKS
 
@@ -282,7 +282,9 @@ def test_write_calibration_scales_linear_additions(
         shutil.copytree(trained_run.folder, folder)
         write_calibration(folder, calibration if name == "after" else calibration.undo())
         classifier = load(folder, "cpu")
-        linear = DocumentEvidence(classifier, read_record(record, [], "here")).weigh_linear(labels)
+        linear = DocumentEvidence(classifier, read_document(record, [], "here")).weigh_linear(
+            labels
+        )
         assert linear is not None
         added.append(linear.of_words)
     assert added[0].abs().sum() > 0

@@ -19,7 +19,7 @@ from match_graph.io.files import read_tensors, write_tensors
 from match_graph.io.run_folder import EDGES, GRAPH
 from match_graph.predict.explain import Explainer
 from match_graph.runs.known_graph import read_known_graph, write_known_graph
-from match_graph.runs.vocabulary import read_record, read_vocabulary
+from match_graph.runs.vocabulary import read_document, read_vocabulary
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, MASKS, reverse_edge
 
@@ -107,7 +107,7 @@ def test_read_known_graph_same_neighbours_as_through_the_graph(graph_run: Run) -
         check_equal(graph_run, split)
     known = read_known_graph(graph_run.folder, read_vocabulary(graph_run.folder))
     records = [
-        read_record(record, ["venue", "author", "reference"], "here")
+        read_document(record, ["venue", "author", "reference"], "here")
         for record in raw_records(graph_run, "test")
     ]
     data = known.build_graph(records)
