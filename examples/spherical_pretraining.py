@@ -47,8 +47,8 @@ print(data)
 # Training
 # --------
 # Each edge type is a kind of proximity, and the kinds take turns. Negatives are of the positive's
-# own type, drawn by degree to the power of 0.75. Three channels suffice to look at the vectors;
-# for use, take more. If a node type has a ``train_mask``, no other of its nodes is drawn.
+# own type, sampled by degree to the power of 0.75. Three channels suffice to look at the vectors;
+# for use, take more. If a node type has a ``train_mask``, no other of its nodes is sampled.
 
 config = mg.PretrainConfig(channels=3, negatives=8, chunk_size=256, learning_rate=0.2)
 trainer = mg.SphericalTrainer(data, config, seed=0)

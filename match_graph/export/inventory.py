@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from match_graph.corpus import Array
-from match_graph.graph.draws import mix_keys
+from match_graph.graph.hashing import mix_keys
 from match_graph.typing import EdgeType
 
 _AT_ONCE = 1_000_000  # edges whose hashes are in memory together

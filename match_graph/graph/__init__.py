@@ -5,7 +5,7 @@ from match_graph.graph.ego_graphs import EgoGraphs, NeighborhoodConfig
 from match_graph.graph.labels import Hierarchy, LabelGraph, Targets
 from match_graph.graph.loader import EgoLoader, LengthBucketSampler
 from match_graph.graph.neighborhood import Neighborhood, NeighborhoodSampler
-from match_graph.graph.sampler import EgoDraw, EgoSampler
+from match_graph.graph.sampler import EgoSample, EgoSampler
 from match_graph.graph.statistics import compare_counts, count_twins, describe_graph
 from match_graph.graph.store import MappedGraph
 from match_graph.graph.tokens import EgoBatch, NodeFeatures, TokenSpace
@@ -14,9 +14,9 @@ __all__ = [
     "BuiltGraph",
     "DropFields",
     "EgoBatch",
-    "EgoDraw",
     "EgoGraphs",
     "EgoLoader",
+    "EgoSample",
     "EgoSampler",
     "Hierarchy",
     "LabelGraph",

@@ -1,4 +1,4 @@
-"""Neighbour lists, in memory or mapped, and the part of them that may be drawn."""
+"""Neighbour lists, in memory or mapped, and the part of them that may be sampled."""
 
 from dataclasses import dataclass
 
@@ -150,7 +150,7 @@ class Reach:
     time: Tensor | None = None
 
     def cut(self, node: Tensor, limit: Tensor | None) -> "Cut":
-        """What may be drawn of the lists of some nodes.
+        """What may be sampled of the lists of some nodes.
 
         Args:
             node: Nodes, [R], int64.
@@ -201,15 +201,15 @@ class Reach:
 
 @dataclass(frozen=True)
 class Cut:
-    """What may be drawn of R lists.
+    """What may be sampled of R lists.
 
     Args:
         lists: Neighbour lists.
         start: Place of the first neighbour of each list, or its index in ``places``, [R], int64.
-        degree: Number of neighbours of each list that may be drawn, [R], int64.
+        degree: Number of neighbours of each list that may be sampled, [R], int64.
         first: Number of neighbours that lie from ``start`` on where the others lie elsewhere, [R].
         other: Place of the first of the others, [R].
-        places: Places of all that may be drawn, packed, int64; None where they lie side by side.
+        places: Places of all that may be sampled, packed, int64; None where they lie side by side.
     """
 
     lists: Adjacency
@@ -220,7 +220,7 @@ class Cut:
     places: Tensor | None = None
 
     def take(self, row: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours and edges at offsets [N] among what may be drawn of lists [N], int64 each."""
+        """Neighbours and edges at offsets [N] among what may be sampled of lists [N], int64."""
         place = self.start[row] + offset
         if self.first is not None and self.other is not None:
             beyond = offset - self.first[row]
@@ -233,13 +233,13 @@ class Cut:
 def check_times(
     time: Tensor | None, num_nodes: int, seed_type: str, limit: Tensor, num_seeds: int
 ) -> None:
-    """Checks the times of nodes, and those up to which to draw.
+    """Checks the times of nodes, and those up to which to sample.
 
     Args:
         time: Time of each node of the seeds' type, [num_nodes]; None where the graph has none.
         num_nodes: Number of these nodes.
         seed_type: Node type of the seeds.
-        limit: Times up to which to draw, [num_seeds].
+        limit: Times up to which to sample, [num_seeds].
         num_seeds: Number of seeds.
 
     Raises:
@@ -248,8 +248,8 @@ def check_times(
     """
     if time is None:
         raise GraphError(
-            f"Neighbours up to a time can be drawn only where '{seed_type}' has a time, found none "
-            f"in the graph; set data['{seed_type}'].time, [num_nodes]."
+            f"Neighbours up to a time can be sampled only where '{seed_type}' has a time, found "
+            f"none in the graph; set data['{seed_type}'].time, [num_nodes]."
         )
     if list(time.shape) != [num_nodes] or _count_nan(time):
         raise GraphError(
@@ -263,7 +263,7 @@ def check_times(
         or _count_nan(limit)
     ):
         raise GraphError(
-            f"The times up to which to draw must be {num_seeds} numbers of the kind of the "
+            f"The times up to which to sample must be {num_seeds} numbers of the kind of the "
             f"graph's, {time.dtype}, found {limit.dtype} {list(limit.shape)}, of which "
             f"{_count_nan(limit)} are NaN; give every seed a time."
         )

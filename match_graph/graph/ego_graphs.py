@@ -37,7 +37,7 @@ Hops = Annotated[
 
 
 class NeighborhoodConfig(StrictModel):
-    """How far and how wide neighbourhoods are drawn: edges per node at each hop, -1 for all."""
+    """How far and how wide neighbourhoods are sampled: edges per node at each hop, -1 for all."""
 
     metadata: Hops = Field([16, 0], description="fan-out document -> metadata of each field")
     words: Hops = Field([64, 0], description="fan-out document -> words")
@@ -78,7 +78,7 @@ class NeighborhoodConfig(StrictModel):
 
 
 class EgoGraphs:
-    """Draws the subgraphs around documents.
+    """Samples the subgraphs around documents.
 
     A subgraph has one component for each document (see `NeighborhoodSampler`), and holds of its
     nodes what an encoder may know of them::
@@ -87,7 +87,7 @@ class EgoGraphs:
                             that they start from: token_id, field [M] and token_ptr [U + 1]; lists
                             of each: token_row [D], one for all copies of a reached document
         graph[TYPE]         n_id, batch, token_id [n] for metadata and words
-        graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is drawn
+        graph[EDGE_TYPE]    edge_index [2, E], e_id [E] for every edge type that is sampled
         graph["document"]   time [D] where the built graph has times
         graph[TYPE]         x [n, F] of every type that has x there
         graph[EDGE_TYPE]    edge_attr [E, K] of every edge type that has attributes there
@@ -101,7 +101,7 @@ class EgoGraphs:
         space: Token space, for token ids.
         reachable: Mask of documents that may be reached, as in `NeighborhoodSampler`: those of
             training, unless all may be seen.
-        seed: Random seed of the draws.
+        seed: Random seed of the samples.
         temporal: Whether to reach no document that is later than the one whose subgraph it is in.
 
     Raises:
@@ -134,7 +134,7 @@ class EgoGraphs:
             )
 
     def with_random(self, random: bool) -> "EgoGraphs":
-        """Copy with draws that change with the epoch, or without; both share the graph."""
+        """Copy with samples that change with the epoch, or without; both share the graph."""
         other = copy.copy(self)
         other.sampler = self.sampler.with_random(random)
         return other
@@ -153,26 +153,28 @@ class EgoGraphs:
         return other
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes random draws depend on (seed, epoch) alone."""
+        """Makes random samples depend on (seed, epoch) alone."""
         self.sampler.set_epoch(epoch)
 
-    def draw(self, document: Tensor) -> HeteroData:
+    def sample(self, document: Tensor) -> HeteroData:
         """The subgraph of documents [B], int64."""
         time = self._attributes.time_of(document) if self._temporal else None
-        draw = self.sampler.draw(document, time)
+        sample = self.sampler.sample(document, time)
         graph = HeteroData()
-        for node_type, node in draw.node.items():
+        for node_type, node in sample.node.items():
             store = graph[node_type]
-            store.num_nodes, store.n_id, store.batch = node.numel(), node, draw.root[node_type]
+            store.num_nodes, store.n_id, store.batch = node.numel(), node, sample.root[node_type]
             if node_type in self.space.types:
                 store.token_id = self.space.encode(node_type, node)
         for edge_type in self.sampler.edge_types:
-            graph[edge_type].edge_index = torch.stack([draw.row[edge_type], draw.col[edge_type]])
-            graph[edge_type].e_id = draw.edge[edge_type]
+            graph[edge_type].edge_index = torch.stack(
+                [sample.row[edge_type], sample.col[edge_type]]
+            )
+            graph[edge_type].e_id = sample.edge[edge_type]
         reached, copy_of = torch.unique(
-            draw.node[DOCUMENT][document.numel() :], return_inverse=True
+            sample.node[DOCUMENT][document.numel() :], return_inverse=True
         )
-        seeds = make_batch(self._seed_tokens.draw(document), self.space)
+        seeds = make_batch(self._seed_tokens.sample(document), self.space)
         token_id, field, ptr = self._tokens.select(reached)
         store = graph[DOCUMENT]
         store.token_id = torch.cat([seeds.token_id, token_id])
@@ -254,7 +256,7 @@ class _FirstTokens:
     """The tokens that documents of the graph start from.
 
     Once as many documents were asked for as there are, those of all are kept, at 6 bytes a token,
-    where they are at most 400 MB; those of a larger graph are drawn each time.
+    where they are at most 400 MB; those of a larger graph are sampled each time.
 
     Args:
         sampler: Sampler of the documents' first neighbours.
@@ -273,8 +275,8 @@ class _FirstTokens:
             budget = self.sampler.max_metadata + self.sampler.max_words
             is_large = self.sampler.num_seeds * budget > _KEPT_TOKENS
             if is_large or self._num_asked <= self.sampler.num_seeds:
-                return self._draw(documents)
-            token_id, field, ptr = self._draw(torch.arange(self.sampler.num_seeds))
+                return self._sample(documents)
+            token_id, field, ptr = self._sample(torch.arange(self.sampler.num_seeds))
             self._kept = token_id.to(torch.int32), field.to(torch.int16), ptr
         token_id, field, ptr = self._kept
         start = ptr[documents]
@@ -282,6 +284,6 @@ class _FirstTokens:
         place = ragged_arange(start, lengths)
         return token_id[place].long(), field[place].long(), make_ptr(lengths)
 
-    def _draw(self, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        batch = make_batch(self.sampler.draw(documents), self.space)
+    def _sample(self, documents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        batch = make_batch(self.sampler.sample(documents), self.space)
         return batch.token_id, batch.field, batch.ptr

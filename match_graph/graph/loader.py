@@ -15,7 +15,7 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from match_graph.errors import GraphError
 from match_graph.graph.ego_graphs import EgoGraphs
 from match_graph.graph.labels import Targets
-from match_graph.graph.sampler import EgoDraw, EgoSampler
+from match_graph.graph.sampler import EgoSample, EgoSampler
 from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
 from match_graph.graph.view import Graph, view_graph
 
@@ -32,11 +32,11 @@ class EgoLoader(NodeLoader):
         with_graph: Whether to add the sampled subgraph, without any label node.
         graphs: Sampler of subgraphs of several hops, to be added instead.
         texts: Raw texts by document, to be added.
-        transform: PyG transform of the sampled subgraph, which holds only what was drawn.
+        transform: PyG transform of the sampled subgraph, which holds only what was sampled.
         **kwargs: Further arguments of `torch.utils.data.DataLoader`.
 
     Raises:
-        GraphError: Workers would outlive the epoch whose draws they make.
+        GraphError: Workers would outlive the epoch whose samples they make.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class EgoLoader(NodeLoader):
         self.graphs = graphs
         if node_sampler.random and kwargs.get("persistent_workers"):
             raise GraphError(
-                "Workers of a loader that draws by chance must start anew every epoch to learn its "
-                "number, found persistent_workers=True; leave it out."
+                "Workers of a loader that samples by chance must start anew every epoch to learn "
+                "its number, found persistent_workers=True; leave it out."
             )
         seeds = (node_sampler.seed_type, input_nodes)
         graph = view_graph(data)
@@ -66,7 +66,7 @@ class EgoLoader(NodeLoader):
         super().__init__(graph.loader_data, node_sampler, seeds, filter_per_worker=True, **kwargs)
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the random draws of the next iteration; the order is the batch sampler's."""
+        """Chooses the random samples of the next iteration; the order is the batch sampler's."""
         self.node_sampler.set_epoch(epoch)
         if self.graphs is not None:
             self.graphs.set_epoch(epoch)
@@ -81,34 +81,34 @@ class EgoLoader(NodeLoader):
         return (replace(batch, share=share) for batch, share in pairs)
 
     def collate_fn(self, index: Tensor | list[int]) -> EgoBatch:
-        """Draws for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
+        """Samples for positions [B] of ``input_nodes``; the subgraph only where it is wanted."""
         inputs = self.input_data[torch.as_tensor(index)]
         graph: HeteroData | None = None
         if self.graphs is not None:
-            draw, graph = self.node_sampler.draw(inputs.node), self.graphs.draw(inputs.node)
+            sample, graph = self.node_sampler.sample(inputs.node), self.graphs.sample(inputs.node)
         elif self.with_graph:
             out = self.node_sampler.sample_from_nodes(inputs)
-            draw, graph = out.metadata[2], self.filter_fn(out)
+            sample, graph = out.metadata[2], self.filter_fn(out)
         else:
-            draw = self.node_sampler.draw(inputs.node)
+            sample = self.node_sampler.sample(inputs.node)
         if graph is not None and self.graph_transform is not None:
             graph = self.graph_transform(graph)
-        return replace(self._make_batch(draw), graph=graph)
+        return replace(self._make_batch(sample), graph=graph)
 
     def filter_fn(self, out: HeteroSamplerOutput) -> HeteroData:
         """The subgraph of a sampler's output, without the types that PyG adds empty."""
-        drawn = {*out.node, *out.row}
+        sampled = {*out.node, *out.row}
         graph: HeteroData = super().filter_fn(out)
         for name in [*graph.node_types, *graph.edge_types]:
-            if name not in drawn:  # labels above all
+            if name not in sampled:  # labels above all
                 del graph[name]
         return graph
 
-    def _make_batch(self, draw: EgoDraw) -> EgoBatch:
-        batch = make_batch(draw, self.token_space, self.targets, self._x)
+    def _make_batch(self, sample: EgoSample) -> EgoBatch:
+        batch = make_batch(sample, self.token_space, self.targets, self._x)
         if self.texts is None:
             return batch
-        return replace(batch, text=[self.texts[document] for document in draw.seed.tolist()])
+        return replace(batch, text=[self.texts[document] for document in sample.seed.tolist()])
 
 
 class LengthBucketSampler(Sampler[list[int]]):

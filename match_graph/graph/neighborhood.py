@@ -1,4 +1,4 @@
-"""Neighbourhoods of several hops around documents, drawn by fan-outs, as a PyG sampler."""
+"""Neighbourhoods of several hops around documents, sampled by fan-outs, as a PyG sampler."""
 
 import copy
 import zlib
@@ -14,7 +14,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, NodeSamplerInput
 from match_graph.errors import GraphError
 from match_graph.graph.adjacency import Cut, Reach, check_times
 from match_graph.graph.csr import make_ptr, row_index
-from match_graph.graph.draws import draw_subsets, hash_keys
+from match_graph.graph.hashing import hash_keys, sample_subsets
 from match_graph.graph.sampler import EpochSampler
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import DOCUMENT, LABEL, MASKS, EdgeType, reverse_edge
@@ -42,35 +42,35 @@ class Neighborhood:
 
 
 class NeighborhoodSampler(EpochSampler):
-    """Draws neighbourhoods of several hops; vectorised, O(fan-out) per draw.
+    """Samples neighbourhoods of several hops; vectorised, O(fan-out) per sample.
 
     A node is followed once, by the fan-outs of the hop after the one that found it. Of each edge
-    type that starts or, reversed, ends at it, that many of its edges are drawn without repetition,
-    each with the same chance, at a cost that does not depend on how many it has. The edges of the
+    type that starts or, reversed, ends at it, that many edges are sampled without repetition, each
+    with the same chance, at a cost that does not depend on how many it has. The edges of the
     result keep the direction of the graph, whichever way they were followed.
 
     Every seed has a component of its own. So its state cannot depend on the other seeds of a
-    batch, whatever layers an encoder has and although it adds reverse edges. Draws are hashes of
+    batch, whatever layers an encoder has and although it adds reverse edges. Samples are hashes of
     (seed, node, edge type), and of epoch and seed document where they are random, so that they
-    depend on no other draw.
+    depend on no other sample.
 
-    No edge that touches a ``label`` node is ever drawn. Nodes of the seeds' type are reached only
-    where ``reachable``, by any kind of edge, and where a draw is up to a time, only those whose
+    No edge that touches a ``label`` node is ever sampled. Nodes of the seeds' type are reached only
+    where ``reachable``, by any kind of edge, and where a sample is up to a time, only those whose
     ``time`` is not later than that of the component's seed, on any hop.
 
-    pyg-lib is not used where it is installed: its draws come from one global generator, so that a
+    pyg-lib is not used where it is installed: its samples come from one global generator, so that a
     document's neighbourhood would depend on its batch, and it cannot leave out the nodes that must
     not be reached.
 
     Args:
         data: A graph, in memory or in files, which are read in place; plain PyPI packages are
-            enough. Draws up to a time need the ``time`` of the seeds' type, [num_nodes].
-        fanouts: Number of edges to draw at each hop, by edge type or its reverse
-            ``(target, "rev_" + name, source)``; -1 draws all, missing hops draw none.
+            enough. Samples up to a time need the ``time`` of the seeds' type, [num_nodes].
+        fanouts: Number of edges to sample at each hop, by edge type or its reverse
+            ``(target, "rev_" + name, source)``; -1 samples all, missing hops sample none.
         reachable: Mask of the nodes of ``seed_type`` that may be reached, [num_nodes], bool; None
             for all.
-        random: Whether draws depend on the epoch and the seed document.
-        seed: Random seed of the draws.
+        random: Whether samples depend on the epoch and the seed document.
+        seed: Random seed of the samples.
         seed_type: Node type of the seeds.
 
     Raises:
@@ -113,7 +113,7 @@ class NeighborhoodSampler(EpochSampler):
         self._first_seed = 0
 
     def with_random(self, random: bool) -> "NeighborhoodSampler":
-        """Copy with random draws or without; both share the graph."""
+        """Copy with random samples or without; both share the graph."""
         other = copy.copy(self)
         other.random = random
         return other
@@ -127,8 +127,8 @@ class NeighborhoodSampler(EpochSampler):
                 are nodes of which nothing is known.
 
         Returns:
-            It draws around the seeds of ``data``. In its draws they are numbered from the end of
-            the graph's nodes on, and their edges are negative.
+            It samples around the seeds of ``data``, which its samples number from the end of the
+            graph's nodes on, and their edges are negative.
         """
         other = copy.copy(self)
         other._seed_lists = self._adopt_lists(view_graph(data))
@@ -141,13 +141,13 @@ class NeighborhoodSampler(EpochSampler):
         other.num_nodes[self.seed_type] = other._first_seed + num_seeds
         return other
 
-    def draw(self, seed: Tensor, time: Tensor | None = None) -> Neighborhood:
+    def sample(self, seed: Tensor, time: Tensor | None = None) -> Neighborhood:
         """The neighbourhoods of seeds.
 
         Args:
             seed: Seeds, [B], int64.
             time: Latest time of the nodes of their type that each may reach, [B], as in the
-                graph's ``time``; None for any. A draw depends on it, also where nothing is left
+                graph's ``time``; None for any. A sample depends on it, also where nothing is left
                 out.
 
         Raises:
@@ -178,24 +178,24 @@ class NeighborhoodSampler(EpochSampler):
         return Neighborhood(node, root, row, col, edge)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
-        """PyG's form of `draw`, up to ``index.time`` if there is one.
+        """PyG's form of `sample`, up to ``index.time`` if there is one.
 
         ``batch`` tells the components apart.
         """
-        draw = self.draw(index.node, index.time)
+        sample = self.sample(index.node, index.time)
         return HeteroSamplerOutput(
-            node=draw.node,
-            row=draw.row,
-            col=draw.col,
-            edge=draw.edge,
-            batch=draw.root,
-            metadata=(index.input_id, index.time, draw),
+            node=sample.node,
+            row=sample.row,
+            col=sample.col,
+            edge=sample.edge,
+            batch=sample.root,
+            metadata=(index.input_id, index.time, sample),
         )
 
     def _follow(
         self, seed: Tensor, limit: Tensor | None, visited: dict[str, "_Visited"], hop: int
     ) -> list["_Step"]:
-        """Draws edges of all nodes that the last hop found, by every edge type of this hop."""
+        """Samples edges of all nodes that the last hop found, by every edge type of this hop."""
         steps: list[_Step] = []
         sizes, keys = [], []
         epoch = self.epoch + 1 if self.random else 0
@@ -205,7 +205,7 @@ class NeighborhoodSampler(EpochSampler):
             node, root = nodes.node[nodes.first_new :], nodes.root[nodes.first_new :]
             if not fanout or not node.numel():
                 continue
-            # not by its number, so that a document draws the same in the graph and adopted
+            # not by its number, so that a document samples the same in the graph and adopted
             name = node if hop else torch.zeros_like(node)
             owner = seed[root] if self.random else 0
             way = zlib.crc32(" ".join(edge_type).encode())
@@ -218,16 +218,16 @@ class NeighborhoodSampler(EpochSampler):
         if not steps:
             return []
         counts = torch.cat([step.count for step in steps])
-        drawn = draw_subsets(torch.cat(sizes), counts, torch.cat(keys))
+        sampled = sample_subsets(torch.cat(sizes), counts, torch.cat(keys))
         totals = [int(step.count.sum()) for step in steps]
-        for step, offset in zip(steps, drawn.split(totals), strict=True):
+        for step, offset in zip(steps, sampled.split(totals), strict=True):
             step.take(offset)
             if not hop and self._first_seed:
                 step.edge = -1 - 2 * step.edge - int(step.lists.backwards)  # unlike the graph's
         return steps
 
     def _make_lists(self, graph: GraphView) -> dict[EdgeType, Reach]:
-        """What is reached by the edge types that are drawn."""
+        """What is reached by the edge types that are sampled."""
         forward = {reverse_edge(edge_type): edge_type for edge_type in self.edge_types}
         reaches = {}
         for edge_type in self.fanouts:
@@ -253,7 +253,7 @@ class NeighborhoodSampler(EpochSampler):
 
 
 class _Visited:
-    """The nodes of one type that a draw has found, each once in a component."""
+    """The nodes of one type that a sample has found, each once in a component."""
 
     def __init__(self, num_nodes: int) -> None:
         self.num_nodes = num_nodes
@@ -280,13 +280,13 @@ class _Visited:
 
 
 class _Step:
-    """Edges of one type that one hop draws around R nodes, ``count`` each, E in all.
+    """Edges of one type that one hop samples around R nodes, ``count`` each, E in all.
 
     Args:
-        cut: What may be drawn of the nodes' lists.
+        cut: What may be sampled of the nodes' lists.
         root: Component of each node, [R]; of each edge, [E], after `take`.
         first_source: Index of the first node among the found nodes; the others follow.
-        count: Number of edges to draw around each node, [R].
+        count: Number of edges to sample around each node, [R].
     """
 
     def __init__(self, cut: Cut, root: Tensor, first_source: int, count: Tensor) -> None:
@@ -326,13 +326,13 @@ def _join_edges(steps: list[_Step]) -> tuple[Tensor, Tensor, Tensor]:
 def _check_fanouts(
     edge_types: Sequence[EdgeType], fanouts: Mapping[EdgeType, Sequence[int]]
 ) -> None:
-    drawable = [edge_type for edge_type in edge_types if LABEL not in edge_type]
-    known = [*drawable, *map(reverse_edge, drawable)]
+    allowed = [edge_type for edge_type in edge_types if LABEL not in edge_type]
+    known = [*allowed, *map(reverse_edge, allowed)]
     for edge_type, hops in fanouts.items():
         if edge_type not in known:
             raise GraphError(
-                f"NeighborhoodSampler draws edges of the graph or their reverses that do not touch "
-                f"labels, found {edge_type}; choose from {known}."
+                f"NeighborhoodSampler samples edges of the graph or their reverses that do not "
+                f"touch labels, found {edge_type}; choose from {known}."
             )
         if any(fanout < -1 for fanout in hops):
             raise GraphError(

@@ -1,4 +1,4 @@
-"""Ego-networks: the neighbours of documents, drawn within budgets, as a PyG sampler."""
+"""Ego-networks: the neighbours of documents, sampled within budgets, as a PyG sampler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
-from match_graph.graph.draws import draw_uniform
+from match_graph.graph.hashing import sample_uniform
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, LABEL, EdgeType
 
 
 @dataclass(frozen=True)
-class EgoDraw:
+class EgoSample:
     """Packed neighbours of B seeds; per seed first the metadata by type, then the words.
 
     Args:
         seed: Seed nodes, [B], int64.
-        edge_types: Drawn edge types, in the order of the packing.
+        edge_types: Sampled edge types, in the order of the packing.
         node: Index of each neighbour within its type, [N], int64.
         edge_type: Index into ``edge_types``, [N], int64.
         position: Index among the seed's edges of a sequence type, 0 for metadata, [N], int64.
@@ -39,12 +39,12 @@ class EgoDraw:
 
 
 class EpochSampler(BaseSampler):
-    """Base of samplers around nodes, whose random draws are functions of seed and epoch."""
+    """Base of samplers around nodes, whose random samples are functions of seed and epoch."""
 
     epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the random draws of the next iteration, which depend on (seed, epoch) alone."""
+        """Chooses the random samples of the next iteration, which depend on (seed, epoch) alone."""
         self.epoch = epoch
 
     def sample_from_edges(self, *_: Any, **__: Any) -> Any:
@@ -54,33 +54,33 @@ class EpochSampler(BaseSampler):
             GraphError: Always.
         """
         raise GraphError(
-            f"{type(self).__name__} draws around nodes, found a call for edges; use NodeLoader."
+            f"{type(self).__name__} samples around nodes, found a call for edges; use NodeLoader."
         )
 
 
 class EgoSampler(EpochSampler):
-    """Draws the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
+    """Samples the one-hop ego-networks of seed nodes; vectorised, O(budget) per seed.
 
     Edges whose type holds ``position`` are sequences: their first ``max_words`` are taken. All
     others are metadata: ``max_metadata`` per seed, shared evenly between the types (what one type
-    does not use goes to the others). Where a type has more than its share, the draw is systematic
-    sampling: every edge is drawn with the same probability, none twice, in the seed's order. The
+    does not use goes to the others). Where a type has more than its share, sampling is
+    systematic: every edge has the same probability, none comes twice, in the seed's order. The
     release cuts metadata and words together at 500 tokens, so that one long author list can push
     out the whole text.
 
-    No edge that touches a ``label`` node is ever drawn, nor any edge between seeds.
+    No edge that touches a ``label`` node is ever sampled, nor any edge between seeds.
 
     Args:
         data: A graph whose edges point away from the seeds, in memory or in files, which are read
             in place; plain PyPI packages are enough.
         max_metadata: Budget of metadata neighbours per seed.
         max_words: Budget of sequence neighbours per seed.
-        random: Whether to draw anew every epoch; otherwise a type's first edges are taken. A seed's
-            draw is a function of (seed, epoch, seed node, edge type): it is the same in whatever
+        random: Whether to sample anew every epoch; else a type's first edges are taken. A seed's
+            sample is a function of (seed, epoch, seed node, edge type): it is the same in whatever
             batch, process or worker, and after a break nothing has to be restored.
-        seed: Random seed of the draws, which also depend on the epoch; see `set_epoch`.
+        seed: Random seed of the samples, which also depend on the epoch; see `set_epoch`.
         seed_type: Node type of the seeds.
-        edge_types: Edge types to draw; None takes all from ``seed_type`` that do not touch
+        edge_types: Edge types to sample; None takes all from ``seed_type`` that do not touch
             labels or seeds, sequences last.
 
     Raises:
@@ -107,13 +107,13 @@ class EgoSampler(EpochSampler):
         self.random, self.seed, self.seed_type = random, seed, seed_type
         graph = view_graph(data)
         self.num_seeds = graph.num_nodes(seed_type)
-        drawable = [
+        allowed = [
             edge_type
             for edge_type in graph.edge_types
             if edge_type[0] == seed_type and edge_type[2] not in (LABEL, seed_type)
         ]
-        edge_types = drawable if edge_types is None else edge_types
-        _check_edge_types(drawable, edge_types, seed_type)
+        edge_types = allowed if edge_types is None else edge_types
+        _check_edge_types(allowed, edge_types, seed_type)
         sets = tuple(edge_type for edge_type in edge_types if not graph.is_sequence(edge_type))
         sequences = tuple(edge_type for edge_type in edge_types if graph.is_sequence(edge_type))
         self.edge_types = sets + sequences
@@ -121,10 +121,10 @@ class EgoSampler(EpochSampler):
         self._lists = [graph.adjacency(edge_type) for edge_type in self.edge_types]
 
     def lengths(self, seed: Tensor) -> Tensor:
-        """How many neighbours a draw of each seed holds, [B], int64."""
+        """How many neighbours a sample of each seed holds, [B], int64."""
         return self._shares(self._degrees(seed)).sum(dim=1)
 
-    def draw(self, seed: Tensor) -> EgoDraw:
+    def sample(self, seed: Tensor) -> EgoSample:
         """The neighbours of seeds [B], int64."""
         degree = self._degrees(seed)  # [B, num_edge_types]
         take = self._shares(degree)
@@ -134,31 +134,31 @@ class EgoSampler(EpochSampler):
         node, edge_type, position, edge = (torch.empty(total, dtype=torch.int64) for _ in range(4))
         for number, lists in enumerate(self._lists):
             count = take[:, number]
-            place = ragged_arange(start[:, number], count)  # [draws of this type]
+            place = ragged_arange(start[:, number], count)  # [samples of this type]
             rank = place - torch.repeat_interleave(start[:, number], count)
             offset = rank
             if self.random and number < self.num_sets:
-                shift = draw_uniform(seed, self.seed, self.epoch, number)
+                shift = sample_uniform(seed, self.seed, self.epoch, number)
                 offset = _systematic(rank, degree[:, number], count, shift)
             node[place], edge[place] = lists.find(seed, count, offset)
             edge_type[place] = number
             position[place] = offset if number >= self.num_sets else 0
         ptr = make_ptr(take.sum(dim=1))
-        return EgoDraw(seed, self.edge_types, node, edge_type, position, edge, ptr)
+        return EgoSample(seed, self.edge_types, node, edge_type, position, edge, ptr)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> HeteroSamplerOutput:
-        """PyG's form of `draw`: distinct nodes per type, edges re-indexed to them."""
-        draw = self.draw(index.node)
-        source = row_index(draw.ptr)
+        """PyG's form of `sample`: distinct nodes per type, edges re-indexed to them."""
+        sample = self.sample(index.node)
+        source = row_index(sample.ptr)
         row, col, edge = {}, {}, {}
         into: dict[str, list[EdgeType]] = {}
-        for number, edge_type in enumerate(draw.edge_types):
-            mask = draw.edge_type == number
-            row[edge_type], edge[edge_type] = source[mask], draw.edge[mask]
-            col[edge_type] = draw.node[mask]  # numbered anew below
+        for number, edge_type in enumerate(sample.edge_types):
+            mask = sample.edge_type == number
+            row[edge_type], edge[edge_type] = source[mask], sample.edge[mask]
+            col[edge_type] = sample.node[mask]  # numbered anew below
             into.setdefault(edge_type[2], []).append(edge_type)
-        node = {self.seed_type: draw.seed}
-        num_nodes = {self.seed_type: [draw.seed.numel(), 0]}
+        node = {self.seed_type: sample.seed}
+        num_nodes = {self.seed_type: [sample.seed.numel(), 0]}
         for node_type, edge_types in into.items():  # one may be reached by several edge types
             parts = [col[edge_type] for edge_type in edge_types]
             node[node_type], place = torch.unique(torch.cat(parts), return_inverse=True)
@@ -171,7 +171,7 @@ class EgoSampler(EpochSampler):
             edge=edge,
             num_sampled_nodes=num_nodes,
             num_sampled_edges={edge_type: [len(found)] for edge_type, found in edge.items()},
-            metadata=(index.input_id, index.time, draw),
+            metadata=(index.input_id, index.time, sample),
         )
 
     def _degrees(self, seed: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class EgoSampler(EpochSampler):
         return torch.stack([lists.degree(seed) for lists in self._lists], dim=1)
 
     def _shares(self, degree: Tensor) -> Tensor:
-        """How many edges of each type to draw, [B, num_edge_types], within the budgets."""
+        """How many edges of each type to sample, [B, num_edge_types], within the budgets."""
         return torch.cat(
             [
                 share_budget(degree[:, : self.num_sets], self.max_metadata),
@@ -191,7 +191,7 @@ class EgoSampler(EpochSampler):
 
 
 def _systematic(rank: Tensor, degree: Tensor, count: Tensor, shift: Tensor) -> Tensor:
-    """floor((rank + shift) * degree / count), shift [B] in [0, 1); [draws], int64."""
+    """floor((rank + shift) * degree / count), shift [B] in [0, 1); [samples], int64."""
     step = degree.to(torch.float64) / count.clamp(min=1)
     offset = (rank + torch.repeat_interleave(shift, count)) * torch.repeat_interleave(step, count)
     last = torch.repeat_interleave(degree, count) - 1
@@ -219,15 +219,15 @@ def share_budget(count: Tensor, budget: int) -> Tensor:
 
 
 def _check_edge_types(
-    drawable: Sequence[EdgeType], edge_types: Sequence[EdgeType], seed_type: str
+    allowed: Sequence[EdgeType], edge_types: Sequence[EdgeType], seed_type: str
 ) -> None:
     for edge_type in edge_types:
-        if edge_type not in drawable:
+        if edge_type not in allowed:
             raise GraphError(
-                f"EgoSampler draws edges that start at '{seed_type}' and lead neither to labels "
-                f"nor to seeds, found {edge_type}; choose from {[*drawable]}."
+                f"EgoSampler samples edges that start at '{seed_type}' and lead neither to labels "
+                f"nor to seeds, found {edge_type}; choose from {[*allowed]}."
             )
     if len(set(edge_types)) < len(edge_types):
         raise GraphError(
-            f"EgoSampler draws each edge type once, found one repeated in {list(edge_types)}."
+            f"EgoSampler samples each edge type once, found one repeated in {list(edge_types)}."
         )

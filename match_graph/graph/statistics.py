@@ -11,7 +11,7 @@ from torch import Tensor
 from match_graph.graph.adjacency import Adjacency
 from match_graph.graph.build import metadata_fields
 from match_graph.graph.csr import row_index
-from match_graph.graph.draws import mix_keys
+from match_graph.graph.hashing import mix_keys
 from match_graph.graph.labels import Hierarchy, Targets
 from match_graph.graph.view import Graph, GraphView, view_graph
 from match_graph.typing import (

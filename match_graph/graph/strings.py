@@ -80,9 +80,9 @@ def cut_ranges(fragments: Sequence[Fragment], types: Sequence[str], out: Path) -
     sizes = np.array([len(ids) for ids in columns], dtype=np.int64)
     ends, total = np.cumsum(sizes), int(sizes.sum())
     num_ranges = -(-total // RANGE)
-    drawn = np.random.default_rng(0).integers(0, total, _SAMPLES * num_ranges if total else 0)
-    which = np.searchsorted(ends, drawn, side="right")
-    rows = drawn - (ends - sizes)[which]
+    sampled = np.random.default_rng(0).integers(0, total, _SAMPLES * num_ranges if total else 0)
+    which = np.searchsorted(ends, sampled, side="right")
+    rows = sampled - (ends - sizes)[which]
     places = zip(which.tolist(), rows.tolist(), strict=True)
     samples = sorted(columns[number][row].as_py() for number, row in places)
     chosen = [samples[len(samples) * k // num_ranges] for k in range(1, num_ranges) if samples]

@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from match_graph.errors import GraphError
 from match_graph.graph.csr import make_ptr, row_index
 from match_graph.graph.labels import Targets
-from match_graph.graph.sampler import EgoDraw
+from match_graph.graph.sampler import EgoSample
 from match_graph.graph.view import Graph, view_graph
 from match_graph.typing import DOCUMENT, RESERVED_TYPES, WORD
 
@@ -219,27 +219,29 @@ class EgoBatch:
 
 
 def make_batch(
-    draw: EgoDraw, space: TokenSpace, targets: Targets | None = None, x: Tensor | None = None
+    sample: EgoSample, space: TokenSpace, targets: Targets | None = None, x: Tensor | None = None
 ) -> EgoBatch:
-    """The token sets of a draw, with gold labels where targets are given.
+    """The token sets of a sample, with gold labels where targets are given.
 
     Args:
-        draw: Drawn neighbours of B documents.
+        sample: Sampled neighbours of B documents.
         space: Token space.
         targets: Gold labels of all documents.
         x: Features of all documents, [num_documents, F].
     """
-    token_id = torch.zeros_like(draw.node)
-    field = torch.zeros_like(draw.node)
-    known = torch.zeros_like(draw.node, dtype=torch.bool)
-    for number, edge_type in enumerate(draw.edge_types):
+    token_id = torch.zeros_like(sample.node)
+    field = torch.zeros_like(sample.node)
+    known = torch.zeros_like(sample.node, dtype=torch.bool)
+    for number, edge_type in enumerate(sample.edge_types):
         if edge_type[2] not in space.types:
             continue
-        mask = draw.edge_type == number
-        token_id[mask] = space.encode(edge_type[2], draw.node[mask])
+        mask = sample.edge_type == number
+        token_id[mask] = space.encode(edge_type[2], sample.node[mask])
         field[mask] = space.field_index(edge_type[2])
         known |= mask
-    label_ptr, label_index = targets.select(draw.seed) if targets else (None, None)
-    batch = EgoBatch(draw.seed, token_id, field, draw.position, draw.ptr, label_ptr, label_index)
+    label_ptr, label_index = targets.select(sample.seed) if targets else (None, None)
+    batch = EgoBatch(
+        sample.seed, token_id, field, sample.position, sample.ptr, label_ptr, label_index
+    )
     batch = batch if bool(known.all()) else batch.select_tokens(known)
-    return batch if x is None else replace(batch, x=x[draw.seed])
+    return batch if x is None else replace(batch, x=x[sample.seed])

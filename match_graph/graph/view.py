@@ -166,7 +166,7 @@ def make_lists(
         return Adjacency.from_edges(edge_type, edge_index, graph.num_nodes(source))
     time = graph.node_tensor(source, "time")
     if time is not None and list(time.shape) != [graph.num_nodes(source)]:
-        time = None  # draws up to a time say what is wrong with it
+        time = None  # samples up to a time say what is wrong with it
     train = graph.node_tensor(source, MASKS["train"])
     return Adjacency.by_training(edge_type, edge_index, graph.num_nodes(target), train, time)
 

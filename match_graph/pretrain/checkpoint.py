@@ -42,7 +42,7 @@ class _Shard(NamedTuple):
 class PretrainCheckpoint:
     """Checkpoint of a pre-training over any number of processes.
 
-    Each process writes its rows and draws as a file beside ``path``; when all are on the disk, the
+    Each process writes its rows and feeds as a file beside ``path``; when all are on the disk, the
     first one writes the common state, which names them, at ``path``. So a process that is killed at
     any moment leaves a whole state. The previous state and its files are kept.
 
@@ -110,7 +110,7 @@ class PretrainCheckpoint:
     def read(self, trainer: SphericalTrainer, warn: Callable[[str], None] | None = None) -> None:
         """Goes on from the saved state; all processes together.
 
-        Another number of processes than wrote it share the rows anew and draw other pairs from
+        Another number of processes than wrote it share the rows anew and sample other pairs from
         there on.
 
         Args:
@@ -130,7 +130,7 @@ class PretrainCheckpoint:
             self._load(trainer, state)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise CheckpointError(
-                f"A pre-training checkpoint must hold tables, draws and counters of this run, but "
+                f"A pre-training checkpoint must hold tables, feeds and counters of this run, but "
                 f"'{self.path}' does not ({' '.join(str(error).split())}); delete the folder "
                 f"'{self.path.parent}' to start again."
             ) from error
@@ -156,7 +156,7 @@ class PretrainCheckpoint:
         if state["sizes"] != trainer.sizes:
             raise ValueError(f"its tables are {state['sizes']}, not {trainer.sizes}")
         shards, own = _parse_shards(state), trainer.share
-        draws: dict[str, Any] = {}
+        feeds: dict[str, Any] = {}
         for rank, shard in enumerate(shards):
             if len(shards) == own.number and rank != own.rank:
                 continue
@@ -167,8 +167,8 @@ class PretrainCheckpoint:
             for name, table in trainer.tables.items():
                 _copy_rows(content["tables"][name], there, table, own, trainer.sizes[name])
             if there == own:
-                draws = {name: content[name] for name in ("feeds", "generator")}
-        trainer.load_progress({**{name: state[name] for name in _COMMON}, **draws})
+                feeds = {name: content[name] for name in ("feeds", "generator")}
+        trainer.load_progress({**{name: state[name] for name in _COMMON}, **feeds})
 
     def remove(self) -> None:
         """Deletes the checkpoint; one process does it, when none reads or writes it."""

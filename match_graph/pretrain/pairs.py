@@ -1,4 +1,4 @@
-"""Positive pairs drawn from the graph on the fly, with their negatives, in full chunks."""
+"""Positive pairs sampled from the graph on the fly, with their negatives, in full chunks."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ NEGATIVE_POWER = 0.75
 
 #: Edges are looked through in pieces of this size, so that temporaries stay small.
 _PIECE = 1 << 17
-#: A relation of which so many trial draws give no pair is left out.
+#: A relation of which so many trial samples give no pair is left out.
 _TRIALS = 100_000
 
 
@@ -35,8 +35,8 @@ class Relation(ABC):
         anchor: Name of the table of anchors.
         target: Name of the table of positives and negatives.
         lists: Targets of each source of the edges.
-        degree: Number of edges of each target that may be drawn, [num_targets], int64. Targets that
-            may be drawn are a prefix of the table.
+        degree: Number of edges of each target that may be sampled, [num_targets], int64. Targets
+            that may be are a prefix of the table.
     """
 
     name: str
@@ -63,17 +63,17 @@ class Relation(ABC):
         return self
 
     @abstractmethod
-    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Up to ``number`` pairs: anchors and targets, int64; fewer where some are not allowed."""
 
-    def is_drawable(self) -> bool:
+    def gives_pairs(self) -> bool:
         """Whether there are pairs, and negatives to them; by trial where windows decide."""
         if not self.num_pairs or self.num_distinct < 2:
             return False
         trial = torch.Generator(self.cdf.device).manual_seed(0)
-        return any(len(self.draw(number, trial)[0]) for number in (_TRIALS // 100, _TRIALS))
+        return any(len(self.sample(number, trial)[0]) for number in (_TRIALS // 100, _TRIALS))
 
-    def draw_negatives(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    def sample_negatives(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Targets with probability proportional to degree^0.75, int64."""
         uniform = torch.rand(
             tuple(shape), generator=generator, device=self.cdf.device, dtype=torch.float64
@@ -102,10 +102,10 @@ class Relation(ABC):
 
 @dataclass
 class SetRelation(Relation):
-    """Pairs of sets, such as a document's authors: the target is drawn first, then its source.
+    """Pairs of sets, such as a document's authors: the target is sampled first, then its source.
 
     Args:
-        back: Sources of each target, of which the first ``degree`` may be drawn.
+        back: Sources of each target, of which the first ``degree`` may be sampled.
     """
 
     back: Adjacency
@@ -115,7 +115,7 @@ class SetRelation(Relation):
         ptr = make_ptr(degree)
         self.targets, self.shift = RowFinder(ptr), self.back.ptr[: self.num_targets] - ptr[:-1]
 
-    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         device = self.cdf.device
         pair = torch.randint(self.num_pairs, (number,), generator=generator, device=device)
         target = self.targets.find(pair)
@@ -127,11 +127,11 @@ class SetRelation(Relation):
 class SequenceRelation(Relation):
     """Pairs of sequences, such as a document's words: with the source, or within a window.
 
-    Pairs that are not allowed are drawn and dropped, so that nothing is stored that grows with
+    Pairs that are not allowed are sampled and dropped, so that nothing is stored that grows with
     edges x window.
 
     Args:
-        mask: Mask of the sources that may be drawn, bool; None for all.
+        mask: Mask of the sources that may be sampled, bool; None for all.
         window: Maximum distance of partners in the sequence, for (word, context); 0 for edges.
     """
 
@@ -149,7 +149,7 @@ class SequenceRelation(Relation):
         other.name, other.anchor, other.window = f"({self.target}, {CONTEXT})", CONTEXT, window
         return other
 
-    def draw(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         node, ptr = self.lists.node, self.lists.ptr
         device, shape = self.cdf.device, (number,)
         edge = torch.randint(self.first, self.stop, shape, generator=generator, device=device)
@@ -206,7 +206,7 @@ def find_relations(
     (document, metadata of each field) is one kind, (document, label), (document, word) and
     (word, context) are one each; on other graphs every edge type is a kind. An edge type with
     ``position`` is a sequence and gives (target, context) pairs as well. Nodes that hold a
-    training mask are drawn from it alone, be they anchors or targets.
+    training mask are sampled from it alone, be they anchors or targets.
 
     Args:
         data: A graph, in memory or in files, which are read in place.
@@ -217,7 +217,7 @@ def find_relations(
 
     Returns:
         Kinds with at least one pair and two distinct targets: otherwise there is no negative.
-        Contexts of which 100,000 draws give none are left out, too.
+        Contexts of which 100,000 samples give none are left out, too.
 
     Raises:
         GraphError: An edge type is not in the graph.
@@ -254,11 +254,11 @@ def find_relations(
         kinds.setdefault(key, []).append(words)
         if window:
             kinds[(edge_type, CONTEXT)] = [words.within(window)]
-    usable = [[relation for relation in kind if relation.is_drawable()] for kind in kinds.values()]
+    usable = [[relation for relation in kind if relation.gives_pairs()] for kind in kinds.values()]
     return [kind for kind in usable if kind]
 
 
-#: Chunks whose pairs and negatives are drawn in one go.
+#: Chunks whose pairs and negatives are sampled in one go.
 _CHUNKS_PER_BLOCK = 32
 
 
@@ -279,11 +279,11 @@ class Chunk(NamedTuple):
 class PairFeed:
     """Hands out full chunks of a relation's pairs.
 
-    Draws that give no pair are dropped within a block of many chunks, so that every chunk is full,
+    Samples without a pair are dropped within a block of many chunks, so that every chunk is full,
     what is counted are pairs, and a GPU is waited for once per block. A block is small: 32 chunks.
 
     Args:
-        relation: Relation that pairs are drawn from.
+        relation: Relation that pairs are sampled from.
         chunk_size: Number of pairs per chunk, P.
         num_negatives: Number of negatives per pair, or per chunk if shared, K.
         shared: Whether a chunk's pairs share their negatives.
@@ -306,18 +306,18 @@ class PairFeed:
         positive, self.positive = self.positive[:size], self.positive[size:]
         if not self.shared:
             shape = (size, self.num_negatives)
-            negative = self.relation.draw_negatives(shape, generator)
+            negative = self.relation.sample_negatives(shape, generator)
             return Chunk(anchor, positive, negative)
         if not len(self.negative):
             shape = (_CHUNKS_PER_BLOCK, self.num_negatives)
-            self.negative = self.relation.draw_negatives(shape, generator)
+            self.negative = self.relation.sample_negatives(shape, generator)
         negative, self.negative = self.negative[0], self.negative[1:]
         return Chunk(anchor, positive, negative)
 
     def _refill(self, generator: torch.Generator) -> None:
-        drawn = self.relation.draw(_CHUNKS_PER_BLOCK * self.chunk_size, generator)
-        self.anchor = torch.cat([self.anchor, drawn[0]])
-        self.positive = torch.cat([self.positive, drawn[1]])
+        sampled = self.relation.sample(_CHUNKS_PER_BLOCK * self.chunk_size, generator)
+        self.anchor = torch.cat([self.anchor, sampled[0]])
+        self.positive = torch.cat([self.positive, sampled[1]])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Pairs in store; with the generator's state all that the next chunks depend on."""

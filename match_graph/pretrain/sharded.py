@@ -19,7 +19,7 @@ _STEPS_AHEAD, _ROWS_AHEAD = 32, 1 << 20
 class ShardedTrainer(SphericalTrainer):
     """`SphericalTrainer` of several processes: tables sharded by rows, chunks sampled by rank.
 
-    In every step each process draws a chunk of its own, all of the same relation, fetches its
+    In every step each process samples a chunk of its own, all of the same relation, fetches its
     distinct rows from their owners and sends the sums of their Riemannian gradients back; owners
     add those of all processes and bring the rows back to the sphere. So a step is that of one chunk
     of ``chunk_size`` pairs for each process, and the learning rate falls with the pairs of all.

@@ -45,8 +45,8 @@ class SphericalTrainer:
 
     Source: section 3.1 of MATCH, https://arxiv.org/abs/2102.07349. The four kinds of proximity
     alternate by chunks of positives; negatives are of the positive's own type, by degree^0.75,
-    never the positive itself. Differs from the paper in drawing ``negatives`` for a whole chunk
-    instead of one for each pair (``shared_negatives=False`` draws them for each): one matrix
+    never the positive itself. Differs from the paper in sampling ``negatives`` for a whole chunk
+    instead of one for each pair (``shared_negatives=False`` samples them for each): one matrix
     product then compares all pairs of a chunk with all its negatives.
 
     On CPU the result is the same to the bit for the same seed, and one thread does it unless chunks
@@ -55,20 +55,20 @@ class SphericalTrainer:
     2.7 with two that spin while they wait, 4.9 with two that sleep).
 
     Args:
-        data: A graph; documents outside ``train_mask`` are never drawn.
+        data: A graph; documents outside ``train_mask`` are never sampled.
         config: Settings of pre-training.
-        seed: Random seed of initial vectors and draws.
+        seed: Random seed of initial vectors and samples.
         num_rows: Number of rows per node type, a prefix of its nodes (a token space's kept ones);
             types not named have a row for every node.
-        edge_types: Edge types to draw pairs from; None takes the default of `find_relations` and
+        edge_types: Edge types to sample pairs from; None takes the default of `find_relations` and
             what the settings ``cited_documents`` and ``label_parent`` add.
-        device: Device of tables and draws.
+        device: Device of tables and samples.
 
     Raises:
-        GraphError: No kind of pair can be drawn.
+        GraphError: No kind of pair can be sampled.
     """
 
-    #: This process among those that share the tables, and the steps that are drawn in one go.
+    #: This process among those that share the tables, and the steps that are sampled in one go.
     share, steps_ahead = Share(), 1
 
     def __init__(
@@ -121,11 +121,11 @@ class SphericalTrainer:
         save_seconds: float = 30.0,
         stop: int | None = None,
     ) -> None:
-        """Goes on until ``samples`` positives were drawn in all, a step for each chunk.
+        """Goes on until ``samples`` positives were sampled in all, a step for each chunk.
 
         Args:
             samples: Number of positive pairs; the learning rate falls linearly to 0 over them.
-            report: Callback for progress: positives drawn so far and their mean loss.
+            report: Callback for progress: positives sampled so far and their mean loss.
             save: Callback to save `state_dict`, every ``save_seconds`` seconds.
             save_seconds: Seconds between two calls of ``save``; longer where saving itself takes
                 long.
@@ -139,7 +139,7 @@ class SphericalTrainer:
         with limit_threads(rows * self.config.channels // _VALUES_PER_THREAD):
             while self.num_seen < stop:
                 reports = self.num_chunks // _REPORT_EVERY
-                steps = self._draw(samples, stop)
+                steps = self._sample(samples, stop)
                 for step, loss in zip(steps, self._take(steps), strict=True):
                     total += loss
                     count += len(step.chunk.anchor)
@@ -155,7 +155,7 @@ class SphericalTrainer:
                     save_seconds = max(save_seconds, 20 * (time.monotonic() - last))
                     last = time.monotonic()
 
-    def _draw(self, samples: int, stop: int) -> list[Step]:
+    def _sample(self, samples: int, stop: int) -> list[Step]:
         """The next steps, counted as done."""
         steps: list[Step] = []
         while len(steps) < self.steps_ahead and self.num_seen < stop:
@@ -240,8 +240,8 @@ class SphericalTrainer:
         if len(kind) == 1:
             return kind[0]
         bounds = list(itertools.accumulate(relation.num_pairs for relation in kind))
-        drawn = int(torch.randint(bounds[-1], (), generator=self.chooser))
-        return kind[bisect.bisect_right(bounds, drawn)]
+        sampled = int(torch.randint(bounds[-1], (), generator=self.chooser))
+        return kind[bisect.bisect_right(bounds, sampled)]
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the training depends on: tensors and plain values."""
@@ -257,15 +257,15 @@ class SphericalTrainer:
     def load_progress(self, state: Mapping[str, Any]) -> None:
         """Goes on from a saved state, of which the tables are there already.
 
-        Without ``generator`` and ``feeds``, as of a state of another number of processes, the draws
-        start anew.
+        Without ``generator`` and ``feeds``, as of a state of another number of processes, sampling
+        starts anew.
 
         Raises:
             ValueError: A number in it is out of range.
         """
         num_seen, num_chunks = state["num_seen"], state["num_chunks"]
         if not (type(num_seen) is type(num_chunks) is int and 0 <= num_chunks <= num_seen):
-            raise ValueError(f"{num_seen!r} pairs in {num_chunks!r} chunks were not drawn")
+            raise ValueError(f"{num_seen!r} pairs in {num_chunks!r} chunks were not sampled")
         if "generator" in state:
             for name, feed in self.feeds.items():
                 feed.load_state_dict(state["feeds"][name], self.sizes[feed.relation.anchor])
@@ -277,7 +277,7 @@ class SphericalTrainer:
 
 
 def _derive_seed(seed: int, share: Share, num_seen: int = 0) -> int:
-    """Seed of a process's draws; the given one for all draws of a single process."""
+    """Seed of a process's samples; the given one for all samples of a single process."""
     if share.number == 1 and not num_seen:
         return seed
     entropy = (seed, share.rank, share.number, num_seen)

@@ -128,10 +128,10 @@ def spread_label_vectors(weight: Tensor, label: Tensor, slot_channels: int) -> T
     Not in the paper. A document's state is made of slots (MATCH: one per [CLS] token, delta
     channels and the position code); a label's vector stands in the first channels of each slot,
     where the encoder's tokens hold their pre-trained vectors, scaled to the root mean square norm
-    of what it replaces. The other channels stay as drawn.
+    of what it replaces. The other channels stay as they are.
 
     Args:
-        weight: Initial weights as drawn by the head, [L, slots * slot_channels].
+        weight: Initial weights of the head, [L, slots * slot_channels].
         label: Unit vectors of the labels, [L, C].
         slot_channels: Width of a slot.
 

@@ -27,7 +27,7 @@ def open_bench(bench: Bench) -> Run:
     return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
 
 
-def draw_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
+def sample_batches(loader: EgoLoader, number: int) -> list[EgoBatch]:
     """Sample of a loader's batches of all sizes: spread evenly over the order by tokens.
 
     Lengths vary widely between batches of similar length, so that the first few say little of the
@@ -46,7 +46,7 @@ def shuffle_batches(bench: Bench, batches: Sequence[EgoBatch]) -> list[EgoBatch]
     sampler = EgoSampler(graph, settings.max_metadata, settings.max_words, random=True)
     space = bench.space
     return [
-        make_batch(sampler.draw(part), space, bench.dataset.targets)
+        make_batch(sampler.sample(part), space, bench.dataset.targets)
         for part in documents[order].split(find_batch_size(batches))
     ]
 

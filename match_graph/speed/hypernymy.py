@@ -9,10 +9,10 @@ from match_graph.errors import ConfigError
 from match_graph.nn import hypernymy_output_penalty, hypernymy_parameter_penalty
 from match_graph.speed.batches import (
     backward,
-    draw_batches,
     find_batch_size,
     open_bench,
     repeat,
+    sample_batches,
 )
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.speed.step import Trainer
@@ -62,7 +62,7 @@ def measure_hypernymy(bench: Bench) -> Iterator[Speed]:
             f"none; choose another data set."
         )
     loader = run.loader("train", training=True)
-    batches = draw_batches(loader, _NUM_BATCHES)
+    batches = sample_batches(loader, _NUM_BATCHES)
     trainer = Trainer(bench)
     weight = trainer.model.head.label_weight.detach().clone().requires_grad_()
     dtype = torch.bfloat16 if trainer.config.precision == "bf16-mixed" else torch.float32

@@ -9,10 +9,10 @@ from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.view import Graph, view_graph
 from match_graph.speed.batches import (
     count_tokens,
-    draw_batches,
     find_batch_size,
     open_bench,
     repeat,
+    sample_batches,
 )
 from match_graph.speed.measure import Bench, Speed, compare, watch_memory
 from match_graph.typing import DOCUMENT, WORD
@@ -43,7 +43,7 @@ class LoopSampler:
                 lists = graph.adjacency(edge_type)
                 self.edges[edge_type[2]] = lists.ptr, lists.node
 
-    def draw(self, documents: Tensor) -> EgoBatch:
+    def sample(self, documents: Tensor) -> EgoBatch:
         """Token sets of documents [B]."""
         ids, fields, positions, lengths = [], [], [], []
         for document in documents.tolist():
@@ -79,11 +79,11 @@ def measure_sample(bench: Bench) -> Iterator[Speed]:
     """Measures batches as training takes them: sampled at random, with gold labels."""
     run, settings, bench = open_bench(bench), bench.config.data, bench.on_cpu
     loader = run.loader("train", training=True)
-    batches = draw_batches(loader, _NUM_BATCHES)
+    batches = sample_batches(loader, _NUM_BATCHES)
     naive = LoopSampler(bench.dataset.graph, run.space, settings.max_metadata, settings.max_words)
 
     def loop(batch: EgoBatch) -> int:
-        return naive.draw(batch.document).num_documents
+        return naive.sample(batch.document).num_documents
 
     tokens = count_tokens(batches)
     yield from compare(

@@ -13,10 +13,10 @@ from match_graph.graph.csr import row_index
 from match_graph.nn import MatchModel
 from match_graph.speed.batches import (
     count_tokens,
-    draw_batches,
     find_batch_size,
     open_bench,
     repeat,
+    sample_batches,
     shuffle_batches,
 )
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
@@ -102,7 +102,7 @@ def measure_step(bench: Bench) -> Iterator[Speed]:
     our batches, of documents of similar length, and the last our precision too, so that its ratio
     is that of the code alone; from ratio to ratio stands what each of the two contributes.
 
-    ``share_loading`` is the share of an epoch's time that draws its batches. An encoder or a head
+    ``share_loading`` is the share of an epoch's time that samples its batches. An encoder or a head
     that is not MATCH's is compared with MATCH, over the same documents and words:
     ``epochs_of_match`` is how many epochs of MATCH fit into one of it.
     """
@@ -160,7 +160,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
 def _open_trainer(bench: Bench) -> tuple[EgoLoader, list[EgoBatch], Trainer, float | None]:
     """Loader, some of its batches, trainer, and the peak memory of its longest steps in MiB."""
     loader = open_loader(bench)
-    batches = draw_batches(loader, NUM_BATCHES)
+    batches = sample_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
         for batch in batches[-3:]:  # the longest

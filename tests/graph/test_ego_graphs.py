@@ -77,7 +77,7 @@ def test_NeighborhoodConfig_wrong_fanouts_are_all_named() -> None:
 
 def test_EgoGraphs_nodes_carry_their_token_ids(toy_graph: BuiltGraph) -> None:
     """Ids of the token space, [UNK] of the type for rare nodes; nothing else of the graph."""
-    graph = make(toy_graph).draw(torch.arange(12))
+    graph = make(toy_graph).sample(torch.arange(12))
     space = TokenSpace.from_data(toy_graph.data)
     for name in (*FIELDS, "word"):
         assert torch.equal(graph[name].token_id, space.encode(name, graph[name].n_id))
@@ -93,7 +93,9 @@ def test_EgoGraphs_documents_carry_the_tokens_they_start_from(
 ) -> None:
     """The first tokens within the budgets of every document, reached ones too."""
     data = toy_graph.data
-    graph = make(toy_graph, document_metadata=metadata, document_words=words).draw(torch.arange(12))
+    graph = make(toy_graph, document_metadata=metadata, document_words=words).sample(
+        torch.arange(12)
+    )
     space = TokenSpace.from_data(data)
     (whole,) = EgoLoader(
         data, EgoSampler(data, metadata, words), space, torch.arange(12), batch_size=12
@@ -113,7 +115,7 @@ def test_EgoGraphs_documents_carry_the_tokens_they_start_from(
 def test_EgoGraphs_tokens_are_the_same_once_all_are_kept(toy_graph: BuiltGraph) -> None:
     """After as many documents as there are in the graph; copies of the sampler share them."""
     graphs = make(toy_graph)
-    draws = [graphs.with_random(False).draw(torch.arange(12)) for _ in range(3)]
+    draws = [graphs.with_random(False).sample(torch.arange(12)) for _ in range(3)]
     assert graphs._tokens._kept is not None
     for name in ("token_id", "field", "token_ptr", "token_row"):
         first, *others = (draw[DOCUMENT][name] for draw in draws)
@@ -131,7 +133,7 @@ def test_EgoGraphs_no_label_is_in_a_subgraph(toy_graph: BuiltGraph) -> None:
         metadata=[-1] * 3, words=[-1] * 3, metadata_documents=[-1] * 3, word_documents=[-1] * 3,
         cites=[-1] * 3, cited_by=[-1] * 3,
     )  # fmt: skip
-    graph = EgoGraphs(data, config, TokenSpace.from_data(data)).draw(torch.arange(12))
+    graph = EgoGraphs(data, config, TokenSpace.from_data(data)).sample(torch.arange(12))
     assert set(graph.node_types) == {DOCUMENT, *FIELDS, "word"}
     assert {edge_type[1] for edge_type in graph.edge_types} == {"has", "contains", "cites"}
     assert (graph[DOCUMENT].token_id < TokenSpace.from_data(data).num_tokens).all()
@@ -165,7 +167,7 @@ def test_EgoGraphs_adopted_documents_start_from_their_own_tokens(toy_graph: Buil
     new[CONTAINS].edge_index = torch.tensor([[0, 0], [3, 1]])
     new[CONTAINS].position = torch.tensor([0, 1])
     graphs = make(toy_graph)
-    graph = graphs.adopt(new).draw(torch.tensor([0]))
+    graph = graphs.adopt(new).sample(torch.tensor([0]))
     space = TokenSpace.from_data(toy_graph.data)
     store = graph[DOCUMENT]
     first = store.token_id[: store.token_ptr[1]].tolist()
@@ -173,7 +175,7 @@ def test_EgoGraphs_adopted_documents_start_from_their_own_tokens(toy_graph: Buil
     assert first == [*space.encode("author", torch.tensor([0])).tolist(), *words]
     reached = store.n_id[1:]
     assert toy_graph.data[DOCUMENT].train_mask[reached].all()
-    again = graphs.draw(reached[:1])[DOCUMENT]
+    again = graphs.sample(reached[:1])[DOCUMENT]
     row = int(store.token_row[1])
     assert store.token_id[slice(*store.token_ptr[row : row + 2].tolist())].tolist() == (
         again.token_id[: again.token_ptr[1]].tolist()
@@ -199,7 +201,7 @@ def rich_data(toy_graph: BuiltGraph) -> HeteroData:
 def test_EgoGraphs_features_edge_attributes_times_follow(rich_data: HeteroData) -> None:
     """Rows by n_id and e_id of what the graph has, no more, nothing of labels; types stay."""
     space = TokenSpace.from_data(rich_data)
-    graph = EgoGraphs(rich_data, NeighborhoodConfig(), space).draw(torch.tensor([5, 0, 3]))
+    graph = EgoGraphs(rich_data, NeighborhoodConfig(), space).sample(torch.tensor([5, 0, 3]))
     for name in (DOCUMENT, "author"):
         assert torch.equal(graph[name].x, rich_data[name].x[graph[name].n_id])
     for edge_type in (CONTAINS, has_edge("author")):
@@ -219,7 +221,7 @@ def test_EgoGraphs_mapped_features_are_read_by_row(rich_data: HeteroData, tmp_pa
     mapped = np.load(tmp_path / "x.npy", mmap_mode="c")
     rich_data[DOCUMENT].x = torch.from_numpy(mapped)
     graphs = EgoGraphs(rich_data, NeighborhoodConfig(), TokenSpace.from_data(rich_data))
-    store = graphs.draw(torch.tensor([1, 2]))[DOCUMENT]
+    store = graphs.sample(torch.tensor([1, 2]))[DOCUMENT]
     assert store.x.numpy().tolist() == x[store.n_id].tolist()
 
 
@@ -240,7 +242,7 @@ def test_EgoGraphs_adopted_documents_have_their_own_features(
         new[DOCUMENT].time = torch.tensor([1, 0])
     space = TokenSpace.from_data(rich_data)
     graphs = EgoGraphs(rich_data, NeighborhoodConfig(), space, temporal=True)
-    graph = graphs.adopt(new).draw(torch.tensor([1, 0]))
+    graph = graphs.adopt(new).sample(torch.tensor([1, 0]))
     documents, authors = graph[DOCUMENT], graph["author"]
     assert documents.x.dtype == torch.float16
     assert documents.x[:2].tolist() == [[float(given)] * 3] * 2
@@ -264,7 +266,7 @@ def test_EgoGraphs_temporal_reaches_no_later_document(rich_data: HeteroData) -> 
     later = [
         (store.time > store.time[store.batch]).any()
         for store in (
-            EgoGraphs(rich_data, config, space, temporal=temporal).draw(every)[DOCUMENT]
+            EgoGraphs(rich_data, config, space, temporal=temporal).sample(every)[DOCUMENT]
             for temporal in (False, True)
         )
     ]

@@ -326,8 +326,8 @@ def test_EgoLoader_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGra
     with pytest.raises(GraphError) as caught:
         EgoLoader(toy_graph.data, sampler, space, torch.arange(12), **kept)
     assert str(caught.value) == (
-        "Workers of a loader that draws by chance must start anew every epoch to learn its number, "
-        "found persistent_workers=True; leave it out."
+        "Workers of a loader that samples by chance must start anew every epoch to learn its "
+        "number, found persistent_workers=True; leave it out."
     )
     assert make_loader(toy_graph, **kept).persistent_workers
 

@@ -86,7 +86,7 @@ def test_NeighborhoodSampler_all_edges_are_those_of_a_search(
     data = toy_graph.data
     mask = torch.ones(12, dtype=torch.bool) if transductive else data[DOCUMENT].train_mask
     fanouts = fan(data, *[-1] * hops)
-    draw = NeighborhoodSampler(data, fanouts, mask).draw(torch.arange(12))
+    draw = NeighborhoodSampler(data, fanouts, mask).sample(torch.arange(12))
     for document in range(12):
         nodes, edges = component(draw, document)
         expected = search(data, document, fanouts, mask.tolist())
@@ -102,7 +102,7 @@ def test_NeighborhoodSampler_each_hop_has_its_own_edge_types(toy_graph: BuiltGra
         AUTHOR: [-1, 0], reverse_edge(AUTHOR): [0, -1, 0], CITES: [0, 0, -1], CONTAINS: [0],
         reverse_edge(CITES): [-1, 0, -1],
     }  # fmt: skip
-    draw = NeighborhoodSampler(data, fanouts).draw(torch.arange(12))
+    draw = NeighborhoodSampler(data, fanouts).sample(torch.arange(12))
     assert set(draw.node) == {DOCUMENT, "author"}  # words are never drawn
     for document in range(12):
         nodes, edges = component(draw, document)
@@ -121,7 +121,7 @@ def test_NeighborhoodSampler_it_works_on_any_heterogeneous_graph(seed_type: str)
     num_seeds = int(data[seed_type].num_nodes)
     reachable = torch.arange(num_seeds) % 3 > 0
     sampler = NeighborhoodSampler(data, fanouts, reachable, seed_type=seed_type)
-    draw = sampler.draw(torch.arange(num_seeds))
+    draw = sampler.sample(torch.arange(num_seeds))
     for number in range(num_seeds):
         nodes, edges = component(draw, number)
         expected = search(data, number, fanouts, reachable.tolist(), seed_type)
@@ -146,7 +146,7 @@ def test_NeighborhoodSampler_fanouts_are_respected(synthetic: Synthetic, random:
     fanouts = {CONTAINS: [5, 0], AUTHOR: [2, 0], reverse_edge(AUTHOR): [0, 3]}
     sampler = NeighborhoodSampler(data, fanouts, random=random)
     seed = torch.randperm(400)[:60]
-    draw = sampler.draw(seed)
+    draw = sampler.sample(seed)
     check_edges(draw, data)
     assert torch.equal(draw.node[DOCUMENT][:60], seed)
     num_words = torch.bincount(data[CONTAINS].edge_index[0], minlength=400)[seed]
@@ -185,7 +185,7 @@ def test_NeighborhoodSampler_every_neighbour_has_the_same_chance(by: str) -> Non
     if by == "document":  # each of the twenty documents, 150 epochs
         for epoch in range(150):
             sampler.set_epoch(epoch)
-            draw = sampler.draw(torch.arange(20))
+            draw = sampler.sample(torch.arange(20))
             others = draw.col[CONTAINS].numel()
             assert 4 * 20 <= others <= 5 * 20
             for number in range(20):
@@ -199,7 +199,7 @@ def test_NeighborhoodSampler_every_neighbour_has_the_same_chance(by: str) -> Non
                 sampler = NeighborhoodSampler(data, HUB, random=True, seed=number)
             else:
                 sampler.set_epoch(number)
-            counts[sampler.draw(torch.tensor([0])).node[DOCUMENT]] += 1
+            counts[sampler.sample(torch.tensor([0])).node[DOCUMENT]] += 1
         counts = counts[1:]  # the seed itself is always there
         assert abs(float(counts.sum()) / 800 - (4 - 4 / 20)) < 0.1
         expected = counts.sum() / 19
@@ -226,7 +226,7 @@ def test_NeighborhoodSampler_draw_costs_fan_out_and_not_degree() -> None:
     for degree in (50, 700_000):
         sampler = NeighborhoodSampler(star(degree), HUB)
         with CountCost() as counter:
-            sampler.draw(torch.zeros(8, dtype=torch.int64))
+            sampler.sample(torch.zeros(8, dtype=torch.int64))
         costs.append(counter.cost)
     assert costs[1] < 1.2 * costs[0] < 20_000
 
@@ -243,9 +243,9 @@ def test_NeighborhoodSampler_component_does_not_depend_on_batch(
     """Alone, in another order, after other draws, beside itself: the same."""
     data = synthetic[0]
     sampler = NeighborhoodSampler(data, fan(data, 3, 2), random=random, seed=2)
-    together = sampler.draw(torch.arange(50))
-    mixed = sampler.draw(torch.tensor([7, 49, 7, 3]))
-    alone = sampler.draw(torch.tensor([7]))
+    together = sampler.sample(torch.arange(50))
+    mixed = sampler.sample(torch.tensor([7, 49, 7, 3]))
+    alone = sampler.sample(torch.tensor([7]))
     assert as_sets(alone, 0) == as_sets(mixed, 0) == as_sets(mixed, 2) == as_sets(together, 7)
     assert as_sets(mixed, 1) == as_sets(together, 49)
 
@@ -260,7 +260,7 @@ def test_NeighborhoodSampler_draws_depend_seed_and_epoch_alone(synthetic: Synthe
         sampler = NeighborhoodSampler(data, {CONTAINS: [4]}, random=not random, seed=seed)
         sampler = sampler.with_random(random)
         sampler.set_epoch(epoch)
-        return sampler.draw(documents).edge[CONTAINS].tolist()
+        return sampler.sample(documents).edge[CONTAINS].tolist()
 
     assert edges(0, 3, True) == edges(0, 3, True)
     assert edges(0, 3, True) != edges(0, 4, True)
@@ -286,7 +286,7 @@ def plant(data: HeteroData) -> HeteroData:
 def test_NeighborhoodSampler_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> None:
     """Whatever joins labels to other nodes: not drawn, and refused where it is asked for."""
     data = plant(toy_graph.data)
-    draw = NeighborhoodSampler(data, fan(data, -1, -1, -1)).draw(torch.arange(12))
+    draw = NeighborhoodSampler(data, fan(data, -1, -1, -1)).sample(torch.arange(12))
     assert "label" not in draw.node
     assert not any("label" in edge_type for edge_type in draw.edge)
     known = [edge_type for edge_type in data.edge_types if "label" not in edge_type]
@@ -297,8 +297,8 @@ def test_NeighborhoodSampler_no_label_is_ever_drawn(toy_graph: BuiltGraph) -> No
             with pytest.raises(GraphError) as caught:
                 NeighborhoodSampler(data, {way: [1]})
             assert str(caught.value) == (
-                f"NeighborhoodSampler draws edges of the graph or their reverses that do not touch "
-                f"labels, found {way}; choose from {[*known, *map(reverse_edge, known)]}."
+                f"NeighborhoodSampler samples edges of the graph or their reverses that do not "
+                f"touch labels, found {way}; choose from {[*known, *map(reverse_edge, known)]}."
             )
 
 
@@ -307,10 +307,10 @@ def test_NeighborhoodSampler_only_reachable_documents_reached(synthetic: Synthet
     data = synthetic[0]
     train = data[DOCUMENT].train_mask
     fanouts = fan(data, 3, 3, 3)
-    draw = NeighborhoodSampler(data, fanouts, train, random=True).draw(torch.arange(400))
+    draw = NeighborhoodSampler(data, fanouts, train, random=True).sample(torch.arange(400))
     assert train[draw.node[DOCUMENT][400:]].all()
     assert draw.node[DOCUMENT].numel() > 1000
-    everyone = NeighborhoodSampler(data, fanouts, random=True).draw(torch.arange(400))
+    everyone = NeighborhoodSampler(data, fanouts, random=True).sample(torch.arange(400))
     assert not train[everyone.node[DOCUMENT][400:]].all()
 
 
@@ -344,8 +344,8 @@ def test_NeighborhoodSampler_adopted_documents_draw_those_graph(synthetic: Synth
     data = synthetic[0]
     documents = data[DOCUMENT].test_mask.nonzero().view(-1)
     sampler = NeighborhoodSampler(data, fan(data, 4, 3, 2), data[DOCUMENT].train_mask, seed=5)
-    expected = sampler.draw(documents)
-    found = sampler.adopt(cut_out(data, documents)).draw(torch.arange(len(documents)))
+    expected = sampler.sample(documents)
+    found = sampler.adopt(cut_out(data, documents)).sample(torch.arange(len(documents)))
     assert found.node[DOCUMENT][: len(documents)].tolist() == [
         400 + number for number in range(len(documents))
     ]
@@ -374,7 +374,7 @@ def test_NeighborhoodSampler_adopted_with_unknown_neighbours(toy_graph: BuiltGra
     new["author"].num_nodes = num_authors + 2
     new[AUTHOR].edge_index = torch.tensor([[0, 0, 1], [0, num_authors, num_authors + 1]])
     fanouts = {AUTHOR: [-1], reverse_edge(AUTHOR): [0, -1]}
-    draw = NeighborhoodSampler(data, fanouts).adopt(new).draw(torch.arange(2))
+    draw = NeighborhoodSampler(data, fanouts).adopt(new).sample(torch.arange(2))
     of_second = draw.node[DOCUMENT][draw.root[DOCUMENT] == 1]
     assert of_second.tolist() == [13]
     assert draw.node["author"][draw.root["author"] == 1].tolist() == [num_authors + 1]
@@ -405,11 +405,11 @@ def test_NeighborhoodSampler_node_loader_takes_it(synthetic: Synthetic) -> None:
 
 def test_NeighborhoodSampler_nothing_drawn_empty_neighbourhood(toy_graph: BuiltGraph) -> None:
     """No fan-out, no seed: the seeds alone, and nothing."""
-    draw = NeighborhoodSampler(toy_graph.data, {}).draw(torch.tensor([3, 3]))
+    draw = NeighborhoodSampler(toy_graph.data, {}).sample(torch.tensor([3, 3]))
     assert draw.node[DOCUMENT].tolist() == [3, 3]
     assert draw.edge == {}
     nothing = torch.empty(0, dtype=torch.int64)
-    draw = NeighborhoodSampler(toy_graph.data, fan(toy_graph.data, 2)).draw(nothing)
+    draw = NeighborhoodSampler(toy_graph.data, fan(toy_graph.data, 2)).sample(nothing)
     assert all(node.numel() == 0 for node in draw.node.values())
 
 
@@ -431,5 +431,5 @@ def test_NeighborhoodSampler_faults_are_one_sentence(toy_graph: BuiltGraph) -> N
     with pytest.raises(GraphError) as caught:
         NeighborhoodSampler(data, {}).sample_from_edges(None)
     assert str(caught.value) == (
-        "NeighborhoodSampler draws around nodes, found a call for edges; use NodeLoader."
+        "NeighborhoodSampler samples around nodes, found a call for edges; use NodeLoader."
     )

@@ -89,7 +89,7 @@ def test_NeighborhoodSampler_up_to_a_time_is_a_search(
     data = make(cites, authors, time)
     reachable = None if mask is None else torch.tensor(mask)
     sampler = NeighborhoodSampler(data, fan([-1] * hops), reachable)
-    draw = sampler.draw(torch.arange(NUM_DOCUMENTS), torch.tensor(until))
+    draw = sampler.sample(torch.arange(NUM_DOCUMENTS), torch.tensor(until))
     for document in range(NUM_DOCUMENTS):
         nodes, edges = component(draw, document)
         assert len(nodes) == len(set(nodes))
@@ -105,15 +105,15 @@ def test_NeighborhoodSampler_up_to_a_time_fills_the_fanouts(
     data = make(cites, authors, time)
     sampler = NeighborhoodSampler(data, fan([fanout, fanout]), random=random)
     seed, limit = torch.arange(NUM_DOCUMENTS), torch.tensor(until)
-    one_hop = NeighborhoodSampler(data, {CITES: [fanout]}, random=random).draw(seed, limit)
-    together = sampler.draw(seed, limit)
+    one_hop = NeighborhoodSampler(data, {CITES: [fanout]}, random=random).sample(seed, limit)
+    together = sampler.sample(seed, limit)
     for document in range(NUM_DOCUMENTS):
         allowed = [
             end for start, end in cites if start == document and time[end] <= until[document]
         ]
         edges = component(one_hop, document)[1]
         assert len(edges) == len(set(edges)) == min(fanout, len(allowed))
-        alone = sampler.draw(seed[document : document + 1], limit[document : document + 1])
+        alone = sampler.sample(seed[document : document + 1], limit[document : document + 1])
         assert [*map(set, component(alone, 0))] == [*map(set, component(together, document))]
 
 
@@ -138,10 +138,10 @@ def test_NeighborhoodSampler_draws_of_two_kinds_do_not_mix(timed: HeteroData) ->
     """A draw up to a time changes nothing of those without one, before and after it."""
     seed = torch.arange(50)
     sampler = NeighborhoodSampler(timed, fan([3, 2]))
-    expected = NeighborhoodSampler(timed, fan([3, 2])).draw(seed)
-    before = sampler.draw(seed)
-    sampler.draw(seed, timed[DOCUMENT].time[:50])
-    for found in (before, sampler.draw(seed)):
+    expected = NeighborhoodSampler(timed, fan([3, 2])).sample(seed)
+    before = sampler.sample(seed)
+    sampler.sample(seed, timed[DOCUMENT].time[:50])
+    for found in (before, sampler.sample(seed)):
         assert all(torch.equal(found.node[name], node) for name, node in expected.node.items())
         assert all(torch.equal(found.edge[name], edge) for name, edge in expected.edge.items())
 
@@ -168,7 +168,7 @@ def test_NeighborhoodSampler_node_loader_with_input_time(
         number += store.num_nodes - size
     assert number > 200
     before = torch.full((60,), -1).to(dtype)
-    assert reached(sampler.draw(documents, before), 60)[0].numel() == 0
+    assert reached(sampler.sample(documents, before), 60)[0].numel() == 0
 
 
 def test_NeighborhoodSampler_adopted_seeds_have_times_too(timed: HeteroData) -> None:
@@ -180,7 +180,7 @@ def test_NeighborhoodSampler_adopted_seeds_have_times_too(timed: HeteroData) -> 
     new[CITES].edge_index = torch.stack([torch.arange(2).repeat_interleave(400), every])
     new[reverse_edge(CITES)].edge_index = new[CITES].edge_index
     sampler = NeighborhoodSampler(timed, fan([-1, 5])).adopt(new)
-    node, root = reached(sampler.draw(torch.arange(2), torch.tensor([7, 30])), 2)
+    node, root = reached(sampler.sample(torch.arange(2), torch.tensor([7, 30])), 2)
     limit = torch.tensor([7, 30])[root]
     assert (timed[DOCUMENT].time[node] <= limit).all()
     early = [int((timed[DOCUMENT].time <= until).sum()) for until in (7, 30)]
@@ -195,10 +195,10 @@ def test_check_times_faults_are_one_sentence() -> None:
     data = HeteroData()
     data[DOCUMENT].num_nodes = 3
     with pytest.raises(GraphError) as caught:
-        NeighborhoodSampler(data, {}).draw(torch.arange(2), torch.arange(2))
+        NeighborhoodSampler(data, {}).sample(torch.arange(2), torch.arange(2))
     assert str(caught.value) == (
-        "Neighbours up to a time can be drawn only where 'document' has a time, found none in the "
-        "graph; set data['document'].time, [num_nodes]."
+        "Neighbours up to a time can be sampled only where 'document' has a time, found none in "
+        "the graph; set data['document'].time, [num_nodes]."
     )
     for time, shape, number in (
         (torch.arange(2), "[2]", 0),
@@ -218,6 +218,6 @@ def test_check_times_faults_are_one_sentence() -> None:
         with pytest.raises(GraphError) as caught:
             check_times(torch.arange(3), 3, DOCUMENT, limit, 2)
         assert str(caught.value) == (
-            f"The times up to which to draw must be 2 numbers of the kind of the graph's, "
+            f"The times up to which to sample must be 2 numbers of the kind of the graph's, "
             f"torch.int64, found {found} are NaN; give every seed a time."
         )

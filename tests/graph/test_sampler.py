@@ -15,8 +15,8 @@ from torch_geometric.loader import NodeLoader
 
 from match_graph.datasets import Synthetic
 from match_graph.errors import GraphError
-from match_graph.graph import BuiltGraph, EgoDraw, EgoSampler
-from match_graph.graph.draws import draw_uniform
+from match_graph.graph import BuiltGraph, EgoSample, EgoSampler
+from match_graph.graph.hashing import sample_uniform
 from match_graph.graph.sampler import share_budget
 from match_graph.typing import CONTAINS, TAGGED, EdgeType
 
@@ -31,7 +31,7 @@ def neighbours(data: HeteroData, edge_type: EdgeType) -> list[list[int]]:
     return lists
 
 
-def unpack(draw: EgoDraw) -> list[dict[EdgeType, list[int]]]:
+def unpack(draw: EgoSample) -> list[dict[EdgeType, list[int]]]:
     """Per seed the drawn nodes by edge type, in the order of the packing."""
     seeds: list[dict[EdgeType, list[int]]] = []
     for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
@@ -105,7 +105,7 @@ def test_EgoSampler_first_edges_within_the_budgets(
     words = neighbours(data, CONTAINS)
     sampler = EgoSampler(data, max_metadata, max_words)
     seed = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:150]
-    draw = sampler.draw(seed)
+    draw = sampler.sample(seed)
     assert torch.equal(draw.seed, seed)
     expected = []
     for document in seed.tolist():
@@ -123,7 +123,7 @@ def test_EgoSampler_first_edges_within_the_budgets(
 
 def test_EgoSampler_metadata_come_before_words(synthetic: Synthetic) -> None:
     """The packing is by type, sequences last, so that `edge_type` ascends within a seed."""
-    draw = EgoSampler(synthetic[0], random=True).draw(torch.arange(100))
+    draw = EgoSampler(synthetic[0], random=True).sample(torch.arange(100))
     assert draw.edge_types[-1] == CONTAINS
     for start, stop in zip(draw.ptr[:-1].tolist(), draw.ptr[1:].tolist(), strict=True):
         assert (draw.edge_type[start:stop].diff() >= 0).all()
@@ -132,7 +132,7 @@ def test_EgoSampler_metadata_come_before_words(synthetic: Synthetic) -> None:
 def test_EgoSampler_positions_are_places_in_the_text(synthetic: Synthetic) -> None:
     """Words tell their stored position, metadata 0."""
     data = synthetic[0]
-    draw = EgoSampler(data, max_words=9).draw(torch.arange(400))
+    draw = EgoSampler(data, max_words=9).sample(torch.arange(400))
     is_word = draw.edge_type == draw.edge_types.index(CONTAINS)
     assert draw.position[~is_word].max() == 0
     stored = data[CONTAINS].position[draw.edge[is_word]]
@@ -143,7 +143,7 @@ def test_EgoSampler_edges_lead_from_the_seed_to_the_node(synthetic: Synthetic) -
     """`edge` names the edge that was followed."""
     data = synthetic[0]
     seed = torch.tensor([5, 3, 3, 250])
-    draw = EgoSampler(data, 5, 5, random=True).draw(seed)
+    draw = EgoSampler(data, 5, 5, random=True).sample(seed)
     source = torch.repeat_interleave(seed, draw.ptr.diff())
     for number, edge_type in enumerate(draw.edge_types):
         mask = draw.edge_type == number
@@ -161,7 +161,7 @@ def test_EgoSampler_random_draws_are_true_neighbours_in_order(
     sampler = EgoSampler(data, max_metadata=budget, max_words=6, random=True, seed=1)
     lists = {field: neighbours(data, ("document", "has", field)) for field in FIELDS}
     words = neighbours(data, CONTAINS)
-    for document, drawn in enumerate(unpack(sampler.draw(torch.arange(400)))):
+    for document, drawn in enumerate(unpack(sampler.sample(torch.arange(400)))):
         found = [lists[field][document] for field in FIELDS]
         shares = pour([len(values) for values in found], budget)
         for field, values, share in zip(FIELDS, found, shares, strict=True):
@@ -176,7 +176,7 @@ def test_systematic_draws_never_repeat_an_edge(degree: int, budget: int, seed: i
     """min(degree, budget) different edges for every seed, also where the step is no integer."""
     data = stars(20, degree)
     sampler = EgoSampler(data, budget, random=True, seed=seed, seed_type="hub")
-    for drawn in unpack(sampler.draw(torch.arange(20))):
+    for drawn in unpack(sampler.sample(torch.arange(20))):
         (part,) = drawn.values()
         assert len(part) == len(set(part)) == min(degree, budget)
         assert part == sorted(part)
@@ -207,7 +207,7 @@ def test_EgoSampler_every_edge_has_the_same_chance(degree: int, budget: int, by:
         seed = number if by == "seed" else 7
         sampler = EgoSampler(data, budget, random=True, seed=seed, seed_type="hub")
         sampler.set_epoch(number if by == "epoch" else 3)
-        parts.append(sampler.draw(torch.arange(num_hubs)).node)
+        parts.append(sampler.sample(torch.arange(num_hubs)).node)
     node = torch.cat(parts)
     share = budget / degree
     bound = 5 * math.sqrt(4000 * share * (1 - share))
@@ -225,9 +225,9 @@ def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic
 
     def nodes(seed: int, epoch: int) -> Tensor:
         sampler = EgoSampler(synthetic[0], 2, 0, random=True, seed=seed)
-        sampler.draw(documents[:17])
+        sampler.sample(documents[:17])
         sampler.set_epoch(epoch)
-        return sampler.draw(documents).node
+        return sampler.sample(documents).node
 
     assert torch.equal(nodes(0, 3), nodes(0, 3))
     assert not torch.equal(nodes(0, 3), nodes(0, 4))
@@ -237,19 +237,19 @@ def test_EgoSampler_epoch_is_reproducible_and_epochs_differ(synthetic: Synthetic
 def test_EgoSampler_seed_draws_the_same_in_whatever_company(synthetic: Synthetic) -> None:
     """Alone, in another order, or in another batch; edge types draw independently."""
     sampler = EgoSampler(synthetic[0], 2, 5, random=True, seed=5)
-    whole = unpack(sampler.draw(torch.arange(400)))
+    whole = unpack(sampler.sample(torch.arange(400)))
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
     for part in order.split(33):
-        for document, drawn in zip(part.tolist(), unpack(sampler.draw(part)), strict=True):
+        for document, drawn in zip(part.tolist(), unpack(sampler.sample(part)), strict=True):
             assert drawn == whole[document]
     documents = torch.arange(400)
-    assert not torch.equal(draw_uniform(documents, 5, 0, 0), draw_uniform(documents, 5, 0, 1))
+    assert not torch.equal(sample_uniform(documents, 5, 0, 0), sample_uniform(documents, 5, 0, 1))
 
 
 def test_EgoSampler_draws_leave_the_global_generator_alone(synthetic: Synthetic) -> None:
     """A sampler draws by itself."""
     state = torch.get_rng_state()
-    EgoSampler(synthetic[0], 2, random=True).draw(torch.arange(50))
+    EgoSampler(synthetic[0], 2, random=True).sample(torch.arange(50))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -378,7 +378,7 @@ def test_EgoSampler_graph_without_neighbours_gives_empty() -> None:
     """
     data = HeteroData()
     data["document"].num_nodes = 3
-    draw = EgoSampler(data).draw(torch.tensor([2, 0]))
+    draw = EgoSampler(data).sample(torch.tensor([2, 0]))
     assert draw.ptr.tolist() == [0, 0, 0]
     assert draw.node.numel() == 0
     (batch,) = NodeLoader(data, EgoSampler(data), input_nodes="document", batch_size=3)
@@ -390,7 +390,7 @@ def test_EgoSampler_chosen_edge_types_are_the_only_ones(toy_graph: BuiltGraph) -
     edge_types = [CONTAINS, ("document", "has", "author")]
     sampler = EgoSampler(toy_graph.data, edge_types=edge_types)
     assert sampler.edge_types == (("document", "has", "author"), CONTAINS)
-    drawn = unpack(sampler.draw(torch.tensor([0])))[0]
+    drawn = unpack(sampler.sample(torch.tensor([0])))[0]
     assert set(drawn) == set(edge_types)
     assert len(drawn["document", "has", "author"]) == 2
 
@@ -415,7 +415,7 @@ def test_EgoSampler_wrong_edge_types_are_refused(
     with pytest.raises(GraphError) as caught:
         EgoSampler(toy_graph.data, edge_types=[CONTAINS, edge_type])
     assert str(caught.value) == (
-        f"EgoSampler draws edges that start at 'document' and lead neither to labels nor to "
+        f"EgoSampler samples edges that start at 'document' and lead neither to labels nor to "
         f"seeds, found {edge_type}; choose from {known}."
     )
 
@@ -425,7 +425,7 @@ def test_EgoSampler_repeated_edge_type_is_refused(toy_graph: BuiltGraph) -> None
     with pytest.raises(GraphError) as caught:
         EgoSampler(toy_graph.data, edge_types=[CONTAINS, CONTAINS])
     assert str(caught.value) == (
-        f"EgoSampler draws each edge type once, found one repeated in {[CONTAINS, CONTAINS]}."
+        f"EgoSampler samples each edge type once, found one repeated in {[CONTAINS, CONTAINS]}."
     )
 
 
@@ -457,5 +457,5 @@ def test_EgoSampler_edges_cannot_be_seeds(toy_graph: BuiltGraph) -> None:
     with pytest.raises(GraphError) as caught:
         EgoSampler(toy_graph.data).sample_from_edges(None)
     assert str(caught.value) == (
-        "EgoSampler draws around nodes, found a call for edges; use NodeLoader."
+        "EgoSampler samples around nodes, found a call for edges; use NodeLoader."
     )

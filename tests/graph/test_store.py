@@ -172,19 +172,21 @@ def test_MappedGraph_samples_as_a_graph_in_memory(
     for reachable in (None, train, every % 3 == 0):
         fanouts = NeighborhoodConfig().resolve(data.edge_types)
         draws = [
-            NeighborhoodSampler(graph, fanouts, reachable, random=True).draw(every, limit)
+            NeighborhoodSampler(graph, fanouts, reachable, random=True).sample(every, limit)
             for graph in (data, mapped)
         ]
         for part in ("node", "edge", "row"):
             found, expected = (getattr(draw, part) for draw in draws)
             assert found.keys() == expected.keys()
             assert all(torch.equal(found[name], expected[name]) for name in found)
-    first, second = (EgoSampler(graph, 5, 20, random=True).draw(every) for graph in (data, mapped))
+    first, second = (
+        EgoSampler(graph, 5, 20, random=True).sample(every) for graph in (data, mapped)
+    )
     assert torch.equal(first.node, second.node)
     rows = {name: int(data[name].num_nodes) for name in data.node_types} | {"word": 300}
     for kinds in zip(*(find_relations(graph, rows, 3) for graph in (data, mapped)), strict=True):
         for left, right in zip(*kinds, strict=True):
-            drawn = [one.draw(500, torch.Generator().manual_seed(1)) for one in (left, right)]
+            drawn = [one.sample(500, torch.Generator().manual_seed(1)) for one in (left, right)]
             assert torch.equal(drawn[0][0], drawn[1][0])
             assert torch.equal(drawn[0][1], drawn[1][1])
             assert torch.equal(left.cdf, right.cdf)

@@ -60,8 +60,8 @@ def use(graph: GraphView) -> None:
     fanouts = NeighborhoodConfig().resolve(graph.edge_types)
     neighborhoods = NeighborhoodSampler(graph, fanouts, train, random=True)
     for documents in torch.randperm(DOCUMENTS)[:640].split(64):
-        sampler.draw(documents)
-        neighborhoods.draw(documents)
+        sampler.sample(documents)
+        neighborhoods.sample(documents)
     trainer = SphericalTrainer(graph, PretrainConfig(channels=8))
     trainer.fit(50_000)
 

@@ -50,7 +50,7 @@ def set_relation() -> Relation:
 
 
 def draw_many(relation: Relation, number: int = 40_000) -> Counter[tuple[int, int]]:
-    anchor, target = relation.draw(number, seeded())
+    anchor, target = relation.sample(number, seeded())
     assert anchor.dtype == target.dtype == torch.int64
     return Counter(zip(anchor.tolist(), target.tolist(), strict=True))
 
@@ -75,7 +75,7 @@ def test_Relation_positives_uniform_over_edges_kept_targets(make: Callable[[], R
 
 def test_SetRelation_loses_no_draw() -> None:
     """Every one is a pair, whatever share of the edges may be drawn."""
-    assert len(set_relation().draw(1000, seeded())[0]) == 1000
+    assert len(set_relation().sample(1000, seeded())[0]) == 1000
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
@@ -98,7 +98,7 @@ def test_Relation_negatives_follow_degree_to_three_quarters() -> None:
     row = torch.zeros_like(col)
     lists = Adjacency.from_edges(KIND, torch.stack([row, col]), 1)
     relation = SequenceRelation("r", "a", "t", lists, col.bincount())
-    drawn = relation.draw_negatives((30_000, 2), generator)
+    drawn = relation.sample_negatives((30_000, 2), generator)
     assert drawn.shape == (30_000, 2)
     count = torch.bincount(drawn.view(-1), minlength=6).double()
     expected = torch.tensor([50, 20, 9, 4, 0, 1], dtype=torch.float64) ** 0.75
@@ -152,7 +152,7 @@ def test_find_relations_only_training_documents_are_drawn(synthetic: Synthetic) 
     for kind in find_relations(data, all_rows(data), window=3):
         for relation in kind:
             if relation.anchor == "document":
-                anchor, _ = relation.draw(20_000, seeded())
+                anchor, _ = relation.sample(20_000, seeded())
                 assert bool(in_train[anchor].all())
                 assert len(anchor.unique()) > 0.5 * int(in_train.sum())
 
@@ -163,10 +163,10 @@ def test_find_relations_targets_beyond_kept_rows_are_not_drawn(synthetic: Synthe
     for kind in find_relations(data, rows, window=3):
         for relation in kind:
             if relation.target == "word":
-                anchor, target = relation.draw(5_000, seeded())
+                anchor, target = relation.sample(5_000, seeded())
                 assert int(target.max()) < 50
                 assert relation.anchor != CONTEXT or int(anchor.max()) < 50
-                assert int(relation.draw_negatives((500,), seeded()).max()) < 50
+                assert int(relation.sample_negatives((500,), seeded()).max()) < 50
 
 
 def test_find_relations_relation_one_distinct_target_left_out(toy_graph: BuiltGraph) -> None:
@@ -212,7 +212,7 @@ def test_Relation_feed_hands_out_full_chunks_of_allowed_pairs(shared: bool) -> N
     chunks = [feed.next_chunk(16, generator) for _ in range(2_000)]
     assert all(chunk.anchor.shape == chunk.positive.shape == (16,) for chunk in chunks)
     assert all(chunk.negative.shape == ((4,) if shared else (16, 4)) for chunk in chunks)
-    drawn = words_relation(2).draw(60_000, seeded(1))
+    drawn = words_relation(2).sample(60_000, seeded(1))
     expected = Counter(zip(*(side.tolist() for side in drawn), strict=True))
     found = Counter(
         pair for c in chunks for pair in zip(c.anchor.tolist(), c.positive.tolist(), strict=True)

@@ -62,7 +62,7 @@ def whole_trainer(data: HeteroData, tables: dict[str, torch.Tensor], config: Pre
 def step_together(folder: Path, data: HeteroData, config: PretrainConfig) -> None:
     """Saves tables before and after some steps, and the steps of each process."""
     trainer = make_sharded(data, config)
-    before, steps = gather_all(trainer), trainer._draw(SAMPLES, 9 * 128)
+    before, steps = gather_all(trainer), trainer._sample(SAMPLES, 9 * 128)
     chunks = [(step.relation.name, step.chunk, step.learning_rate) for step in steps]
     losses = [float(loss) for loss in trainer._take(steps)]
     content = {"before": before, "after": gather_all(trainer), "chunks": chunks, "losses": losses}

@@ -205,7 +205,7 @@ def test_SphericalTrainer_pairs_beyond_paper_are_off_by_default(
     assert relation.anchor == relation.target
     trainer.fit(2_000)
     if relation.anchor == "document":  # cited documents of other splits are never drawn
-        for drawn in relation.draw(1000, torch.Generator().manual_seed(0)):
+        for drawn in relation.sample(1000, torch.Generator().manual_seed(0)):
             assert bool(data["document"].train_mask[drawn].all())
 
 
@@ -242,9 +242,9 @@ def test_SphericalTrainer_state_of_another_width_is_refused(
 @pytest.mark.parametrize(
     ("part", "spoil", "reason"),
     [
-        ("num_seen", lambda _: -1, "-1 pairs in 1 chunks were not drawn"),
-        ("num_chunks", lambda _: "1", "64 pairs in '1' chunks were not drawn"),
-        ("num_chunks", lambda _: 2**70, "were not drawn"),
+        ("num_seen", lambda _: -1, "-1 pairs in 1 chunks were not sampled"),
+        ("num_chunks", lambda _: "1", "64 pairs in '1' chunks were not sampled"),
+        ("num_chunks", lambda _: 2**70, "were not sampled"),
         ("tables", lambda t: {k: v * torch.nan for k, v in t.items()}, "a vector is not finite"),
         ("feeds", lambda feeds: spoil_feeds(feeds, "anchor", 2**40), "a row in store is not in"),
         ("feeds", lambda feeds: spoil_feeds(feeds, "positive", -1), "a row in store is not in"),

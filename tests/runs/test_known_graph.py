@@ -353,7 +353,7 @@ def test_read_known_graph_known_graphs_draw_by_the_runs_seed(graph_run: Run) -> 
     known = read_known_graph(graph_run.folder, vocabulary)
     drawn = [
         EgoGraphs(known.data, NeighborhoodConfig(**NEIGHBORHOOD), vocabulary.space, seed=seed)
-        .draw(torch.arange(50))["word"]
+        .sample(torch.arange(50))["word"]
         .n_id.tolist()
         for seed in (0, 0, 1)
     ]

@@ -55,8 +55,8 @@ def test_LoopSampler_loop_draws_the_same_tokens(
     data = toy_graph.data
     space = TokenSpace.from_data(data, 1, 2)
     documents = torch.arange(data["document"].num_nodes).flip(0)
-    expected = make_batch(EgoSampler(data, max_metadata, max_words).draw(documents), space)
-    found = LoopSampler(data, space, max_metadata, max_words).draw(documents)
+    expected = make_batch(EgoSampler(data, max_metadata, max_words).sample(documents), space)
+    found = LoopSampler(data, space, max_metadata, max_words).sample(documents)
     for name in ("document", "token_id", "field", "position", "ptr"):
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
 

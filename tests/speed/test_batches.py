@@ -6,9 +6,9 @@ import pytest
 
 from match_graph.speed.batches import (
     count_tokens,
-    draw_batches,
     find_batch_size,
     open_bench,
+    sample_batches,
     shuffle_batches,
 )
 from match_graph.speed.measure import Bench
@@ -30,18 +30,18 @@ def test_draw_batches_drawn_batches_are_like_the_mean_of_epoch(bench: Bench) -> 
     everything = list(loader)
     number = len(everything) // 4
     assert number >= 4
-    some = draw_batches(loader, number)
+    some = sample_batches(loader, number)
     assert len(some) == number
     sizes = [batch.token_id.numel() for batch in some]
     assert sizes == sorted(sizes)
     assert count_tokens(some) == pytest.approx(count_tokens(everything), rel=0.1)
-    assert len(draw_batches(loader, 10 * len(everything))) == len(everything)
+    assert len(sample_batches(loader, 10 * len(everything))) == len(everything)
 
 
 def test_shuffle_batches_are_as_large_as_ours(bench: Bench) -> None:
     """Also where the batch of the fewest tokens is the rest of an epoch, of two documents."""
     bench = replace(bench, config=bench.config.change("train", batch_size=106))
-    batches = draw_batches(open_bench(bench).loader("train", training=True), 20)
+    batches = sample_batches(open_bench(bench).loader("train", training=True), 20)
     assert batches[0].num_documents == 2
     shuffled = shuffle_batches(bench, batches)
     assert [batch.num_documents for batch in shuffled] == [106, 106, 106, 2]

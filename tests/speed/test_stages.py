@@ -125,14 +125,14 @@ def test_measure_sample_loop_goes_through_batches_of_all_sizes(
     """As ours does, so that a document has as many tokens for both."""
     drawn: list[int] = []
     works: list[Mapping[str, Callable[[], float]]] = []
-    draw = LoopSampler.draw
+    draw = LoopSampler.sample
 
     def count(self: LoopSampler, documents: Tensor) -> EgoBatch:
         batch = draw(self, documents)
         drawn.append(batch.token_id.numel())
         return batch
 
-    monkeypatch.setattr(LoopSampler, "draw", count)
+    monkeypatch.setattr(LoopSampler, "sample", count)
     monkeypatch.setattr(sample, "compare", lambda *given, **_: iter(works.append(given[4]) or ()))
     assert list(SPEED_STAGES["sample"](bench)) == []
     expected = [batch.token_id.numel() for batch in open_loader(bench)]

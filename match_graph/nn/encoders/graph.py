@@ -112,15 +112,15 @@ class GraphEncoder(Encoder):
         return torch.cat(of_documents, dim=1)
 
     def _list_neighbors(self, graph: HeteroData) -> dict[EdgeType, Neighbors]:
-        """The sampled edges and their reverses, empty where nothing was drawn."""
+        """The sampled edges and their reverses, empty where nothing was sampled."""
         lists = {}
         for edge_type in self.edge_types:
             edge_index = graph[DOCUMENT].n_id.new_empty(2, 0)
             forwards = edge_type in graph.edge_types
             if forwards:
                 edge_index = graph[edge_type].edge_index
-            elif (drawn := self._forwards.get(edge_type)) in graph.edge_types:
-                edge_index = graph[drawn].edge_index.flip(0)
+            elif (sampled := self._forwards.get(edge_type)) in graph.edge_types:
+                edge_index = graph[sampled].edge_index.flip(0)
             num_targets = graph[edge_type[2]].num_nodes if edge_type[2] in graph.node_types else 0
             lists[edge_type] = Neighbors.from_edges(edge_index, num_targets)
         return lists
@@ -188,14 +188,14 @@ def key_of_edge(edge_type: EdgeType) -> EdgeType:
 
 
 def list_edge_types(space: TokenSpace, neighborhood: NeighborhoodConfig) -> list[EdgeType]:
-    """The edge types over which messages go: those that are drawn, each with its reverse."""
+    """The edge types over which messages go: those that are sampled, each with its reverse."""
     edge_types = [token_edge(name) for name in space.types]
     if CITATION_FIELD in space.types:
         edge_types.append(CITES)
     fanouts = neighborhood.resolve(edge_types)
-    drawn = [
+    sampled = [
         edge_type
         for edge_type in edge_types
         if any(fanouts[edge_type]) or any(fanouts[reverse_edge(edge_type)])
     ]
-    return [*drawn, *map(reverse_edge, drawn)]
+    return [*sampled, *map(reverse_edge, sampled)]

@@ -20,7 +20,7 @@ from match_graph.typing import DOCUMENT
 class MatchHeteroEncoder(MatchEncoder):
     """The encoder of MATCH over [CLS], metadata, words, and one token for each document around.
 
-    The documents that a document cites, that cite it, and that share metadata with it are drawn
+    The documents that a document cites, that cite it, and that share metadata with it are sampled
     with their own metadata and encoded by `HeteroSageEncoder`; their states, and the document's
     own, are mapped to the width of the Transformer and follow its other tokens, with a learned
     vector that tells them apart. Not of the paper, whose encoder sees no other document; its preset

@@ -45,7 +45,7 @@ def test_key_of_edge_states_are_those_of_a_loop_over_nodes(
     """Every message of every node by Python: means by edge type and direction, and their mean."""
     data = toy_graph.data
     graphs = EgoGraphs(data, NeighborhoodConfig(), encoder.embedding.space)
-    graph = graphs.draw(torch.tensor([0, 3, 11]))
+    graph = graphs.sample(torch.tensor([0, 3, 11]))
     weight = encoder.embedding.weight
     states: dict[tuple[str, int], Tensor] = {}
     for number, name in enumerate(encoder.node_types):
@@ -211,7 +211,9 @@ def test_GraphEncoder_first_documents_depend_on_no_node_left_out(
     config = cls.Config(num_layers=3, channels=8, neighborhood=neighborhood)
     embedding = TokenEmbedding(TokenSpace.from_data(toy_graph.data), 4)
     encoder = cls(embedding.double(), config).double().eval()
-    graph = EgoGraphs(toy_graph.data, neighborhood, embedding.space).draw(torch.tensor([0, 3, 11]))
+    graph = EgoGraphs(toy_graph.data, neighborhood, embedding.space).sample(
+        torch.tensor([0, 3, 11])
+    )
     every = encoder.encode_documents(graph)
     assert len(every) > 6
     assert torch.allclose(encoder.encode_documents(graph, 3), every[:3], atol=1e-12)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from match_graph.graph.draws import draw_subsets, draw_uniform, hash_keys
+from match_graph.graph.hashing import hash_keys, sample_subsets, sample_uniform
 
 
-def test_draw_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
+def test_sample_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
     """To the bit, with Python's integers; uniform by a chi-square test, for every key."""
     mask = 2**64 - 1
 
@@ -28,8 +28,8 @@ def test_draw_uniform_numbers_are_those_of_a_slow_splitmix() -> None:
 
     nodes = torch.tensor([0, 1, 2, 77, 2**31, 2**40])
     for key in ((0, 0, 0), (3, 1, 2), (2**32 - 1, 5, 0)):
-        assert draw_uniform(nodes, *key).tolist() == [slow(*key, node) for node in nodes.tolist()]
-        values = draw_uniform(torch.arange(20_000), *key)
+        assert sample_uniform(nodes, *key).tolist() == [slow(*key, node) for node in nodes.tolist()]
+        values = sample_uniform(torch.arange(20_000), *key)
         counts = torch.histc(values, bins=50, min=0, max=1)
         assert float(((counts - 400) ** 2 / 400).sum()) < 95  # 49 degrees, p = 1e-4
 
@@ -50,12 +50,12 @@ rows_of = st.lists(
 
 
 @given(rows_of)
-def test_draw_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]]) -> None:
+def test_sample_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]]) -> None:
     """Row by row, whatever the other rows; different values within their bounds."""
     sizes = torch.tensor([row[0] for row in rows], dtype=torch.int64)
     counts = torch.tensor([min(row[:2]) for row in rows], dtype=torch.int64)
     keys = torch.tensor([row[2] for row in rows], dtype=torch.int64)
-    drawn = draw_subsets(sizes, counts, keys).split(counts.tolist()) if rows else ()
+    drawn = sample_subsets(sizes, counts, keys).split(counts.tolist()) if rows else ()
     for part, size, count, key in zip(
         drawn, sizes.tolist(), counts.tolist(), keys.tolist(), strict=True
     ):
@@ -65,10 +65,10 @@ def test_draw_subsets_are_those_of_a_slow_loop(rows: list[tuple[int, int, int]])
 
 
 @pytest.mark.parametrize(("size", "count"), [(5, 2), (6, 5), (4, 1), (7, 3)])
-def test_draw_subsets_every_subset_has_the_same_chance(size: int, count: int) -> None:
+def test_sample_subsets_every_subset_has_the_same_chance(size: int, count: int) -> None:
     """A chi-square test over all subsets, not only over their members."""
     num_rows = 30_000
-    drawn = draw_subsets(
+    drawn = sample_subsets(
         torch.full((num_rows,), size),
         torch.full((num_rows,), count),
         hash_keys(torch.arange(num_rows)),
@@ -82,11 +82,11 @@ def test_draw_subsets_every_subset_has_the_same_chance(size: int, count: int) ->
     assert float(((found - expected) ** 2 / expected).sum()) < degrees + 6 * (2 * degrees) ** 0.5
 
 
-def test_draw_subsets_sizes_beyond_memory_cost_nothing() -> None:
+def test_sample_subsets_sizes_beyond_memory_cost_nothing() -> None:
     """Three of 2^40 are drawn as three of ten are."""
     size = torch.tensor([2**40, 10])
-    drawn = draw_subsets(size, torch.tensor([3, 3]), torch.tensor([1, 1]))
+    drawn = sample_subsets(size, torch.tensor([3, 3]), torch.tensor([1, 1]))
     assert drawn.numel() == 6
     assert 10 < int(drawn[:3].max()) < 2**40
     empty: Tensor = torch.empty(0, dtype=torch.int64)
-    assert draw_subsets(empty, empty, empty).numel() == 0
+    assert sample_subsets(empty, empty, empty).numel() == 0

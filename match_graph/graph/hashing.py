@@ -1,4 +1,4 @@
-"""Uniform draws without repetition by hash: the same key gives the same draw in any batch."""
+"""Uniform sampling without repetition by hash: equal keys give equal samples in any batch."""
 
 import numpy as np
 import torch
@@ -43,12 +43,12 @@ def mix_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def draw_uniform(node: Tensor, *key: int) -> Tensor:
+def sample_uniform(node: Tensor, *key: int) -> Tensor:
     """A uniform number in [0, 1) for each node, a function of the node and the key alone.
 
     Args:
         node: Node indices, [B], int64.
-        key: Further integers that the draw depends on, such as seed and epoch.
+        key: Further integers that the sample depends on, such as seed and epoch.
 
     Returns:
         [B], float64, multiples of 2^-53.
@@ -56,7 +56,7 @@ def draw_uniform(node: Tensor, *key: int) -> Tensor:
     return _shift_right(hash_keys(*key, node), 11).to(torch.float64) * 2.0**-53
 
 
-def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
+def sample_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
     """For each row a uniform subset of 0, 1, ..., size - 1 by its key.
 
     Source: algorithm F2 of Floyd (Bentley and Floyd 1987, https://doi.org/10.1145/30401.315746).
@@ -64,17 +64,17 @@ def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
 
     Args:
         size: Size of each row's set, [R], int64.
-        count: Number of elements to draw, at most ``size``, [R], int64.
-        key: Hash key of each row, [R], int64; equal keys and sizes give equal draws.
+        count: Number of elements to sample, at most ``size``, [R], int64.
+        key: Hash key of each row, [R], int64; equal keys and sizes give equal samples.
 
     Returns:
-        Packed rows of ``count`` different values, [sum(count)], int64; a row that is drawn whole
+        Packed rows of ``count`` different values, [sum(count)], int64; a row that is sampled whole
         is in ascending order.
     """
-    drawn = ragged_arange(torch.zeros_like(count), count)
+    sampled = ragged_arange(torch.zeros_like(count), count)
     rows = ((count > 0) & (count < size)).nonzero().view(-1)
     if not rows.numel():
-        return drawn
+        return sampled
     count_of_rows = count[rows]
     step = torch.arange(int(count_of_rows.max()))
     last = (size[rows] - count_of_rows).unsqueeze(1) + step  # [R', widest]
@@ -84,8 +84,8 @@ def draw_subsets(size: Tensor, count: Tensor, key: Tensor) -> Tensor:
         repeated = (chosen[:, :column] == value.unsqueeze(1)).any(dim=1)
         chosen[:, column] = torch.where(repeated, last[:, column], value)
     is_read = step < count_of_rows.unsqueeze(1)
-    drawn[ragged_arange(make_ptr(count)[rows], count_of_rows)] = chosen[is_read]
-    return drawn
+    sampled[ragged_arange(make_ptr(count)[rows], count_of_rows)] = chosen[is_read]
+    return sampled
 
 
 def _mix_number(state: int) -> int:
