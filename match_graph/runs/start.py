@@ -16,7 +16,7 @@ from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.own_code import shorten_code
-from match_graph.runs.checks import check_model, check_word_vectors
+from match_graph.runs.checks import check_model, check_word_vectors, find_closed_share
 from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.features import join_features, keep_features, write_features
 from match_graph.runs.folder import (
@@ -38,6 +38,9 @@ from match_graph.training.loggers import check_logger
 from match_graph.training.models import find_model
 from match_graph.training.processes import lead, lead_all
 from match_graph.typing import DOCUMENT, MASKS
+
+#: Share of documents with a label that have its parent too, below which coherence is a mistake.
+_CLOSED = 0.5
 
 
 @shared
@@ -98,6 +101,12 @@ def start_run(
         reporter.warn(
             f"features of {unread} are read by no part of this model; choose one that reads them "
             f"(those of labels: model.head=label_graph), or leave them out of data.features"
+        )
+    if config.model.coherent and (share := find_closed_share(run)) < _CLOSED:
+        reporter.warn(
+            f"a coherent output ranks no label above its parents, but of the training documents "
+            f"with a label only {share:.0%} have its parent too (mean of the hierarchy's edges), "
+            f"and most rankings will be wrong; leave model.coherent out"
         )
     return run
 

@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
+from match_graph.config import load_config
+from match_graph.datasets import from_frames
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph import count_twins
+from match_graph.io import Reporter
 from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
@@ -419,6 +422,22 @@ def test_load_coherent_run_no_violations_predicts_parents_first(start) -> None:
     (run.folder / "tokens" / "label__is_a.parquet").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"label__is_a\.parquet' cannot be used"):
         load(run.folder)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, closed) -> None:
+    """A parent that is not gold beside its child would be ranked before it all the same."""
+    above = ["top"] if closed else []
+    labels = [["top"], *[["leaf", *above] for _ in range(8)]]
+    fold = ["train"] * 7 + ["valid", "test"]
+    names = [f"w{n}" for n in range(9)]
+    frame = pd.DataFrame({"id": names, "text": names, "label": labels, "fold": fold})
+    corpus = from_frames(frame, hierarchy=[("leaf", "top")], columns={"split": "fold"})
+    settings = ["model.coherent=true", "model.init=random", "model.channels=8", "train.epochs=1"]
+    config = load_config(settings=settings)
+    start_run(corpus, config, tmp_path / "run", tmp_path, reporter=Reporter())
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("of the training documents with a label only 0% have its parent too" in said) != closed
 
 
 def test_start_run_baseline_is_not_coherent(start) -> None:
