@@ -128,7 +128,7 @@ def test_run_benchmark_runs_published_cells_of_other_settings(
 
 def test_run_benchmark_runs_cells_of_changed_code_again(make_experiment, tmp_path: Path) -> None:
     """Cells of one's own encoder count where its code is the same; run folders are refused."""
-    root, out, code = tmp_path / "root", tmp_path / "out", tmp_path / "mine.py"
+    root, out, code = tmp_path / "root", tmp_path / "out", tmp_path / "own_prior.py"
     code.write_text(OWN)
     rows = [{"name": "mine", "encoder": f"{code}:Mine"}]
     experiment = make_experiment(rows=rows, reference=None, runs=1)

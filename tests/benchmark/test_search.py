@@ -259,7 +259,7 @@ def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> 
 
 def test_run_search_of_other_own_code_is_refused(make_search, tmp_path: Path) -> None:
     """Trials of a search are of one code."""
-    out, root, code = tmp_path / "out", tmp_path / "root", tmp_path / "mine.py"
+    out, root, code = tmp_path / "out", tmp_path / "root", tmp_path / "own_prior.py"
     text = "from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass\n"
     code.write_text(text)
     space = {"model.coherent": [False, True]}
