@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,15 @@ def hash_inputs(config: Config) -> dict[str, str]:
     found = find_model(config).hash_code()
     path = config.model.word_vectors
     if config.model.init == "word_vectors" and path is not None and Path(path).is_file():
-        found["model.word_vectors"] = hash_file(path)
+        state = Path(path).stat()
+        found["model.word_vectors"] = _hash_once(path, state.st_mtime_ns, state.st_size)
     return found
+
+
+@cache
+def _hash_once(path: str, modified: int, size: int) -> str:
+    """SHA-256 of a file that many cells of a benchmark may name, once for each of its states."""
+    return hash_file(path)
 
 
 def find_changed_inputs(record: Mapping[str, Any], here: Mapping[str, str]) -> list[str]:
