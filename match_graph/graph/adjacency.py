@@ -150,7 +150,7 @@ class Reach:
     time: Tensor | None = None
 
     def cut(self, node: Tensor, limit: Tensor | None) -> "Cut":
-        """What may be sampled of the lists of some nodes.
+        """Neighbours of some nodes that may be sampled.
 
         Args:
             node: Nodes, [R], int64.
@@ -201,7 +201,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Cut:
-    """What may be sampled of R lists.
+    """Neighbours in R lists that may be sampled.
 
     Args:
         lists: Neighbour lists.

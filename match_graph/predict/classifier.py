@@ -384,18 +384,7 @@ def load(
     if found.neighborhood is not None:
         known = read_known_graph(folder, vocabulary, features.x)
     coherent = hierarchy if config.model.coherent else None
-    classifier = Classifier(
-        vocabulary,
-        model,
-        config,
-        fabric,
-        thresholds,
-        coherent,
-        calibration,
-        known,
-        features,
-        linear,
-        blend,
-    )
+    parts = thresholds, coherent, calibration, known, features, linear, blend
+    classifier = Classifier(vocabulary, model, config, fabric, *parts)
     classifier.folder = folder
     return classifier

@@ -81,7 +81,7 @@ class Model(ABC):
 
     @property
     def is_own(self) -> bool:
-        """Whether its class is one of a user's own."""
+        """Whether the encoder or baseline is a class of the user (``module:Class``)."""
         return ":" in self.config.model.encoder
 
     @property
@@ -222,7 +222,7 @@ class NeuralModel(Model):
 
     @property
     def has_own_head(self) -> bool:
-        """Whether its head is one of a user's own."""
+        """Whether the head is a class of the user (``module:Class``)."""
         return ":" in (self.config.model.head or "")
 
     def hash_code(self) -> dict[str, str]:

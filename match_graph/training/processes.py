@@ -60,7 +60,7 @@ def lead_all(fabric: Fabric, work: Callable[[], T]) -> T:
 
 
 def any_of(fabric: Fabric, flag: bool) -> bool:
-    """Whether a flag is set on any process; the same on every one."""
+    """Logical or of a flag over all processes."""
     return bool(sum_up(fabric, torch.tensor(int(flag))))
 
 

@@ -254,7 +254,7 @@ def test_verify_run_folder_names_all_that_is_damaged(
 
 
 def test_verify_run_folder_of_a_run_called_checkpoint(tmp_path: Path) -> None:
-    """What may be deleted is the folder of that name within it."""
+    """Only checkpoints within a run may be missing, whatever its folder is called."""
     folder = tmp_path / "checkpoint"
     claim_again(folder)
     files.write_json(folder / METRICS, {"a": 1})

@@ -267,7 +267,7 @@ def test_start_run_word_vectors_start_words_and_print_coverage(
 
 
 def test_open_run_word_vectors_may_be_gone_but_not_others(start, tmp_path: Path) -> None:
-    """What a run was made from stays in its record."""
+    """The record keeps the checksum of a file of word vectors that is gone."""
     path = tmp_path / "glove.txt"
     path.write_text("graph 1\n", encoding="utf-8")
     run = start("model.init=word_vectors", f"model.word_vectors={path}")
