@@ -24,6 +24,11 @@ T = TypeVar("T")
 CODE = ("encoder", "head")
 
 
+def is_own_code(name: str | None) -> bool:
+    """Whether a name of an encoder or a head is a user's class; registered names have no colon."""
+    return ":" in (name or "")
+
+
 def is_file_code(name: str) -> bool:
     """Whether a name is of the form ``file.py:Class``."""
     return name.rpartition(":")[0].endswith(".py")
@@ -61,7 +66,7 @@ def check_code(
     foreign = dict.fromkeys(
         (kind, name)
         for kind, name in names
-        if isinstance(name, str) and ":" in name and locate_code(name) not in known
+        if isinstance(name, str) and is_own_code(name) and locate_code(name) not in known
     )
     if foreign:
         found = " and ".join(f"the {kind} '{name}'" for kind, name in foreign)

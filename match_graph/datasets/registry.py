@@ -28,7 +28,7 @@ from match_graph.datasets.synthetic import Synthetic
 from match_graph.errors import ConfigError, CorpusError, suggest
 from match_graph.io.cluster import Cluster
 from match_graph.io.source import Track, is_folder, resolve_path
-from match_graph.own_code import find_class, locate_code
+from match_graph.own_code import find_class, is_own_code, locate_code
 
 #: What `open_dataset` opens.
 Source: TypeAlias = str | Path | Corpus | HeteroData | CorpusDataset
@@ -128,7 +128,7 @@ def find_dataset(name: str) -> type[CorpusDataset]:
 
 def names_code(name: str) -> bool:
     """Whether opening a data set of a name imports code: it is neither registered nor a folder."""
-    return ":" in name and name not in DATASETS and not is_folder(name)
+    return is_own_code(name) and name not in DATASETS and not is_folder(name)
 
 
 def name_source(source: Source, root: str | Path | None = None, track: Track | None = None) -> str:

@@ -26,6 +26,7 @@ from match_graph.io.run_folder import (
     TOKENS,
 )
 from match_graph.io.yaml import dump_yaml
+from match_graph.own_code import is_own_code
 from match_graph.runs.folder import flatten
 from match_graph.runs.readers import read_blend, read_metrics, read_record
 from match_graph.runs.record import list_twins
@@ -129,7 +130,7 @@ def _explain_loading(config: Config) -> str:
     own = [
         f'{kind}="{name}"'
         for kind, name in (("encoder", config.model.encoder), ("head", config.model.head))
-        if name is not None and ":" in name
+        if is_own_code(name)
     ]
     given = "".join(f", {one}" for one in own)
     asked = ""
@@ -194,7 +195,7 @@ def find_changes(config: Config) -> dict[str, tuple[Any, Any]]:
     options of a data set.
     """
     default = Config().change("model", encoder=config.model.encoder, head=config.model.head)
-    if ":" not in config.model.encoder + (config.model.head or ""):
+    if not (is_own_code(config.model.encoder) or is_own_code(config.model.head)):
         default = default.model_copy(update={"model": find_model(default).complete()})
     known = dict(flatten(default.model_dump(mode="json")))
     there = dict(flatten(config.model_dump(mode="json")))

@@ -29,7 +29,7 @@ from match_graph.io.run_folder import (
     RUN_FILES,
 )
 from match_graph.io.yaml import dump_yaml
-from match_graph.own_code import locate_code
+from match_graph.own_code import is_own_code, locate_code
 
 #: Files of a run that no prediction depends on.
 _RESULTS = {METRICS, HISTORY, RECORD, RELIABILITY, PER_DOCUMENT, CHECKPOINT}
@@ -133,7 +133,7 @@ def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]
     names = {"encoder": config.model.encoder, "head": config.model.head, "dataset": config.dataset}
     for kind, found in given.items():
         name = names[kind] or ""
-        is_code = names_code(name) if kind == "dataset" else ":" in name
+        is_code = names_code(name) if kind == "dataset" else is_own_code(name)
         if (found is not None or is_code) and locate_code(str(found or "")) != name:
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "

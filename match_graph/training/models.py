@@ -28,7 +28,7 @@ from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
 from match_graph.nn.model import choose_head, find_head, head_settings
 from match_graph.nn.tables import TokenTable
-from match_graph.own_code import find_class, hash_code
+from match_graph.own_code import find_class, hash_code, is_own_code
 from match_graph.training.device import keep_apart
 from match_graph.training.loop import FitInputs, train_model
 from match_graph.training.processes import lead
@@ -82,7 +82,7 @@ class Model(ABC):
     @property
     def is_own(self) -> bool:
         """Whether the encoder or baseline is a class of the user (``module:Class``)."""
-        return ":" in self.config.model.encoder
+        return is_own_code(self.config.model.encoder)
 
     @property
     def is_pretrained(self) -> bool:
@@ -223,7 +223,7 @@ class NeuralModel(Model):
     @property
     def has_own_head(self) -> bool:
         """Whether the head is a class of the user (``module:Class``)."""
-        return ":" in (self.config.model.head or "")
+        return is_own_code(self.config.model.head)
 
     def hash_code(self) -> dict[str, str]:
         head = {}
