@@ -11,7 +11,7 @@ from torch import Tensor
 
 from match_graph.datasets import CorpusDataset
 from match_graph.io.files import write_beside
-from match_graph.io.run_folder import PER_DOCUMENT, THRESHOLDS
+from match_graph.io.run_folder import PER_DOCUMENT, RELIABILITY, THRESHOLDS
 from match_graph.metrics import (
     CalibrationMeter,
     F1Meter,
@@ -185,7 +185,7 @@ class DocumentScores:
         self.table = total(self.table)
 
 
-def write_bins(path: Path, measures: Mapping[Split, SplitMeasures]) -> None:
+def write_bins(folder: Path, measures: Mapping[Split, SplitMeasures]) -> None:
     """Writes reliability bins as CSV.
 
     Columns ``split``, ``labels`` ("ranked": the 5 best of each document; "all"), ``bin`` from 1,
@@ -199,7 +199,7 @@ def write_bins(path: Path, measures: Mapping[Split, SplitMeasures]) -> None:
         for number, (pairs, probability, gold) in enumerate(bins.t().tolist(), start=1)
     ]
     table = pd.DataFrame(rows)
-    write_beside(path, lambda beside: table.to_csv(beside, index=False))
+    write_beside(folder / RELIABILITY, lambda beside: table.to_csv(beside, index=False))
 
 
 def write_thresholds(folder: Path, labels: Sequence[str], thresholds: Thresholds) -> None:

@@ -239,7 +239,7 @@ class Run(RunFinish):
 
         def write() -> None:
             write_thresholds(self.folder, self.dataset.names(LABEL).tolist(), thresholds)
-            write_bins(self.folder / RELIABILITY, measures)
+            write_bins(self.folder, measures)
             write_scores(self.folder, {split: one.scores for split, one in measures.items()})
             write_json(self.folder / METRICS, metrics)
             self._log(metrics)

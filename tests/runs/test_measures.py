@@ -10,7 +10,7 @@ import torch
 from match_graph.benchmark import MEASURES
 from match_graph.datasets import Synthetic
 from match_graph.errors import CheckpointError
-from match_graph.io.run_folder import METRICS, PER_DOCUMENT
+from match_graph.io.run_folder import METRICS, PER_DOCUMENT, RELIABILITY
 from match_graph.metrics import (
     F1Meter,
     RankedSumMeter,
@@ -84,8 +84,8 @@ def test_write_bins_of_both_splits_are_written(synthetic: Synthetic, tmp_path: P
     scores = torch.randn(len(ptr) - 1, synthetic.num_labels)
     measures = SplitMeasures(synthetic, "test")
     values = feed(measures, scores, ptr, index)
-    write_bins(tmp_path / "bins.csv", {"valid": measures, "test": measures})
-    table = pd.read_csv(tmp_path / "bins.csv")
+    write_bins(tmp_path, {"valid": measures, "test": measures})
+    table = pd.read_csv(tmp_path / RELIABILITY)
     assert table.columns.tolist() == ["split", "labels", "bin", "pairs", "probability", "gold"]
     assert len(table) == 2 * 2 * 15
     for labels, pairs, error in (
