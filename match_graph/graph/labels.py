@@ -173,7 +173,7 @@ class Hierarchy:
         Raises:
             GraphError: There are more than 2^28 entries, which no hierarchy of a corpus has.
         """
-        child, parent = self.edge_index.numpy()
+        child, parent = self.edge_index.cpu().numpy()
         rank, num_labels = self.rank.numpy(), self.num_labels
         order = np.argsort(rank[child], kind="stable")
         ends = np.stack([rank[child], rank[parent], parent])[:, order]

@@ -247,6 +247,13 @@ def test_Hierarchy_closure_of_a_chain_grows_with_its_entries() -> None:
     assert above[ptr[last] : ptr[last + 1]].tolist() == sorted(order[:-1].tolist())
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_Hierarchy_closure_on_a_gpu() -> None:
+    """A hierarchy that was moved before anything was computed from it."""
+    dag = Hierarchy(torch.tensor([[1, 2], [0, 1]], device="cuda"), 3)
+    assert dag.ancestors()[1].tolist() == [0, 0, 1]
+
+
 def test_Hierarchy_closure_past_its_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no memory holds is a sentence."""
     monkeypatch.setattr("match_graph.graph.labels._MAX_PAIRS", 5)
