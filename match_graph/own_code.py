@@ -4,13 +4,14 @@ Importing is running code, so it happens only by request: who takes a name from 
 caller first (`check_code`).
 """
 
+import ast
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -86,6 +87,7 @@ def name_code(content: Mapping[str, Any]) -> dict[str, Any]:
 def hash_code(cls: type, base: type) -> str:
     """SHA-256 of the source files of a class and its parents up to a base, one after the other.
 
+    The files of its project that these import follow: modules of the same package, or beside it.
     Of a class without a file, as in a notebook, the cells of its methods are hashed where Python
     has their source; the package's own classes have none.
     """
@@ -95,10 +97,44 @@ def hash_code(cls: type, base: type) -> str:
         if one.__module__.partition(".")[0] != __name__.partition(".")[0]
     ]
     sources = [getattr(sys.modules.get(one.__module__), "__file__", None) or one for one in own]
+    if own and isinstance(sources[0], str):
+        sources += map(str, _list_imported(Path(sources[0]), own[0].__module__))
     return "".join(
         _hash_cells(one) if isinstance(one, type) else hash_file(one)
         for one in dict.fromkeys(sources)
     )
+
+
+def _list_imported(path: Path, module: str) -> list[Path]:
+    """Files of a module's project that it imports, directly or not, by their statements."""
+    root = path.parents[module.count(".") + (path.name == "__init__.py")]
+    is_installed = bool({"site-packages", "dist-packages"} & {*root.parts})
+    found = [path]
+    for file in found:  # grows while it is read
+        for level, name in _read_imports(file):
+            parts, folder = name.split("."), file.parents[level - 1] if level else root
+            is_other = is_installed and parts[0] != module.partition(".")[0]
+            if not level and (is_other or parts[0] == __name__.partition(".")[0]):
+                continue
+            for depth in range(1, len(parts) + 1):
+                stem = folder.joinpath(*parts[:depth])
+                places = stem.with_name(f"{stem.name}.py"), stem / "__init__.py"
+                found += [one for one in places if one not in found and one.is_file()]
+    return found
+
+
+def _read_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Leading dots and dotted name of what the statements of a file import."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # no source: compiled, or broken and never imported
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            yield from ((node.level, f"{start}{alias.name}") for alias in node.names)
 
 
 def _hash_cells(cls: type) -> str:

@@ -173,3 +173,44 @@ def test_hash_code_without_source_is_empty() -> None:
     del linecache.cache["<cell 5>"]
     assert hash_code(typed, dict) == ""
     assert hash_code(ConfigError, MatchGraphError) == ""
+
+
+def test_hash_code_follows_what_the_project_imports(tmp_path: Path) -> None:
+    """Files beside a class's, also of packages, by their statements; broken ones are skipped."""
+    package = tmp_path / "beside_layers"
+    package.mkdir()
+    files = {
+        tmp_path / "mine.py": "import json\nfrom beside_width import WIDTH\n"
+        "class Shelf(dict):\n    def read(self):\n        import beside_layers.deep\n",
+        tmp_path / "beside_width.py": "WIDTH = 3\nimport match_graph\n",
+        package / "__init__.py": "",
+        package / "deep.py": "from .deeper import DEPTH\nfrom . import *\n",
+        package / "deeper.py": "import mine\nDEPTH = 1\n",
+        package / "broken.py": "def (",
+    }
+    for path, text in files.items():
+        path.write_text(text)
+    cls = find(f"{tmp_path / 'mine.py'}:Shelf")
+    first = hash_code(cls, dict)
+    assert len(first) == 64 * 5
+    for path, text in files.items():
+        path.write_text(f"{text}\n# changed\n")
+        assert (hash_code(cls, dict) == first) == (path.name == "broken.py"), path
+        path.write_text(text)
+    assert hash_code(cls, dict) == first
+
+
+def test_hash_code_of_an_installed_class_stays_in_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages that are installed beside it are other projects."""
+    installed = tmp_path / "site-packages"
+    for name in ("beside_plugin", "beside_other"):
+        (installed / name).mkdir(parents=True)
+        (installed / name / "__init__.py").write_text("")
+    (installed / "beside_plugin" / "width.py").write_text("WIDTH = 3\n")
+    source = "import beside_other\nfrom beside_plugin.width import WIDTH\n"
+    (installed / "beside_plugin" / "mine.py").write_text(f"{source}class Shelf(dict): ...\n")
+    monkeypatch.syspath_prepend(installed)
+    first = hash_code(find("beside_plugin.mine:Shelf"), dict)
+    assert len(first) == 64 * 3

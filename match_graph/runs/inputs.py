@@ -41,8 +41,8 @@ def hash_inputs(config: Config) -> dict[str, str]:
     """SHA-256 of the files that a model is made from, by the setting that names them.
 
     They are the code of an encoder and a head of one's own, and a file of word vectors, left out
-    where it is there no more: a trained run needs it no more. Modules that own code imports are
-    not among them.
+    where it is there no more: a trained run needs it no more. A language model's checkpoint is not
+    among them.
     """
     found = find_model(config).hash_code()
     path = config.model.word_vectors
