@@ -24,9 +24,11 @@ T = TypeVar("T")
 #: Settings that name code, a class of the package's or one's own, by their section "model".
 CODE = ("encoder", "head")
 
+_PACKAGE = __name__.partition(".")[0]
+
 
 def is_own_code(name: str | None) -> bool:
-    """Whether a name of an encoder or a head is a user's class; registered names have no colon."""
+    """Whether a name is ``module:Class`` or ``file.py:Class``; registered names have no colon."""
     return ":" in (name or "")
 
 
@@ -94,7 +96,7 @@ def hash_code(cls: type, base: type) -> str:
     own = [
         one
         for one in cls.__mro__[: cls.__mro__.index(base)]
-        if one.__module__.partition(".")[0] != __name__.partition(".")[0]
+        if one.__module__.partition(".")[0] != _PACKAGE
     ]
     sources = [getattr(sys.modules.get(one.__module__), "__file__", None) or one for one in own]
     if own and isinstance(sources[0], str):
@@ -114,7 +116,7 @@ def _list_imported(path: Path, module: str) -> list[Path]:
         for level, name in _read_imports(file):
             parts, folder = name.split("."), file.parents[level - 1] if level else root
             is_other = is_installed and parts[0] != module.partition(".")[0]
-            if not level and (is_other or parts[0] == __name__.partition(".")[0]):
+            if not level and (is_other or parts[0] == _PACKAGE):
                 continue
             for depth in range(1, len(parts) + 1):
                 stem = folder.joinpath(*parts[:depth])

@@ -81,7 +81,7 @@ class Model(ABC):
 
     @property
     def is_own(self) -> bool:
-        """Whether the encoder or baseline is a class of the user (``module:Class``)."""
+        """Whether the encoder or baseline is custom (``module:Class``), and not registered."""
         return is_own_code(self.config.model.encoder)
 
     @property
@@ -222,7 +222,7 @@ class NeuralModel(Model):
 
     @property
     def has_own_head(self) -> bool:
-        """Whether the head is a class of the user (``module:Class``)."""
+        """Whether the head is custom (``module:Class``), and not registered."""
         return is_own_code(self.config.model.head)
 
     def hash_code(self) -> dict[str, str]:
