@@ -161,7 +161,7 @@ def _time_steps(dataset: CorpusDataset, config: Config) -> float:
     device = choose_device(config.train.accelerator)
     bench = Bench(dataset, config, _SECONDS, device)
     loader = open_bench(bench).loader("train", training=True)
-    loader.batch_sampler.set_epoch(0)
+    loader.order.set_epoch(0)
     trainer = Trainer(bench)
     first, *others = islice(loader, 1 + _STEPS)
     trainer.step(first)
@@ -175,7 +175,7 @@ def _time_steps(dataset: CorpusDataset, config: Config) -> float:
             break
     each = (time.perf_counter() - start) / done
     assert config.train.epochs is not None
-    return each * len(loader.batch_sampler) * config.train.epochs
+    return each * len(loader.order) * config.train.epochs
 
 
 def _time_pretraining(dataset: CorpusDataset, config: Config) -> float:

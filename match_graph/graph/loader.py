@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from match_graph.graph.sampler import EgoSample, EgoSampler
 from match_graph.graph.tokens import EgoBatch, TokenSpace, make_batch
 from match_graph.graph.view import Graph, view_graph
 
+#: Documents that are sampled in one go.
+_DOCUMENTS_AHEAD = 512
+
 
 class EgoLoader(NodeLoader):
     """A `NodeLoader` whose batches are `EgoBatch`.
@@ -33,6 +37,8 @@ class EgoLoader(NodeLoader):
         graphs: Sampler of subgraphs of several hops, to be added instead.
         texts: Raw texts by document, to be added.
         transform: PyG transform of the sampled subgraph, which holds only what was sampled.
+        batch_sampler: Order of the documents. Where it is a `LengthBucketSampler`, several batches
+            without a subgraph are sampled in one go, which changes nothing in them.
         **kwargs: Further arguments of `torch.utils.data.DataLoader`.
 
     Raises:
@@ -50,11 +56,16 @@ class EgoLoader(NodeLoader):
         graphs: EgoGraphs | None = None,
         texts: Sequence[str] | None = None,
         transform: Callable[[HeteroData], HeteroData] | None = None,
+        batch_sampler: Sampler[list[int]] | None = None,
         **kwargs: Any,
     ) -> None:
         self.token_space, self.targets = token_space, targets
         self.with_graph, self.texts, self.graph_transform = with_graph, texts, transform
         self.graphs = graphs
+        self._order = batch_sampler if isinstance(batch_sampler, LengthBucketSampler) else None
+        self._ahead: _Ahead | None = None
+        if self._order is not None and graphs is None and not with_graph:
+            batch_sampler = self._ahead = _Ahead(self._order)
         if node_sampler.random and kwargs.get("persistent_workers"):
             raise GraphError(
                 "Workers of a loader that samples by chance must start anew every epoch to learn "
@@ -63,7 +74,10 @@ class EgoLoader(NodeLoader):
         seeds = (node_sampler.seed_type, input_nodes)
         graph = view_graph(data)
         self._x = graph.node_tensor(node_sampler.seed_type, "x")
-        super().__init__(graph.loader_data, node_sampler, seeds, filter_per_worker=True, **kwargs)
+        super().__init__(
+            graph.loader_data, node_sampler, seeds,
+            filter_per_worker=True, batch_sampler=batch_sampler, **kwargs,
+        )  # fmt: skip
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the random samples of the next iteration; the order is the batch sampler's."""
@@ -71,13 +85,23 @@ class EgoLoader(NodeLoader):
         if self.graphs is not None:
             self.graphs.set_epoch(epoch)
 
+    @property
+    def order(self) -> "LengthBucketSampler":
+        """The `LengthBucketSampler` that was given as ``batch_sampler``."""
+        assert self._order is not None, "the loader was made without one"
+        return self._order
+
+    def __len__(self) -> int:
+        return super().__len__() if self._order is None else len(self._order)
+
     def __iter__(self) -> Iterator[EgoBatch]:
         """The batches, with the process's share of each."""
         batches: Iterator[EgoBatch] = super().__iter__()
-        sampler = self.batch_sampler
-        if not isinstance(sampler, LengthBucketSampler) or sampler.num_processes == 1:
+        if self._ahead is not None:
+            batches = self._ahead.split(batches)
+        if self._order is None or self._order.num_processes == 1:
             return batches
-        pairs = zip(batches, sampler.shares(), strict=True)
+        pairs = zip(batches, self._order.shares(), strict=True)
         return (replace(batch, share=share) for batch, share in pairs)
 
     def collate_fn(self, index: Tensor | list[int]) -> EgoBatch:
@@ -156,13 +180,21 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self._batches()[self.start :]:
-            part = batch[self.rank :: self.num_processes]
-            yield (part if part.numel() else batch[:1]).tolist()
+            yield self._part(batch).tolist()
+
+    def sizes(self) -> Iterator[int]:
+        """The process's number of documents in each batch of an iteration."""
+        for batch in self._batches()[self.start :]:
+            yield len(self._part(batch))
 
     def shares(self) -> Iterator[float]:
         """The process's share of each batch of an iteration."""
         for batch in self._batches()[self.start :]:
             yield len(batch[self.rank :: self.num_processes]) / len(batch)
+
+    def _part(self, batch: Tensor) -> Tensor:
+        part = batch[self.rank :: self.num_processes]
+        return part if part.numel() else batch[:1]
 
     def _batches(self) -> Sequence[Tensor]:
         """The whole batches of the epoch."""
@@ -179,3 +211,31 @@ class LengthBucketSampler(Sampler[list[int]]):
         batches = order[torch.argsort(key, stable=True)].split(self.batch_size)
         numbers = torch.randperm(len(batches), generator=generator)
         return [batches[number] for number in numbers.tolist()]
+
+
+class _Ahead(Sampler[list[int]]):
+    """Several batches of an order joined for the sampler, and split again.
+
+    A call of the sampler takes 1.6 ms for 16 documents and 4 times as long for 512.
+
+    Args:
+        order: The order.
+    """
+
+    def __init__(self, order: LengthBucketSampler) -> None:
+        self.order = order
+        self.number = max(1, _DOCUMENTS_AHEAD // order.batch_size)
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.order) / self.number)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = iter(self.order)
+        while items := list(chain.from_iterable(islice(batches, self.number))):
+            yield items
+
+    def split(self, joined: Iterator[EgoBatch]) -> Iterator[EgoBatch]:
+        """The order's batches."""
+        sizes = self.order.sizes()
+        for batch in joined:
+            yield from batch.split(list(islice(sizes, self.number)))

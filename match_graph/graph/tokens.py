@@ -1,7 +1,8 @@
 """Nodes -> token ids of one space, and batches of packed token sets."""
 
 import copy
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import torch
@@ -201,6 +202,36 @@ class EgoBatch:
         field[ptr[:-1]] = document_field
         token_id[place], field[place], position[place] = self.token_id, self.field, self.position
         return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)
+
+    def split(self, sizes: Sequence[int]) -> list["EgoBatch"]:
+        """Batches of the next ``sizes`` documents each, of all in this one, which has no graph.
+
+        Their lists are views of those here.
+        """
+        stops = list(itertools.accumulate(sizes))
+        starts = [0, *stops[:-1]]
+        place = torch.tensor([0, *stops])
+        tokens = itertools.pairwise(self.ptr[place].tolist())
+        labels: Iterable[tuple[int, int]] = [(0, 0)] * len(stops)
+        if self.label_ptr is not None:
+            labels = itertools.pairwise(self.label_ptr[place].tolist())
+        return [
+            replace(
+                self,
+                document=self.document[start:stop],
+                token_id=self.token_id[first:last],
+                field=self.field[first:last],
+                position=self.position[first:last],
+                ptr=self.ptr[start : stop + 1] - first,
+                label_ptr=None if self.label_ptr is None else self.label_ptr[start : stop + 1] - a,
+                label_index=None if self.label_index is None else self.label_index[a:b],
+                x=None if self.x is None else self.x[start:stop],
+                text=None if self.text is None else self.text[start:stop],
+            )
+            for start, stop, (first, last), (a, b) in zip(
+                starts, stops, tokens, labels, strict=True
+            )
+        ]
 
     def select_tokens(self, kept: Tensor) -> "EgoBatch":
         """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""

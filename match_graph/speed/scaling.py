@@ -83,7 +83,7 @@ def _measure_size(
                 trainer.step(batch)
             synchronize(bench.device)
             seconds = clock() - start
-        lengths = loader.batch_sampler.lengths
+        lengths = loader.order.lengths
         seconds *= int(lengths.sum()) / sum(int(batch.ptr[-1]) for batch in batches)
         yield "step", bench.device, len(lengths), seconds, memory.mib, dataset
 

@@ -172,13 +172,13 @@ def _share_epoch(rates: Mapping[str, float], loader: EgoLoader) -> dict[str, flo
     load, step = 1 / rates["load"], 1 / rates["ours"]
     return {
         "share_loading": load / (load + step),
-        "epoch_seconds": len(loader.batch_sampler.lengths) * (load + step),
+        "epoch_seconds": len(loader.order.lengths) * (load + step),
     }
 
 
 def open_loader(bench: Bench) -> EgoLoader:
     loader = open_bench(bench).loader("train", training=True)
-    loader.batch_sampler.set_epoch(0)
+    loader.order.set_epoch(0)
     return loader
 
 

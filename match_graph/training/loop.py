@@ -189,7 +189,7 @@ def _resume(
 ) -> Mapping[str, Tensor] | None:
     """Loads a checkpoint; states of the random generators, None between epochs."""
     learner.load(content, path)
-    num_steps = len(loader.batch_sampler)
+    num_steps = len(loader.order)
     if learner.state.step > num_steps:
         raise CheckpointError(
             f"The checkpoint '{path}' must be of at most {num_steps:,} steps within an epoch, "
@@ -222,7 +222,7 @@ def _train_epoch(
         save: Callback after each step, gets the number of steps done.
         reporter: Reporter of progress.
     """
-    state, batches = learner.state, loader.batch_sampler
+    state, batches = learner.state, loader.order
     batches.set_epoch(state.epoch, state.step)
     loader.set_epoch(state.epoch)
     learner.wrapped.train()

@@ -431,3 +431,53 @@ def test_EgoLoader_it_drives_a_loader(toy_graph: BuiltGraph) -> None:
     assert sorted(found) == documents.tolist()
     sizes = torch.cat([batch.ptr.diff() for batch in batches])
     assert torch.equal(sizes, node_sampler.lengths(torch.tensor(found)))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(("num_processes", "start"), [(1, 0), (1, 7), (3, 0)])
+def test_EgoLoader_samples_ahead_what_it_would_sample_batch_by_batch(
+    synthetic: Synthetic, num_processes: int, start: int, num_workers: int
+) -> None:
+    """Every list of every batch and its share, also from within an epoch and of a process."""
+    built = build_graph(synthetic.read())
+    documents, sampler = torch.arange(400), EgoSampler(built.data, 3, 20, random=True, seed=5)
+    x = torch.rand(400, 2)
+    built.data["document"].x = x
+    order = LengthBucketSampler(
+        sampler.lengths(documents), 40, shuffle=True, rank=num_processes - 1,
+        num_processes=num_processes,
+    )  # fmt: skip
+    texts = [f"text {number}" for number in range(400)]
+    space = TokenSpace.from_data(built.data)
+    loader = EgoLoader(
+        built.data, sampler, space, documents, built.targets, texts=texts, batch_sampler=order,
+        num_workers=num_workers,
+    )  # fmt: skip
+    loader.set_epoch(2)
+    order.set_epoch(2, start)
+    batches = list(loader)
+    expected = [loader.collate_fn(items) for items in order]
+    assert len(batches) == len(expected) == len(loader) - start == 10 - start
+    shares = list(order.shares())
+    for found, alone, share in zip(batches, expected, shares, strict=True):
+        assert found.share == share
+        assert found.text == alone.text
+        for name in ("document", "token_id", "field", "position", "ptr", "label_ptr", "x"):
+            assert torch.equal(getattr(found, name), getattr(alone, name)), name
+        assert torch.equal(found.label_index, alone.label_index)
+
+
+def test_EgoLoader_samples_several_batches_in_one_go(
+    toy_graph: BuiltGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six batches of two documents take two calls where up to seven documents are in one."""
+    monkeypatch.setattr("match_graph.graph.loader._DOCUMENTS_AHEAD", 7)
+    sampler, documents = EgoSampler(toy_graph.data), torch.arange(12)
+    asked, sample = [], sampler.sample
+    monkeypatch.setattr(sampler, "sample", lambda seed: asked.append(len(seed)) or sample(seed))
+    order = LengthBucketSampler(sampler.lengths(documents), 2, shuffle=True)
+    space = TokenSpace.from_data(toy_graph.data)
+    loader = EgoLoader(toy_graph.data, sampler, space, documents, batch_sampler=order)
+    assert [batch.num_documents for batch in loader] == [2] * 6
+    assert asked == [6, 6]
