@@ -40,11 +40,11 @@ _EVAL_BATCH = 256
 def hash_inputs(config: Config) -> dict[str, str]:
     """SHA-256 of the files that a model is made from, by the setting that names them.
 
-    They are the code of an encoder and a head of one's own, and a file of word vectors, left out
-    where it is there no more: a trained run needs it no more. A language model's checkpoint is not
-    among them.
+    They are the code of an encoder and a head of one's own, a language model's checkpoint in a
+    folder, and a file of word vectors. What is there no more is left out: a trained run does not
+    need it.
     """
-    found = find_model(config).hash_code()
+    found = find_model(config).hash_files()
     path = config.model.word_vectors
     if config.model.init == "word_vectors" and path is not None and Path(path).is_file():
         state = Path(path).stat()

@@ -89,8 +89,8 @@ class Model(ABC):
         """Whether it starts from pre-trained unit vectors."""
         return self.is_neural and self.config.model.init.startswith("spherical")
 
-    def hash_code(self) -> dict[str, str]:
-        """SHA-256 of the code of classes of a user's own, by setting."""
+    def hash_files(self) -> dict[str, str]:
+        """SHA-256 of the code of a user's own classes, and of the encoder's files, by setting."""
         return {"model.encoder": hash_code(self.cls, nn.Module)} if self.is_own else {}
 
     @property
@@ -225,11 +225,12 @@ class NeuralModel(Model):
         """Whether the head is custom (``module:Class``), and not registered."""
         return is_own_code(self.config.model.head)
 
-    def hash_code(self) -> dict[str, str]:
-        head = {}
+    def hash_files(self) -> dict[str, str]:
+        files = self.cls.hash_files(self.settings)
+        found = {f"model.encoder_config.{name}": digest for name, digest in files.items()}
         if self.has_own_head:
-            head["model.head"] = hash_code(find_head(self.config.model), nn.Module)
-        return super().hash_code() | head
+            found["model.head"] = hash_code(find_head(self.config.model), nn.Module)
+        return super().hash_files() | found
 
     def reads_features(self, node_type: str) -> bool:
         if node_type == LABEL:  # a head of one's own may read them unasked

@@ -87,6 +87,15 @@ class Encoder(nn.Module):
         """Beginning of parameter names -> factor of the learning rate; 1 for all others."""
         return {}
 
+    @classmethod
+    def hash_files(cls, config: StrictModel) -> dict[str, str]:
+        """Checksums of the files that settings name, by setting; what is not there is left out.
+
+        Args:
+            config: The encoder's settings.
+        """
+        return {}
+
     def save_files(self, folder: Path) -> None:
         """Writes what the constructor reads from elsewhere and a run must keep; mostly nothing.
 

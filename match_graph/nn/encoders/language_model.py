@@ -11,9 +11,14 @@ from torch import Tensor, nn
 
 from match_graph.config import StrictModel
 from match_graph.errors import ConfigError, import_extra
-from match_graph.features.sentence_model import find_max_positions, quiet_transformers
+from match_graph.features.sentence_model import (
+    compute_model_digest,
+    find_max_positions,
+    quiet_transformers,
+)
 from match_graph.graph import EgoBatch
 from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.io.source import is_folder
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import Encoder, EncoderOutput
 from match_graph.typing import WORD
@@ -203,6 +208,13 @@ class LanguageModelEncoder(Encoder):
         )
         joined = torch.cat([text, metadata.to(text.dtype)])
         return torch.empty_like(joined).index_copy(0, order, joined), lengths
+
+    @classmethod
+    def hash_files(cls, config: StrictModel) -> dict[str, str]:
+        """Checksum of a checkpoint in a folder; a model of the hub is known by its name."""
+        assert isinstance(config, LanguageModelEncoder.Config)
+        is_here = bool(config.checkpoint) and is_folder(config.checkpoint)
+        return {"checkpoint": compute_model_digest(Path(config.checkpoint))} if is_here else {}
 
     def save_files(self, folder: Path) -> None:
         """Writes configuration and tokenizer; the weights are the run's."""

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from match_graph.config import Config
 from match_graph.corpus import Corpus
 from match_graph.errors import ConfigError
 from match_graph.graph import BuiltGraph, EgoBatch, EgoLoader, EgoSampler, TokenSpace
 from match_graph.nn import LanguageModelEncoder, TokenEmbedding
 from match_graph.testing import assert_encoder
+from match_graph.training.models import find_model
 from match_graph.typing import TAGGED
 
 WORDS = ["learning", "graphs", "from", "small", "cells", "of", "a", "deep", "net", "kernels", "w1"]
@@ -248,6 +250,23 @@ def test_LanguageModelEncoder_no_planted_label_reaches_it(
         )
         states.append(encoder(batch).document)
     assert torch.equal(states[0], states[1])
+
+
+@needs_transformers
+def test_LanguageModelEncoder_hash_files_tell_checkpoints_apart(checkpoint, tmp_path: Path) -> None:
+    """By content, not by place; a run of another content is refused by its setting."""
+
+    def hash_model(name: str) -> dict[str, str]:
+        settings = {"encoder": "language_model", "encoder_config": {"checkpoint": name}}
+        return find_model(Config(model=settings)).hash_files()
+
+    folder = Path(shutil.copytree(checkpoint(), tmp_path / "checkpoint"))
+    before = hash_model(checkpoint())
+    assert before.keys() == {"model.encoder_config.checkpoint"}
+    assert hash_model(str(folder)) == before
+    damage_weights(folder)
+    assert hash_model(str(folder)) != before
+    assert hash_model("distilbert-base-uncased") == hash_model("") == {}
 
 
 def spoil_weights(folder: Path) -> None:
