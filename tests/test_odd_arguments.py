@@ -37,6 +37,10 @@ def classify(**parameters: Any) -> Any:
             "match_graph.Reporter(), or leave it out.",
         ),
         (
+            lambda: mg.start_run("synthetic", mg.load_config(), overwrite="false"),
+            "overwrite must be True or False, found 'false'.",
+        ),
+        (
             lambda: mg.load_config(settings="train.epochs=2"),
             "Settings must be a list of key=value, found 'train.epochs=2'; put them into a list.",
         ),

@@ -70,13 +70,16 @@ def start_run(
     Raises:
         CorpusError: The data set or its features are broken, or a split that a run needs is empty.
         CheckpointError: The folder is of something else.
-        ConfigError: The configuration or the reporter is none, or settings do not go together.
+        ConfigError: The configuration or the reporter is none, ``overwrite`` is no truth value, or
+            settings do not go together.
     """
     if not isinstance(config, Config):
         raise ConfigError(
             f"The configuration must be a match_graph.Config, found {config!r:.60}; make one with "
             f"match_graph.load_config."
         )
+    if not isinstance(overwrite, bool):  # "false" would delete a run
+        raise ConfigError(f"overwrite must be True or False, found {overwrite!r:.60}.")
     folder = None if folder is None else read_path(folder, "A run folder")
     train = count_processes(config.train)
     fabric, reporter = _launch(config, train, reporter)
