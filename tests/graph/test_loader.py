@@ -436,7 +436,7 @@ def test_EgoLoader_it_drives_a_loader(toy_graph: BuiltGraph) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize(("num_processes", "start"), [(1, 0), (1, 7), (3, 0)])
-def test_EgoLoader_samples_ahead_what_it_would_sample_batch_by_batch(
+def test_EgoLoader_ahead_gives_the_same_batches(
     synthetic: Synthetic, num_processes: int, start: int, num_workers: int
 ) -> None:
     """Every list of every batch and its share, also from within an epoch and of a process."""
@@ -481,3 +481,12 @@ def test_EgoLoader_samples_several_batches_in_one_go(
     loader = EgoLoader(toy_graph.data, sampler, space, documents, batch_sampler=order)
     assert [batch.num_documents for batch in loader] == [2] * 6
     assert asked == [6, 6]
+
+
+def test_EgoLoader_takes_any_order_of_batches(toy_graph: BuiltGraph) -> None:
+    """Lists of positions, as a `DataLoader` does."""
+    sampler, space = EgoSampler(toy_graph.data), TokenSpace.from_data(toy_graph.data)
+    order = [[3, 0], [7]]
+    loader = EgoLoader(toy_graph.data, sampler, space, torch.arange(12), batch_sampler=order)
+    assert [batch.document.tolist() for batch in loader] == order
+    assert len(loader) == 2
