@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import torch
@@ -204,18 +204,20 @@ class EgoBatch:
         return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)
 
     def split(self, sizes: Sequence[int]) -> list["EgoBatch"]:
-        """Batches of the next ``sizes`` documents each, of all in this one, which has no graph.
+        """Batches of consecutive documents; their lists are views of those here.
 
-        Their lists are views of those here.
+        Args:
+            sizes: Number of documents of each batch, B in all.
+
+        Raises:
+            GraphError: There is a subgraph, which is not split.
         """
-        stops = list(itertools.accumulate(sizes))
-        starts = [0, *stops[:-1]]
-        place = torch.tensor([0, *stops])
-        tokens = itertools.pairwise(self.ptr[place].tolist())
-        labels: Iterable[tuple[int, int]] = [(0, 0)] * len(stops)
-        if self.label_ptr is not None:
-            labels = itertools.pairwise(self.label_ptr[place].tolist())
-        return [
+        if self.graph is not None:
+            raise GraphError("A batch must have no subgraph to be split, found one; sample anew.")
+        bounds = torch.tensor([0, *itertools.accumulate(sizes)])
+        documents = list(itertools.pairwise(bounds.tolist()))
+        tokens = itertools.pairwise(self.ptr[bounds].tolist())
+        parts = [
             replace(
                 self,
                 document=self.document[start:stop],
@@ -223,15 +225,17 @@ class EgoBatch:
                 field=self.field[first:last],
                 position=self.position[first:last],
                 ptr=self.ptr[start : stop + 1] - first,
-                label_ptr=None if self.label_ptr is None else self.label_ptr[start : stop + 1] - a,
-                label_index=None if self.label_index is None else self.label_index[a:b],
                 x=None if self.x is None else self.x[start:stop],
                 text=None if self.text is None else self.text[start:stop],
             )
-            for start, stop, (first, last), (a, b) in zip(
-                starts, stops, tokens, labels, strict=True
-            )
+            for (start, stop), (first, last) in zip(documents, tokens, strict=True)
         ]
+        if self.label_ptr is not None and self.label_index is not None:
+            labels = itertools.pairwise(self.label_ptr[bounds].tolist())
+            for part, (start, stop), (first, last) in zip(parts, documents, labels, strict=True):
+                part.label_ptr = self.label_ptr[start : stop + 1] - first
+                part.label_index = self.label_index[first:last]
+        return parts
 
     def select_tokens(self, kept: Tensor) -> "EgoBatch":
         """The batch with some of its tokens, [N], bool; documents, labels and graph stay."""

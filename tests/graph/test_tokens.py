@@ -1,6 +1,7 @@
 """Nodes -> token ids, and the batches that hold them."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from match_graph.graph import (
     NodeFeatures,
     TokenSpace,
 )
-from match_graph.graph.tokens import PAD_ID
+from match_graph.graph.tokens import PAD_ID, make_batch
 from match_graph.typing import DOCUMENT
 
 spaces = st.lists(st.integers(0, 5), min_size=1, max_size=5).map(
@@ -141,3 +142,39 @@ def test_EgoBatch_document_tokens_come_first(toy_graph: BuiltGraph) -> None:
             expected[name] += [first, *getattr(batch, name)[span].tolist()]
     assert {name: getattr(found, name).tolist() for name in expected} == expected
     assert found.ptr.tolist() == [0, 2, 3, 6]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) <= 12))
+def test_EgoBatch_split_equals_batches_sampled_alone(
+    toy_graph: BuiltGraph, sizes: list[int]
+) -> None:
+    """Also documents without words or gold labels, with features and texts, or without."""
+    space, sampler = TokenSpace.from_data(toy_graph.data), EgoSampler(toy_graph.data)
+    documents, x = torch.arange(sum(sizes)), torch.rand(12, 3)
+
+    def make(rows: torch.Tensor, is_full: bool) -> EgoBatch:
+        targets = toy_graph.targets if is_full else None
+        batch = make_batch(sampler.sample(rows), space, targets, x if is_full else None)
+        return replace(batch, text=[f"text {row}" for row in rows.tolist()] if is_full else None)
+
+    for is_full in (True, False):
+        parts = make(documents, is_full).split(sizes)
+        for part, rows in zip(parts, documents.split(sizes), strict=True):
+            alone = make(rows, is_full)
+            for name, value in vars(alone).items():
+                found = getattr(part, name)
+                same = torch.equal(found, value) if torch.is_tensor(value) else found == value
+                assert same, name
+
+
+def test_EgoBatch_split_refuses_a_subgraph(toy_graph: BuiltGraph) -> None:
+    """Its components would have to be numbered anew."""
+    space, sampler = TokenSpace.from_data(toy_graph.data), EgoSampler(toy_graph.data)
+    loader = EgoLoader(
+        toy_graph.data, sampler, space, torch.arange(4), with_graph=True, batch_size=4
+    )
+    with pytest.raises(GraphError) as caught:
+        next(iter(loader)).split([2, 2])
+    assert str(caught.value) == (
+        "A batch must have no subgraph to be split, found one; sample anew."
+    )
