@@ -254,7 +254,7 @@ def test_LanguageModelEncoder_no_planted_label_reaches_it(
 
 @needs_transformers
 def test_LanguageModelEncoder_hash_files_tell_checkpoints_apart(checkpoint, tmp_path: Path) -> None:
-    """By content, not by place; a run of another content is refused by its setting."""
+    """By content, not by place; a model of the hub has no checksum."""
 
     def hash_model(name: str) -> dict[str, str]:
         settings = {"encoder": "language_model", "encoder_config": {"checkpoint": name}}
