@@ -265,6 +265,8 @@ class TokenEmbedding(TokenTable):
 
     def _find(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
         """The table, or what was fetched of it, and where tokens lie in it."""
+        if self.rows is not None and self.training:
+            return self.rows.look_up(token_id)
         if self.shard is None:
             return self.weight, token_id
         assert self._fetched is not None, "a batch is prepared before its tokens are embedded"

@@ -1,13 +1,21 @@
 """Tables with a row per token, whole or sharded by rows over processes."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from match_graph.errors import GraphError
 from match_graph.io.exchange import BLOCK_ROWS, RowRoute, RowShard
+
+
+class RowReader(Protocol):
+    """What gives a training the rows of a table, where these are not as they lie in it."""
+
+    def look_up(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of tokens, [n, C], which collect a gradient, and where each token's is in them."""
+        ...
 
 
 class TokenTable(nn.Module):
@@ -33,6 +41,8 @@ class TokenTable(nn.Module):
         self.shard = None if shard is None or shard.num_processes == 1 else shard
         size = num_tokens if self.shard is None else self.shard.size
         self.weight = nn.Parameter(torch.empty(size, channels))
+        #: Gives a training the rows; None where they are as they lie in ``weight``.
+        self.rows: RowReader | None = None
 
     @torch.no_grad()
     def set_rows(self, first: int, values: Tensor) -> None:

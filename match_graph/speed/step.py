@@ -41,7 +41,7 @@ class Trainer:
         run = open_bench(bench)
         self.config, self.model = bench.config.train, run.make_model()
         self.fabric = run.fabric
-        self.learner = make_learner(self.fabric, self.model, self.config, origin="")
+        self.learner = make_learner(self.fabric, self.model, self.config, _NUM_STEPS, origin="")
         self.hierarchy = run.hierarchy.to(self.fabric.device)
         self.number = _NUM_STEPS // 2
 

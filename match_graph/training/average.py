@@ -49,6 +49,7 @@ class WeightAverage:
         self._own, self._averages = (
             [find_shard(value) for value in values] for values in (parameters, self.values)
         )
+        self._left_out: set[int] = set()  # their places
 
     def update(self, step: int) -> None:
         """Takes the model's parameters in, if it is their turn.
@@ -57,12 +58,38 @@ class WeightAverage:
             step: Step number, 1 for the first that is averaged, none before; each must be given in
                 its turn.
         """
-        if step < 1:
-            return
+        kept = self.keeps(step)
+        averages, own = (
+            [value for place, value in enumerate(values) if place not in self._left_out]
+            for values in (self._averages, self._own)
+        )
+        if kept < 1 and own:
+            torch._foreach_lerp_(averages, own, 1 - kept)
+
+    def keeps(self, step: int) -> float:
+        """What an average keeps of itself in a step, 1 where it takes nothing in.
+
+        Args:
+            step: Step number, as for `update`.
+        """
         number = 1 if step <= _SETTLED else _EVERY
-        if step % number == 0:
-            kept = (1 - (self.eta + 1) / (step + self.eta)) ** number
-            torch._foreach_lerp_(self._averages, self._own, 1 - kept)
+        if step < 1 or step % number:
+            return 1.0
+        return (1 - (self.eta + 1) / (step + self.eta)) ** number
+
+    def leave_out(self, parameter: Tensor) -> Tensor:
+        """Leaves the updates of a parameter's average, which this returns, to the caller."""
+        place = self._place(parameter)
+        self._left_out.add(place)
+        return self._averages[place]
+
+    def take_in(self, parameter: Tensor) -> None:
+        """Averages a parameter that was left out again."""
+        self._left_out.discard(self._place(parameter))
+
+    def _place(self, parameter: Tensor) -> int:
+        pointers = [value.data_ptr() for value in self._own]
+        return pointers.index(find_shard(parameter).data_ptr())
 
     @contextmanager
     def shown(self) -> Iterator[None]:

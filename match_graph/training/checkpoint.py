@@ -28,10 +28,16 @@ from match_graph.training.processes import any_of, gather
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
 #: No training has as many epochs, or steps in one.
 _MOST = 2**40
-#: Batches after which several processes ask the first whether a checkpoint is due.
-ASK_EVERY = 20
+#: Batches after which a checkpoint may be written: then rows of a table that stayed behind are
+#: brought up, also where none is written, so that a training does not depend on when they are.
+ASK_EVERY = 256
 #: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
 RECENT = 100
+
+
+def is_turn(step: int) -> bool:
+    """Whether a checkpoint may be written after a step of an epoch."""
+    return step % ASK_EVERY == 0
 
 
 @pydantic_dataclass(config=ConfigDict(strict=True, extra="forbid"))
@@ -229,7 +235,7 @@ class SaveTimer:
 
     def is_due(self, step: int) -> bool:
         """Whether to write one after a step."""
-        if self.fabric.world_size > 1 and step % ASK_EVERY:
+        if not is_turn(step):
             return False
         return self._ask(time.monotonic() - self.last >= self.seconds)
 

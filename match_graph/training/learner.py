@@ -21,6 +21,7 @@ from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import LossMeter, TrainState
 from match_graph.training.parts import PartsReader, Share, remove_parts, write_parts, write_weights
 from match_graph.training.processes import gather, lead
+from match_graph.training.row_adam import RowAdam
 from match_graph.training.shards import find_shard, is_sharded, list_parameters, load_moments
 
 #: Tensors of a checkpoint with what each is placed as, and the rows that this is of a table.
@@ -38,6 +39,7 @@ class Learner:
         optimizer: Optimizer of the model's parameters.
         stepper: Optimizer as training calls it, wrapped by Fabric.
         average: Average of the model's weights, if any.
+        rows: Adam on the rows of the embedding; None where the optimizer moves all of them.
         origin: Name of the data and settings of the training.
         state: Progress of the training.
         history: Losses and measures, a row per epoch.
@@ -52,6 +54,7 @@ class Learner:
     optimizer: torch.optim.Optimizer
     stepper: Any
     average: WeightAverage | None
+    rows: RowAdam | None
     origin: str
     state: TrainState = field(default_factory=TrainState)
     history: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -73,6 +76,26 @@ class Learner:
         if self.average is None or self.state.epoch < self.average.after:
             return nullcontext()
         return self.average.shown()
+
+    def settle(self) -> None:
+        """Brings up the rows of the embedding that stayed behind; others read them only then."""
+        if self.rows is not None:
+            self.rows.settle()
+
+    def collect_rows(self) -> Tensor | None:
+        """The gradient of the embedding's rows, after the backward pass, as `RowAdam.collect`."""
+        if self.rows is None:
+            return None
+        gradient = self.rows.collect()
+        if not self.rows.is_active:
+            self.rows = None
+        return gradient
+
+    def close(self) -> None:
+        """Leaves the embedding as any other module."""
+        if self.rows is not None:
+            self.rows.close()
+        self.rows = None
 
     def add_row(self, row: Mapping[str, float]) -> None:
         """Adds an epoch to the history."""
@@ -110,6 +133,7 @@ class Learner:
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint; every process calls this and writes what it alone has."""
+        self.settle()
         if self.best is not None:
             self._write_weights(folder, self.best)
         self.best = None

@@ -27,15 +27,17 @@ from match_graph.training.checkpoint import (
     SaveTimer,
     TrainState,
     check_same,
+    is_turn,
     read_checkpoint,
 )
 from match_graph.training.device import count_threads, keep_apart
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.learner import Learner
 from match_graph.training.loggers import Tracker, open_tracker
-from match_graph.training.optimizers import make_optimizer, set_progress
+from match_graph.training.optimizers import make_optimizer, schedule, set_progress
 from match_graph.training.processes import lead, sum_squares, sum_up
 from match_graph.training.profiling import profile_steps
+from match_graph.training.row_adam import RowAdam
 from match_graph.training.shards import find_shard
 
 #: Takes the measures of an epoch by name, "epoch" among them.
@@ -110,7 +112,9 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
     check_same(fabric, content, path)
     if before is not None and before.is_over(config):
         return before
-    learner = make_learner(fabric, model, config, inputs.origin)
+    assert config.epochs is not None
+    num_steps = config.epochs * len(loader.order)
+    learner = make_learner(fabric, model, config, num_steps, inputs.origin)
     random = None if content is None else _resume(learner, content, path, loader)
     if content is not None:
         content = None  # as large as weights, average and moments together
@@ -125,6 +129,7 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
                 learner.save(folder)
 
     with ExitStack() as stack:
+        stack.callback(learner.close)
         tick = stack.enter_context(profile_steps(inputs.profile))
         tracker = _open_tracker(stack, learner, inputs, config)
         while not state.is_over(config):
@@ -151,7 +156,7 @@ def train_model(model: MatchModel, inputs: FitInputs, config: TrainConfig, seed:
                 + (" (best)" if state.best_epoch == state.epoch else "")
             )
             inputs.watch({"epoch": state.epoch, **losses, **measures})
-    if config.epochs is not None and state.epoch < config.epochs:
+    if state.epoch < config.epochs:
         reporter.line(
             f"train: stopped after epoch {state.epoch} of {config.epochs}, as validation "
             f"{MONITOR} did not rise for {config.patience} epochs (train.patience)"
@@ -172,16 +177,38 @@ def draw_seed(seed: int, epoch: int, rank: int) -> int:
     return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0])
 
 
-def make_learner(fabric: Fabric, model: MatchModel, config: TrainConfig, origin: str) -> Learner:
-    """The model on its device with optimizer and average, nothing learned yet."""
+def make_learner(
+    fabric: Fabric, model: MatchModel, config: TrainConfig, num_steps: int, origin: str
+) -> Learner:
+    """The model on its device with optimizer and average, nothing learned yet.
+
+    Where the process is the only one, the rows of the embedding are moved by `RowAdam`. Where
+    several have the same embedding, their gradients meet in one of the whole table.
+    """
     keep_apart(model, fabric.device)
     wrapped = fabric.setup_module(model)
     optimizer = make_optimizer(model, config)  # only now: of the shards, if there are any
     average = None
     if config.average:
         average = WeightAverage(model, config.average, config.average_after)
+    rows = None
+    if fabric.world_size == 1 and model.embedding.weight.requires_grad:
+        steps = range(1, num_steps + 1)
+        rates = [
+            config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)
+            for step in steps
+        ]
+        start = _start_average(config, num_steps)
+        kept = None if average is None else [average.keeps(step - start) for step in steps]
+        rows = RowAdam(model.embedding, optimizer, rates, average, kept)
     stepper = fabric.setup_optimizers(optimizer)
-    return Learner(fabric, model, wrapped, optimizer, stepper, average, origin)
+    return Learner(fabric, model, wrapped, optimizer, stepper, average, rows, origin)
+
+
+def _start_average(config: TrainConfig, num_steps: int) -> int:
+    """The step after which weights are averaged."""
+    assert config.epochs is not None
+    return num_steps * config.average_after // config.epochs
 
 
 def _resume(
@@ -240,7 +267,10 @@ def _train_epoch(
                 done = min((state.step + 1) * batches.batch_size, total)
                 advance(done, f"loss {float(loss):.3f}")
             state.step += 1
+            if is_turn(state.step):
+                learner.settle()
             save(state.step)
+    learner.settle()
     _check_finite(learner, config)
     means = learner.losses.compute(learner.fabric)
     learner.losses.reset()
@@ -269,6 +299,8 @@ def train_step(
     batch = cpu_batch.to(fabric.device, non_blocking=True)
     set_progress(learner.optimizer, step / num_steps, config)
     learner.optimizer.zero_grad()
+    if learner.rows is not None:
+        learner.rows.start(step)
     with limit_threads(count_threads(batch, model)):
         losses = match_loss(
             learner.wrapped(batch),
@@ -283,17 +315,25 @@ def train_step(
         fabric.backward(losses.total)
     for table in learner.tables.values():
         table.reduce_gradient()
-    clip_gradients(learner, config.clip_norm)
+    gradient = learner.collect_rows()
+    clip_gradients(learner, config.clip_norm, gradient)
     learner.stepper.step()
+    if learner.rows is not None:
+        learner.rows.update()
     if learner.average is not None:
-        assert config.epochs is not None
-        learner.average.update(step - num_steps * config.average_after // config.epochs)
+        learner.average.update(step - _start_average(config, num_steps))
     return learner.losses.update(losses, config, batch)
 
 
-def clip_gradients(learner: Learner, max_norm: float) -> None:
-    """Clips the gradients by their norm over all processes' shards."""
-    if not learner.tables:
+def clip_gradients(learner: Learner, max_norm: float, of_rows: Tensor | None = None) -> None:
+    """Clips the gradients by their norm over all processes' shards.
+
+    Args:
+        learner: Model with gradients, changed in place.
+        max_norm: Largest norm.
+        of_rows: Gradient of rows of the embedding that is none of its weight's, changed in place.
+    """
+    if not learner.tables and of_rows is None:
         learner.fabric.clip_gradients(
             learner.wrapped, learner.stepper, max_norm=max_norm, error_if_nonfinite=False
         )
@@ -305,7 +345,11 @@ def clip_gradients(learner: Learner, max_norm: float) -> None:
         for parameter in group["params"]:
             if parameter.grad is not None:
                 (own if parameter in weights else common).append(parameter.grad)
-    square = whole(get_total_norm(common)).square() + sum_squares(own, learner.fabric.device)
+    if of_rows is not None:
+        common.append(of_rows)
+    square = whole(get_total_norm(common)).square()
+    if learner.tables:
+        square = square + sum_squares(own, learner.fabric.device)
     factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch's own
     torch._foreach_mul_([find_shard(gradient) for gradient in (*own, *common)], factor)
 

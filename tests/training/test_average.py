@@ -91,3 +91,36 @@ def test_WeightAverage_averages_of_another_model_are_refused() -> None:
     assert str(caught.value) == (
         "Averages must be of the shapes [[2, 3], [2]], found [[2, 2], [2]]."
     )
+
+
+def test_WeightAverage_leave_out_leaves_one_parameter_to_the_caller() -> None:
+    """Its average stays, is shown with the others, and is updated again once it is taken in."""
+    model = nn.Linear(3, 4)
+    average, expected = WeightAverage(model, 0.25), WeightAverage(model, 0.25)
+    left_out = average.leave_out(model.bias)
+    before = left_out.clone()
+    for step in range(1, 10):
+        move(model, step)
+        average.update(step)
+        expected.update(step)
+    assert torch.equal(left_out, before)
+    left_out.copy_(expected.values[1])
+    average.take_in(model.bias)
+    move(model, 10)
+    average.update(10)
+    expected.update(10)
+    for left, right in zip(average.values, expected.values, strict=True):
+        assert torch.equal(left, right)
+
+
+@given(step=st.integers(-3, 200), share=st.sampled_from([0.1, 0.25, 0.5]))
+def test_WeightAverage_keeps_is_what_an_update_leaves_of_it(step: int, share: float) -> None:
+    """All of it before the first step and between two turns, nothing at the first."""
+    model = nn.Linear(1, 1, bias=False)
+    average = WeightAverage(model, share)
+    with torch.no_grad():
+        average.values[0].fill_(1.0)
+        model.weight.fill_(0.0)
+    average.update(step)
+    assert float(average.values[0]) == pytest.approx(average.keeps(step), abs=1e-6)
+    assert average.keeps(1) == 0.0

@@ -35,6 +35,7 @@ def make_run(tmp_path: Path, small_settings):
 def broken_off(make_run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run with checkpoints after every step, stopped in the second epoch."""
     run, original = make_run("run"), loop_module.train_step
+    monkeypatch.setattr(checkpoint, "ASK_EVERY", 1)
 
     def step_or_stop(learner, *args):
         if (learner.state.epoch, learner.state.step) == (1, 3):
@@ -118,24 +119,25 @@ def test_Run_one_of_another_model_is_refused(broken_off: Run, make_run, part: st
 def test_SaveTimer_due_by_clock_and_never_costs_more_than_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After 30 seconds; after one that took 4 seconds, not before 80."""
+    """After 30 seconds; after one that took 4 seconds, not before 80; after every other step."""
     now = 100.0
+    monkeypatch.setattr(checkpoint, "ASK_EVERY", 2)
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
     timer = SaveTimer(make_fabric(TrainConfig(accelerator="cpu")))
     now += 29
-    assert not timer.is_due(1)
+    assert not timer.is_due(2)
     now += 1
-    assert timer.is_due(2)
+    assert (timer.is_due(3), timer.is_due(4)) == (False, True)
     with timer.writing():
         now += 4
     now += 79
-    assert not timer.is_due(3)
+    assert not timer.is_due(6)
     now += 1
-    assert timer.is_due(4)
+    assert timer.is_due(8)
     with timer.writing():
         pass
     now += 30
-    assert timer.is_due(5)
+    assert timer.is_due(10)
 
 
 def test_SaveTimer_is_due_after_epochs_take_long_against_writing(

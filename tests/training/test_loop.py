@@ -93,6 +93,7 @@ def test_train_step_killed_training_equals_an_uninterrupted_one(
     save_every: int,
 ) -> None:
     """Broken off between or within epochs and started again: the same weights to the bit."""
+    monkeypatch.setattr(checkpoint, "ASK_EVERY", save_every or checkpoint.ASK_EVERY)
     whole = make_run("whole", *extra)
     whole.train()
     killed = make_run("killed", *extra)

@@ -1,0 +1,341 @@
+"""Adam on the rows of a table that a batch reads; the others follow when they are read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.signal import lfilter
+from torch import Tensor, optim
+
+from match_graph.io.exchange import BLOCK_ROWS
+from match_graph.nn import TokenEmbedding
+from match_graph.training.average import WeightAverage
+
+
+class StepTables:
+    r"""How far the rows of a table go in steps without a gradient, for all steps of a training.
+
+    In steps without a gradient Adam's moments of a weight shrink, by :math:`\beta_1` and
+    :math:`\beta_2`, and the weight goes on by its momentum. With
+    :math:`r = \beta_1 / \sqrt{\beta_2}`, the rate :math:`\alpha_j` and the bias correction of step
+    j, what it goes from step t to step s is
+
+    .. math::
+        w_t - w_s = \frac{m_t}{\sqrt{v_t} + \epsilon'} (B_t - r^{s - t} B_s), \quad
+        B_t = \sum_{j > t} r^{j - t} \alpha_j \frac{\sqrt{1 - \beta_2^j}}{1 - \beta_1^j}
+
+    where :math:`\epsilon'` stands for what the steps add to the root, in units of
+    :math:`\sqrt{v_t}`, :math:`\epsilon \sqrt{1 - \beta_2^j} \beta_2^{(t - j) / 2}`: their mean,
+    each weighted by its term of the sum. That is right but for the second order in their spread,
+    and they are smaller than the root by orders of magnitude. Of an average
+    :math:`a_j = k_j a_{j-1} + (1 - k_j) w_j` the same steps make
+
+    .. math::
+        a_s = K a_t + (1 - K) w_t - \frac{m_t}{\sqrt{v_t} + \epsilon'} \left(
+        (1 - K) B_t - C_s (T_t - r^{s - t} T_s) \right), \quad
+        C_s = \prod_{j \le s} k_j, \quad K = \frac{C_s}{C_t}, \quad
+        T_t = \sum_{j > t} r^{j - t} \frac{1 - k_j}{C_j} B_j
+
+    All of these are numbers of a step, so that a row that was not read for any number of steps
+    costs what another one does. Source: Kingma and Ba 2015, https://arxiv.org/abs/1412.6980,
+    Algorithm 1, and the sums of its geometric series.
+
+    Args:
+        rates: Learning rates of the steps, from the first one, [T].
+        kept: What the average keeps of itself in each step, [T], 1 where it takes nothing in; None
+            without an average.
+        betas: Decay of the two moments.
+        device: Device of the table.
+    """
+
+    def __init__(
+        self,
+        rates: Sequence[float],
+        kept: Sequence[float] | None,
+        betas: tuple[float, float],
+        device: torch.device,
+    ) -> None:
+        self.last = len(rates)
+        self.ratio = betas[0] / betas[1] ** 0.5
+        step = np.arange(1, self.last + 1)
+        size = np.asarray(rates) * np.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)
+        ahead = self._sum_ahead(size, self.ratio)
+        self.ahead = torch.from_numpy(ahead).to(device)
+        #: The same with the factors of epsilon, whose ratio is another one.
+        self.ratio_epsilon = betas[0] / betas[1]
+        factor = np.sqrt(1 - betas[1] ** step)
+        self.ahead_epsilon = torch.from_numpy(
+            self._sum_ahead(size * factor, self.ratio_epsilon)
+        ).to(device)  # fmt: skip
+        #: The first step of the average; none where it is behind the last.
+        self.first = self.last + 1
+        if kept is None or min(kept, default=1.0) == 1.0:
+            return
+        keeps = np.asarray(kept)
+        self.first = 1 + int(np.argmax(keeps < 1))
+        # before its first step an average is nothing, and what it was is forgotten at once
+        product = np.concatenate([[np.inf], np.cumprod(np.where(step <= self.first, 1, keeps))])
+        product[: self.first] = np.inf
+        self.product = torch.from_numpy(product).to(device)
+        self.taken = torch.from_numpy(
+            self._sum_ahead((1 - keeps) / product[1:] * ahead[1:], self.ratio)
+        ).to(device)  # fmt: skip
+
+    @staticmethod
+    def _sum_ahead(values: np.ndarray, ratio: float) -> np.ndarray:
+        """Sums over the steps behind each step 0..T, with a factor for each step between."""
+        behind = np.concatenate([[0.0], values[::-1]])
+        found: np.ndarray = lfilter([ratio], [1, -ratio], behind)[::-1]
+        return np.ascontiguousarray(found)
+
+    def clamp(self, step: int) -> int:
+        """The step, or the training's last one if it is behind it."""
+        return min(step, self.last)
+
+
+@dataclass
+class _Rows:
+    """Rows of a table with what belongs to them, [n, C] each.
+
+    Args:
+        weight: Weights.
+        mean: First moments.
+        square: Second moments.
+        average: Averages of the weights, if there are any.
+    """
+
+    weight: Tensor
+    mean: Tensor
+    square: Tensor
+    average: Tensor | None
+
+    def at(self, index: Tensor) -> "_Rows":
+        """Copies of some of the rows."""
+        average = None if self.average is None else self.average[index]
+        return _Rows(self.weight[index], self.mean[index], self.square[index], average)
+
+    def between(self, first: int, stop: int) -> "_Rows":
+        """Views of consecutive rows."""
+        average = None if self.average is None else self.average[first:stop]
+        span = slice(first, stop)
+        return _Rows(self.weight[span], self.mean[span], self.square[span], average)
+
+    def put(self, index: Tensor, rows: "_Rows") -> None:
+        """Overwrites some of the rows."""
+        self.weight.index_copy_(0, index, rows.weight)
+        self.mean.index_copy_(0, index, rows.mean)
+        self.square.index_copy_(0, index, rows.square)
+        if self.average is not None and rows.average is not None:
+            self.average.index_copy_(0, index, rows.average)
+
+
+@dataclass
+class _Read:
+    """What a forward pass read: the rows' numbers, [n], the rows, and the leaf of autograd."""
+
+    index: Tensor
+    rows: _Rows
+    leaf: Tensor
+
+
+class RowAdam:
+    """Adam on a table of tokens whose steps cost what the tokens of a batch do.
+
+    Adam moves every row of a table in each step, also those that no document of the batch has:
+    their momentum goes on for some tens of steps. Here these rows stay behind, and `StepTables`
+    brings them up when they are read next, so that the weights are those of `torch.optim.Adam` up
+    to rounding. The moments lie where the optimizer has them and in its form, and `settle` brings
+    all rows up, before anybody but the forward pass reads the table, its moments or its average.
+
+    An encoder that reads the table's ``weight`` itself, not by a look-up, gets a gradient of the
+    whole of it. From its first step on the optimizer then moves all rows.
+
+    Args:
+        table: The embedding.
+        optimizer: Optimizer whose state has the moments; it leaves the table alone, which has no
+            gradient of its own.
+        rates: Learning rates of the table in all steps, [T].
+        average: Average of the model's weights, whose part of the table this keeps from here on.
+        kept: What the average keeps of itself in each step, [T].
+    """
+
+    def __init__(
+        self,
+        table: TokenEmbedding,
+        optimizer: optim.Optimizer,
+        rates: Sequence[float],
+        average: WeightAverage | None = None,
+        kept: Sequence[float] | None = None,
+    ) -> None:
+        self.table, self.optimizer, self._of_model = table, optimizer, average
+        self.average = None if average is None else average.leave_out(table.weight)
+        self.kept = kept
+        self.tables = StepTables(rates, kept, self.group["betas"], table.weight.device)
+        #: Steps done, and up to which step each row is brought.
+        self.done = 0
+        self._upto = torch.zeros(len(table.weight), dtype=torch.int64, device=table.weight.device)
+        self._is_settled = True
+        self._read: list[_Read] = []
+        table.rows = self
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """Settings of the table; another dictionary once the optimizer has read a checkpoint."""
+        return next(
+            group
+            for group in self.optimizer.param_groups
+            if any(one is self.table.weight for one in group["params"])
+        )
+
+    def start(self, step: int) -> None:
+        """Begins a step; all rows are as the last one left them if it follows none.
+
+        Args:
+            step: Number of the step, from 1.
+        """
+        self._read.clear()
+        self.done = step - 1
+        if self._is_settled:
+            self._upto.fill_(self.tables.clamp(self.done))
+
+    def look_up(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of tokens as they are after the last step, and where each token's is.
+
+        Args:
+            token_id: Tokens, any shape, int64.
+
+        Returns:
+            Rows of the distinct tokens, [n, C], which collect a gradient, and places in them.
+        """
+        index, place = token_id.unique(return_inverse=True)
+        rows = self._bring(self._whole().at(index), self._upto[index].unsqueeze(1))
+        leaf = rows.weight.detach().requires_grad_(torch.is_grad_enabled())
+        if torch.is_grad_enabled():
+            self._read.append(_Read(index, rows, leaf))
+        return leaf, place
+
+    def collect(self) -> Tensor | None:
+        """The gradient of the rows that were read, [n, C], after the backward pass.
+
+        Returns:
+            None if no row has one, or if the optimizer has taken the table over.
+        """
+        self._read = [read for read in self._read if read.leaf.grad is not None]
+        if self.table.weight.grad is not None:
+            self._hand_over()
+        if len(self._read) > 1:
+            self._read = [self._join()]
+        return self._read[0].leaf.grad if self._read else None
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Moves the rows that were read by their gradient, as `collect` gave it."""
+        self.done += 1
+        self._is_settled = False
+        for read in self._read:
+            assert read.leaf.grad is not None
+            self._step(read.rows, read.leaf.grad)
+            self._whole().put(read.index, read.rows)
+            self._upto[read.index] = self.tables.clamp(self.done)
+        self._read.clear()
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Brings all rows to the last step."""
+        if self._is_settled:
+            return
+        whole = self._whole()
+        for first in range(0, len(self._upto), BLOCK_ROWS):
+            block = whole.between(first, first + BLOCK_ROWS)
+            upto = self._upto[first : first + BLOCK_ROWS]
+            brought = self._bring(block, upto.unsqueeze(1))
+            block.weight.copy_(brought.weight)
+            block.mean.copy_(brought.mean)
+            block.square.copy_(brought.square)
+            if block.average is not None and brought.average is not None:
+                block.average.copy_(brought.average)
+        self.optimizer.state[self.table.weight]["step"].fill_(self.done)
+        self._is_settled = True
+
+    def _hand_over(self) -> None:
+        """Leaves the table to the optimizer, whose gradient becomes that of all reads."""
+        gradient = self.table.weight.grad
+        assert gradient is not None
+        for read in self._read:
+            assert read.leaf.grad is not None
+            gradient.index_add_(0, read.index, read.leaf.grad)
+        self._read.clear()
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the table to the optimizer and to the average from here on; all rows are up."""
+        self.settle()
+        self.table.rows = None
+        if self._of_model is not None:
+            self._of_model.take_in(self.table.weight)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the table is moved by this, not by the optimizer."""
+        return self.table.rows is self
+
+    def _join(self) -> _Read:
+        """All reads as one, of the distinct rows."""
+        index, place = torch.cat([read.index for read in self._read]).unique(return_inverse=True)
+        rows = self._bring(self._whole().at(index), self._upto[index].unsqueeze(1))
+        gradients = [read.leaf.grad for read in self._read if read.leaf.grad is not None]
+        leaf = rows.weight.detach().requires_grad_()
+        leaf.grad = torch.zeros_like(leaf).index_add_(0, place, torch.cat(gradients))
+        return _Read(index, rows, leaf)
+
+    def _bring(self, rows: _Rows, upto: Tensor) -> _Rows:
+        """Rows as they are after the last step, from where each was brought to, [n, 1], int64."""
+        tables, group = self.tables, self.group
+        beta1, beta2 = group["betas"]
+        now = tables.clamp(self.done)
+        gap = (now - upto).double()
+        shrunk, behind = tables.ratio**gap, tables.ahead[upto]
+        size = behind - shrunk * tables.ahead[now]
+        epsilon = tables.ahead_epsilon[upto] - tables.ratio_epsilon**gap * tables.ahead_epsilon[now]
+        epsilon = group["eps"] * (epsilon / size).nan_to_num(nan=1.0)  # nan: no step, no matter
+        direction = rows.mean / (rows.square.sqrt() + epsilon.to(rows.square))
+        average = rows.average
+        if average is not None and now >= tables.first:
+            product = tables.product[now]
+            kept = product / tables.product[upto]
+            size_taken = tables.taken[upto] - shrunk * tables.taken[now]
+            size_taken = (1 - kept) * behind - product * size_taken
+            kept = kept.to(average)
+            average = torch.lerp(rows.weight, average, kept) - size_taken.to(average) * direction
+        return _Rows(
+            rows.weight - size.to(direction) * direction,
+            rows.mean * (beta1**gap).to(rows.mean),
+            rows.square * (beta2**gap).to(rows.square),
+            average,
+        )
+
+    def _step(self, rows: _Rows, gradient: Tensor) -> None:
+        """The step of Adam and of the average, in place, of rows as they are after the last."""
+        group, done = self.group, self.done
+        beta1, beta2 = group["betas"]
+        rows.mean.lerp_(gradient, 1 - beta1)
+        rows.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        root = rows.square.sqrt().div_((1 - beta2**done) ** 0.5).add_(group["eps"])
+        size = group["lr"] / (1 - beta1**done)
+        rows.weight.addcdiv_(rows.mean, root, value=-size)
+        if rows.average is not None and self.kept is not None:
+            kept = self.kept[self.tables.clamp(self.done) - 1]
+            if kept < 1:
+                rows.average.lerp_(rows.weight, 1 - kept)
+
+    def _whole(self) -> _Rows:
+        """The table and what belongs to it, made at the first call."""
+        weight = self.table.weight
+        state = self.optimizer.state[weight]
+        if not state:
+            state["step"] = torch.zeros((), device=weight.device)
+            state["exp_avg"] = torch.zeros_like(weight, requires_grad=False)
+            state["exp_avg_sq"] = torch.zeros_like(weight, requires_grad=False)
+        return _Rows(weight.detach(), state["exp_avg"], state["exp_avg_sq"], self.average)

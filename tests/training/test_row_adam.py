@@ -1,0 +1,228 @@
+"""Adam on rows of the embedding against torch's own on the whole table, in float64 and trained."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from match_graph.graph import TokenSpace
+from match_graph.runs import Run, start_run
+from match_graph.training.average import WeightAverage
+from match_graph.training.loop import make_learner, train_step
+from match_graph.training.row_adam import RowAdam, StepTables
+
+_STEPS, _TOKENS, _CHANNELS = 160, 40, 3
+SPACE = TokenSpace(("venue", "word"), (7, _TOKENS - 3 - 7))
+Weigh = Callable[[Tensor, int], Tensor]
+
+
+class _Table(torch.nn.Module):
+    """An embedding with Adam and average, moved by rows or as a whole."""
+
+    def __init__(self, rates: list[float], share: float, after: int, by_rows: bool) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        start = torch.randn(_TOKENS, _CHANNELS, generator=generator, dtype=torch.float64)
+        self.weight, self.channels = torch.nn.Parameter(start), _CHANNELS
+        self.after, self.rates, self.rows = after, rates, None
+        # the exact sums leave epsilon out
+        self.optimizer = torch.optim.AdamW([self.weight], weight_decay=0.0, eps=1e-16)
+        self.average = WeightAverage(self, share) if share else None
+        if by_rows:
+            kept = None
+            if self.average is not None:
+                kept = [self.average.keeps(step - after) for step in range(1, _STEPS + 1)]
+            RowAdam(self, self.optimizer, rates, self.average, kept)  # type: ignore[arg-type]
+
+    def look_up(self, token_id: Tensor) -> Tensor:
+        if self.rows is None:
+            return F.embedding(token_id, self.weight)
+        values, place = self.rows.look_up(token_id)
+        return values[place]
+
+    def step(self, step: int, loss: Callable[[], Tensor]) -> float:
+        """One step of a training; the loss before it."""
+        self.optimizer.param_groups[0]["lr"] = self.rates[step - 1]
+        self.optimizer.zero_grad()
+        if self.rows is not None:
+            self.rows.start(step)
+        value = loss()
+        value.backward()
+        if self.rows is not None:
+            self.rows.collect()
+        self.optimizer.step()
+        if self.rows is not None:
+            self.rows.update()
+        if self.average is not None:
+            self.average.update(step - self.after)
+        return value.item()
+
+    def state(self) -> list[Tensor]:
+        if self.rows is not None:
+            self.rows.settle()
+        averages = [] if self.average is None else self.average.values
+        return [self.weight.detach(), *self.optimizer.state[self.weight].values(), *averages]
+
+
+def _draw(step: int) -> tuple[Tensor, Tensor]:
+    """Tokens of a step, a few frequent ones and rare ones, and factors of their vectors."""
+    generator = torch.Generator().manual_seed(step)
+    token_id = torch.randint(_TOKENS, (4,), generator=generator) ** 2 // _TOKENS
+    return token_id, torch.randn(4, _CHANNELS, generator=generator, dtype=torch.float64)
+
+
+def _make_rates(schedule: str) -> list[float]:
+    end = [1.0] * _STEPS if schedule == "constant" else [1 - s / _STEPS for s in range(_STEPS)]
+    return [0.02 * min(step / 20, end[step]) for step in range(_STEPS)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    schedule=st.sampled_from(["linear", "constant"]),
+    share=st.sampled_from([0.0, 0.1, 0.25, 0.5]),
+    after=st.sampled_from([0, 70, _STEPS]),
+    lookups=st.integers(1, 3),
+    settle_every=st.sampled_from([1, 50, 1000]),
+)
+def test_RowAdam_it_equals_adam_of_torch_on_all_rows(
+    schedule: str, share: float, after: int, lookups: int, settle_every: int
+) -> None:
+    """Losses of all steps, then weights, moments, count and average: whatever stayed behind."""
+    whole, rows = (_Table(_make_rates(schedule), share, after, part) for part in (False, True))
+    for step in range(1, _STEPS + 1):
+
+        def loss(table: _Table, step: int = step) -> Tensor:
+            draws = [_draw(step + _STEPS * number) for number in range(lookups)]
+            return torch.stack(
+                [(table.look_up(token_id) * by).square().sum() for token_id, by in draws]
+            ).sum()
+
+        expected, found = (table.step(step, lambda t=table: loss(t)) for table in (whole, rows))
+        assert found == pytest.approx(expected, rel=1e-9)
+        if step % settle_every == 0:
+            rows.state()
+    for left, right in zip(whole.state(), rows.state(), strict=True):
+        torch.testing.assert_close(right, left.to(right), rtol=1e-8, atol=1e-10)
+
+
+def test_RowAdam_a_row_that_nobody_reads_stays() -> None:
+    """One without moments neither moves nor becomes NaN, and is its own average."""
+    table = _Table([0.01] * _STEPS, 0.25, 0, by_rows=True)
+    before = table.weight.detach().clone()
+    for step in range(1, 30):
+        table.step(step, lambda: table.look_up(torch.tensor([1, 2])).sum())
+    weight, _, _, _, average = table.state()
+    assert torch.equal(weight[3:], before[3:])
+    torch.testing.assert_close(average[3:], before[3:])
+    assert not torch.equal(weight[1:3], before[1:3])
+
+
+def test_RowAdam_goes_on_from_what_an_optimizer_left() -> None:
+    """Rows after a training of the whole table, as from a checkpoint, and the other way round."""
+    table = _Table([0.01] * _STEPS, 0.25, 0, by_rows=True)
+    expected = _Table([0.01] * _STEPS, 0.25, 0, by_rows=False)
+
+    def train(one: _Table, steps: range) -> None:
+        for step in steps:
+            token_id, by = _draw(step)
+            one.step(step, lambda t=token_id, b=by: (one.look_up(t) * b).square().sum())
+
+    train(expected, range(1, 61))
+    train(table, range(1, 21))
+    assert table.rows is not None
+    table.rows.close()
+    train(table, range(21, 41))
+    assert table.average is not None
+    kept = [table.average.keeps(step) for step in range(1, _STEPS + 1)]
+    RowAdam(table, table.optimizer, table.rates, table.average, kept)  # type: ignore[arg-type]
+    train(table, range(41, 61))
+    for left, right in zip(expected.state(), table.state(), strict=True):
+        torch.testing.assert_close(right, left.to(right), rtol=1e-8, atol=1e-10)
+
+
+def test_RowAdam_leaves_a_table_that_is_read_itself() -> None:
+    """A loss on the weight beside that of look-ups: the optimizer moves all rows from then on."""
+    whole, rows = (_Table([0.01] * _STEPS, 0.25, 0, by_rows=part) for part in (False, True))
+    moved = rows.rows
+    assert isinstance(moved, RowAdam)
+    for step in range(1, 30):
+        token_id, by = _draw(step)
+
+        def loss(table: _Table, token_id: Tensor = token_id, by: Tensor = by) -> Tensor:
+            return (table.look_up(token_id) * by).square().sum() + table.weight.square().sum()
+
+        whole.step(step, lambda: loss(whole))
+        if step == 1:
+            rows.optimizer.zero_grad()
+            moved.start(step)
+            loss(rows).backward()
+            assert moved.collect() is None
+            assert not moved.is_active
+            rows.optimizer.param_groups[0]["lr"] = 0.01
+            rows.optimizer.step()
+            assert rows.average is not None
+            rows.average.update(step)
+        else:
+            rows.step(step, lambda: loss(rows))
+    for left, right in zip(whole.state(), rows.state(), strict=True):
+        torch.testing.assert_close(right, left.to(right))
+
+
+def test_StepTables_ahead_is_the_sum_over_later_steps() -> None:
+    """The definition, term by term; nothing is ahead of the last step."""
+    rates, betas = [0.1, 0.3, 0.2, 0.0, 0.4], (0.9, 0.999)
+    tables = StepTables(rates, None, betas, torch.device("cpu"))
+    for step in range(6):
+        expected = sum(
+            tables.ratio ** (j - step) * rates[j - 1] * (1 - betas[1] ** j) ** 0.5
+            / (1 - betas[0] ** j) for j in range(step + 1, 6)
+        )  # fmt: skip
+        assert float(tables.ahead[step]) == pytest.approx(expected, rel=1e-12)
+    assert (tables.clamp(4), tables.clamp(9)) == (4, 5)
+
+
+@pytest.mark.parametrize("encoder", ["match", "hetero_sage"])
+def test_train_step_rows_alone_train_as_the_whole_table(
+    tmp_path: Path, small_settings, encoder: str
+) -> None:
+    """Forty clipped steps in float32: what a weight or an average has gone differs by .1 % at most.
+
+    That is epsilon's doing, in weights whose gradients are as small. An encoder of graphs looks
+    tokens up several times in a step.
+    """
+    config = small_settings(
+        f"model.encoder={encoder}", "train.precision=32-true", "train.clip_norm=0.05",
+        *(["model.encoder_config={num_layers: 1}"] if encoder != "match" else []),
+    )  # fmt: skip
+    run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+    rows, whole = (_train(run, by_rows) for by_rows in (True, False))
+    for name, gone in whole.items():
+        assert float((rows[name] - gone).norm()) <= 0.001 * float(gone.norm()), name
+
+
+def _train(run: Run, by_rows: bool) -> dict[str, Tensor]:
+    """How far each weight and its average are from where they began."""
+    torch.manual_seed(0)
+    model, config = run.make_model(), run.config.train
+    learner = make_learner(run.fabric, model, config, 100, origin="")
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    if not by_rows:
+        learner.close()
+    learner.wrapped.train()
+    torch.manual_seed(0)
+    loader = run.loader("train", training=True)
+    loader.order.set_epoch(0)
+    for step, batch in enumerate(islice(loader, 40), start=1):
+        train_step(learner, batch, run.hierarchy, config, step, 100)
+        assert (learner.rows is not None) == (model.embedding.weight.grad is None) == by_rows
+    learner.close()
+    assert learner.average is not None
+    averages = dict(zip(learner._trained, learner.average.values, strict=True))
+    gone = {f"average {name}": value - before[name] for name, value in averages.items()}
+    return gone | {name: value.detach() - before[name] for name, value in model.named_parameters()}
