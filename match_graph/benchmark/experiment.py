@@ -272,20 +272,22 @@ class Experiment(StrictModel):
 
     def expand(self, fields: Sequence[str]) -> list[PlannedRow]:
         """Rows for a data set with these metadata fields, in order."""
+        return [planned for row in self.rows for planned in self.expand_row(row, fields)]
+
+    def expand_row(self, row: Row, fields: Sequence[str]) -> list[PlannedRow]:
+        """Rows that one of the file becomes for a data set with these metadata fields, in order."""
         rows: list[PlannedRow] = []
-        settings = {row.name: row.settings for row in self.rows}
-        for row in self.rows:
-            each = EACH_FIELD in row.name
-            for field in fields if each else [""]:
-                content = row.model_dump()
-                content["settings"] = {**settings.get(row.base or "", {}), **row.settings}
-                content["name"] = row.name.replace(EACH_FIELD, field)
-                content["ablation"] = [one.replace(EACH_FIELD, field) for one in row.ablation]
-                for values in product(*self.grid.values()):
-                    point = dict(zip(self.grid, values, strict=True))
-                    parts = [f"{key.split('.')[-1]}={value}" for key, value in point.items()]
-                    name = ", ".join([content["name"], *parts])
-                    rows.append(PlannedRow(**{**content, "name": name, "point": point}))
+        settings = {other.name: other.settings for other in self.rows}
+        for field in fields if EACH_FIELD in row.name else [""]:
+            content = row.model_dump()
+            content["settings"] = {**settings.get(row.base or "", {}), **row.settings}
+            content["name"] = row.name.replace(EACH_FIELD, field)
+            content["ablation"] = [one.replace(EACH_FIELD, field) for one in row.ablation]
+            for values in product(*self.grid.values()):
+                point = dict(zip(self.grid, values, strict=True))
+                parts = [f"{key.split('.')[-1]}={value}" for key, value in point.items()]
+                name = ", ".join([content["name"], *parts])
+                rows.append(PlannedRow(**{**content, "name": name, "point": point}))
         return rows
 
     def configure(self, row: PlannedRow, seed: int) -> Config:

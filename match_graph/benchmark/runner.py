@@ -71,16 +71,24 @@ def run_benchmark(
 def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
     """Names of rows to run, those of all data sets unless some are given.
 
+    A row of the file that has become several, for each field or point of the grid, stands for all
+    of them by its name there.
+
     Raises:
         ConfigError: There is no such row.
     """
-    there = list(dict.fromkeys(row.name for record in plan.datasets for row in record.rows))
-    if unknown := [name for name in rows or [] if name not in there]:
+    there = {row.name: [row.name] for record in plan.datasets for row in record.rows}
+    if rows is None:
+        return list(there)
+    fields = list(dict.fromkeys(name for record in plan.datasets for name in record.fields))
+    for row in plan.experiment.rows:
+        there.setdefault(row.name, [one.name for one in plan.experiment.expand_row(row, fields)])
+    if unknown := [name for name in rows if name not in there]:
         raise ConfigError(
-            f"The rows to run must be rows of the experiment, which are {there}, found {unknown}; "
-            f"{suggest(unknown[0], there)}."
+            f"The rows to run must be rows of the experiment, which are {list(there)}, found "
+            f"{unknown}; {suggest(unknown[0], list(there))}."
         )
-    return there if rows is None else rows
+    return [name for chosen in rows for name in there[chosen]]
 
 
 class _Benchmark:

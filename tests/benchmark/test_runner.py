@@ -18,6 +18,8 @@ from filelock import FileLock
 
 import match_graph as mg
 from match_graph.benchmark import Experiment, read_results, run_benchmark
+from match_graph.benchmark.plan import make_plan
+from match_graph.benchmark.runner import choose_rows
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.files import write_json
@@ -228,6 +230,28 @@ def test_run_benchmark_some_rows_now_and_the_others_later(
     results = run_benchmark(experiment, out, root)
     assert {cell.status for cell in results.cells} == {"done"}
     assert [cell for cell in results.cells if cell.row == "prior"] == kept
+
+
+def test_choose_rows_name_of_the_file_stands_for_all_its_rows(
+    make_experiment, tmp_path: Path
+) -> None:
+    """For each field and each point of the grid; names of single rows choose these."""
+    rows = [
+        {"name": "MATCH"},
+        {"name": "No-{field}", "ablation": ["no-{field}"]},
+    ]
+    grid = {"train.lambda_output": [0.0, 1.0]}
+    experiment = make_experiment(rows=rows, grid=grid, reference=None)
+    plan = make_plan(experiment, tmp_path / "root", Reporter(quiet=True))
+    assert choose_rows(["No-{field}"], plan) == [
+        f"No-{name}, lambda_output={value}"
+        for name in plan.datasets[0].fields
+        for value in (0.0, 1.0)
+    ]
+    one = "MATCH, lambda_output=1.0"
+    assert choose_rows(["MATCH"], plan) == ["MATCH, lambda_output=0.0", one]
+    assert choose_rows([one], plan) == [one]
+    assert len(choose_rows(None, plan)) == 2 * (1 + len(plan.datasets[0].fields))
 
 
 def test_run_benchmark_rows_with_data_options_of_own_are_kept(
