@@ -11,10 +11,10 @@ from match_graph.io.exchange import BLOCK_ROWS, RowRoute, RowShard
 
 
 class RowReader(Protocol):
-    """What gives a training the rows of a table, where these are not as they lie in it."""
+    """Optimizer that updates the rows of a table lazily, and is asked for them in training."""
 
     def look_up(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of tokens, [n, C], which collect a gradient, and where each token's is in them."""
+        """Up-to-date rows of the distinct tokens, [n, C], and the index of each token's row."""
         ...
 
 
@@ -41,7 +41,7 @@ class TokenTable(nn.Module):
         self.shard = None if shard is None or shard.num_processes == 1 else shard
         size = num_tokens if self.shard is None else self.shard.size
         self.weight = nn.Parameter(torch.empty(size, channels))
-        #: Gives a training the rows; None where they are as they lie in ``weight``.
+        #: Lazy optimizer of the table; None while all rows of ``weight`` are up to date.
         self.rows: RowReader | None = None
 
     @torch.no_grad()

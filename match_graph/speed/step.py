@@ -22,7 +22,8 @@ from match_graph.speed.batches import (
 from match_graph.speed.measure import Bench, MemoryPeak, Speed, compare
 from match_graph.speed.padded import RELEASE_LENGTH, PaddedModel, is_match
 from match_graph.training.device import choose_precision, deterministic
-from match_graph.training.loop import make_learner, train_step
+from match_graph.training.learner import make_learner
+from match_graph.training.loop import train_step
 
 #: Batches that all competitors take turns on.
 NUM_BATCHES = 20

@@ -59,15 +59,17 @@ class WeightAverage:
                 its turn.
         """
         kept = self.keeps(step)
+        if kept == 1:
+            return
         averages, own = (
             [value for place, value in enumerate(values) if place not in self._left_out]
             for values in (self._averages, self._own)
         )
-        if kept < 1 and own:
+        if own:
             torch._foreach_lerp_(averages, own, 1 - kept)
 
     def keeps(self, step: int) -> float:
-        """What an average keeps of itself in a step, 1 where it takes nothing in.
+        """Weight of the old average in the update of a step; 1 if the step is not averaged.
 
         Args:
             step: Step number, as for `update`.

@@ -28,15 +28,15 @@ from match_graph.training.processes import any_of, gather
 SAVE_SECONDS, SAVE_FACTOR = 30.0, 20.0
 #: No training has as many epochs, or steps in one.
 _MOST = 2**40
-#: Batches after which a checkpoint may be written: then rows of a table that stayed behind are
-#: brought up, also where none is written, so that a training does not depend on when they are.
+#: Batches between two points of an epoch where a checkpoint may be written. Lazily updated rows are
+#: brought up to date at each of them, so that a training does not depend on whether one is written.
 ASK_EVERY = 256
 #: Batches at the end of an epoch whose mean loss the history keeps beside that of the epoch.
 RECENT = 100
 
 
 def is_turn(step: int) -> bool:
-    """Whether a checkpoint may be written after a step of an epoch."""
+    """Whether rows are brought up to date, and a checkpoint may be written, after this batch."""
     return step % ASK_EVERY == 0
 
 

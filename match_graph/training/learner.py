@@ -11,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from match_graph.config import TrainConfig
 from match_graph.errors import CheckpointError
 from match_graph.io.exchange import RowShard
 from match_graph.io.files import is_finite, write_state, write_tensors
@@ -19,6 +20,8 @@ from match_graph.nn import MatchModel
 from match_graph.nn.tables import TokenTable
 from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import LossMeter, TrainState
+from match_graph.training.device import keep_apart
+from match_graph.training.optimizers import make_optimizer, schedule
 from match_graph.training.parts import PartsReader, Share, remove_parts, write_parts, write_weights
 from match_graph.training.processes import gather, lead
 from match_graph.training.row_adam import RowAdam
@@ -39,7 +42,7 @@ class Learner:
         optimizer: Optimizer of the model's parameters.
         stepper: Optimizer as training calls it, wrapped by Fabric.
         average: Average of the model's weights, if any.
-        rows: Adam on the rows of the embedding; None where the optimizer moves all of them.
+        rows: Lazy optimizer of the embedding; None where ``optimizer`` updates all of its rows.
         origin: Name of the data and settings of the training.
         state: Progress of the training.
         history: Losses and measures, a row per epoch.
@@ -78,7 +81,7 @@ class Learner:
         return self.average.shown()
 
     def settle(self) -> None:
-        """Brings up the rows of the embedding that stayed behind; others read them only then."""
+        """Brings all rows of the embedding up to date, as `RowAdam.settle`."""
         if self.rows is not None:
             self.rows.settle()
 
@@ -281,3 +284,37 @@ class Learner:
             torch.cuda.set_rng_state(
                 states["cuda"][self.fabric.global_rank].clone(), self.fabric.device
             )
+
+
+def make_learner(
+    fabric: Fabric, model: MatchModel, config: TrainConfig, num_steps: int, origin: str
+) -> Learner:
+    """The model on its device with optimizer and average, nothing learned yet.
+
+    With one process `RowAdam` updates the embedding. With several the optimizer does, as their
+    gradients are reduced for the whole table.
+    """
+    keep_apart(model, fabric.device)
+    wrapped = fabric.setup_module(model)
+    optimizer = make_optimizer(model, config)  # only now: of the shards, if there are any
+    average = None
+    if config.average:
+        average = WeightAverage(model, config.average, config.average_after)
+    rows = None
+    if fabric.world_size == 1 and model.embedding.weight.requires_grad:
+        steps = range(1, num_steps + 1)
+        rates = [
+            config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)
+            for step in steps
+        ]
+        start = start_average(config, num_steps)
+        kept = None if average is None else [average.keeps(step - start) for step in steps]
+        rows = RowAdam(model.embedding, optimizer, rates, average, kept)
+    stepper = fabric.setup_optimizers(optimizer)
+    return Learner(fabric, model, wrapped, optimizer, stepper, average, rows, origin)
+
+
+def start_average(config: TrainConfig, num_steps: int) -> int:
+    """The step after which weights are averaged."""
+    assert config.epochs is not None
+    return num_steps * config.average_after // config.epochs

@@ -22,7 +22,6 @@ from match_graph.io.run_folder import HISTORY, STATE
 from match_graph.nn import MatchModel, match_loss
 from match_graph.nn.loss import whole
 from match_graph.openmp import limit_threads
-from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import (
     SaveTimer,
     TrainState,
@@ -30,14 +29,13 @@ from match_graph.training.checkpoint import (
     is_turn,
     read_checkpoint,
 )
-from match_graph.training.device import count_threads, keep_apart
+from match_graph.training.device import count_threads
 from match_graph.training.evaluate import evaluate_model
-from match_graph.training.learner import Learner
+from match_graph.training.learner import Learner, make_learner, start_average
 from match_graph.training.loggers import Tracker, open_tracker
-from match_graph.training.optimizers import make_optimizer, schedule, set_progress
+from match_graph.training.optimizers import set_progress
 from match_graph.training.processes import lead, sum_squares, sum_up
 from match_graph.training.profiling import profile_steps
-from match_graph.training.row_adam import RowAdam
 from match_graph.training.shards import find_shard
 
 #: Takes the measures of an epoch by name, "epoch" among them.
@@ -177,40 +175,6 @@ def draw_seed(seed: int, epoch: int, rank: int) -> int:
     return int(np.random.SeedSequence((seed, epoch, rank)).generate_state(1, np.uint64)[0])
 
 
-def make_learner(
-    fabric: Fabric, model: MatchModel, config: TrainConfig, num_steps: int, origin: str
-) -> Learner:
-    """The model on its device with optimizer and average, nothing learned yet.
-
-    Where the process is the only one, the rows of the embedding are moved by `RowAdam`. Where
-    several have the same embedding, their gradients meet in one of the whole table.
-    """
-    keep_apart(model, fabric.device)
-    wrapped = fabric.setup_module(model)
-    optimizer = make_optimizer(model, config)  # only now: of the shards, if there are any
-    average = None
-    if config.average:
-        average = WeightAverage(model, config.average, config.average_after)
-    rows = None
-    if fabric.world_size == 1 and model.embedding.weight.requires_grad:
-        steps = range(1, num_steps + 1)
-        rates = [
-            config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)
-            for step in steps
-        ]
-        start = _start_average(config, num_steps)
-        kept = None if average is None else [average.keeps(step - start) for step in steps]
-        rows = RowAdam(model.embedding, optimizer, rates, average, kept)
-    stepper = fabric.setup_optimizers(optimizer)
-    return Learner(fabric, model, wrapped, optimizer, stepper, average, rows, origin)
-
-
-def _start_average(config: TrainConfig, num_steps: int) -> int:
-    """The step after which weights are averaged."""
-    assert config.epochs is not None
-    return num_steps * config.average_after // config.epochs
-
-
 def _resume(
     learner: Learner, content: Mapping[str, Any], path: Path, loader: EgoLoader
 ) -> Mapping[str, Tensor] | None:
@@ -321,7 +285,7 @@ def train_step(
     if learner.rows is not None:
         learner.rows.update()
     if learner.average is not None:
-        learner.average.update(step - _start_average(config, num_steps))
+        learner.average.update(step - start_average(config, num_steps))
     return learner.losses.update(losses, config, batch)
 
 

@@ -1,4 +1,4 @@
-"""Adam on the rows of a table that a batch reads; the others follow when they are read."""
+"""Lazy Adam on tables of tokens: a row is updated when a batch looks it up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from scipy.signal import lfilter
 from torch import Tensor, optim
 
 from match_graph.io.exchange import BLOCK_ROWS
-from match_graph.nn import TokenEmbedding
+from match_graph.nn.tables import TokenTable
 from match_graph.training.average import WeightAverage
 
 
 class StepTables:
-    r"""How far the rows of a table go in steps without a gradient, for all steps of a training.
+    r"""Closed form of Adam's updates of a row over steps in which it has no gradient.
 
     In steps without a gradient Adam's moments of a weight shrink, by :math:`\beta_1` and
     :math:`\beta_2`, and the weight goes on by its momentum. With
@@ -57,7 +57,7 @@ class StepTables:
         betas: tuple[float, float],
         device: torch.device,
     ) -> None:
-        self.last = len(rates)
+        self.last, self.kept = len(rates), kept
         self.ratio = betas[0] / betas[1] ** 0.5
         step = np.arange(1, self.last + 1)
         size = np.asarray(rates) * np.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)
@@ -97,7 +97,7 @@ class StepTables:
 
 @dataclass
 class _Rows:
-    """Rows of a table with what belongs to them, [n, C] each.
+    """Rows of a table with moments and averages, [n, C] each.
 
     Args:
         weight: Weights.
@@ -111,29 +111,32 @@ class _Rows:
     square: Tensor
     average: Tensor | None
 
-    def at(self, index: Tensor) -> "_Rows":
-        """Copies of some of the rows."""
-        average = None if self.average is None else self.average[index]
-        return _Rows(self.weight[index], self.mean[index], self.square[index], average)
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors that there are, in order."""
+        average = [] if self.average is None else [self.average]
+        return [self.weight, self.mean, self.square, *average]
 
-    def between(self, first: int, stop: int) -> "_Rows":
-        """Views of consecutive rows."""
-        average = None if self.average is None else self.average[first:stop]
-        span = slice(first, stop)
-        return _Rows(self.weight[span], self.mean[span], self.square[span], average)
+    def at(self, where: Tensor | slice) -> "_Rows":
+        """Copies of the rows of an index, or a view of consecutive rows."""
+        average = None if self.average is None else self.average[where]
+        return _Rows(self.weight[where], self.mean[where], self.square[where], average)
 
     def put(self, index: Tensor, rows: "_Rows") -> None:
-        """Overwrites some of the rows."""
-        self.weight.index_copy_(0, index, rows.weight)
-        self.mean.index_copy_(0, index, rows.mean)
-        self.square.index_copy_(0, index, rows.square)
-        if self.average is not None and rows.average is not None:
-            self.average.index_copy_(0, index, rows.average)
+        """Overwrites the rows of an index."""
+        for own, value in zip(self.tensors, rows.tensors, strict=True):
+            own.index_copy_(0, index, value)
 
 
 @dataclass
 class _Read:
-    """What a forward pass read: the rows' numbers, [n], the rows, and the leaf of autograd."""
+    """Rows that a forward pass looked up.
+
+    Args:
+        index: Numbers of the distinct rows, [n].
+        rows: The rows, up to date.
+        leaf: Their weights as the forward pass reads them, which collect the gradient.
+    """
 
     index: Tensor
     rows: _Rows
@@ -141,29 +144,30 @@ class _Read:
 
 
 class RowAdam:
-    """Adam on a table of tokens whose steps cost what the tokens of a batch do.
+    """Adam that updates the rows of a table when a batch looks them up.
 
-    Adam moves every row of a table in each step, also those that no document of the batch has:
-    their momentum goes on for some tens of steps. Here these rows stay behind, and `StepTables`
-    brings them up when they are read next, so that the weights are those of `torch.optim.Adam` up
-    to rounding. The moments lie where the optimizer has them and in its form, and `settle` brings
-    all rows up, before anybody but the forward pass reads the table, its moments or its average.
+    Adam updates every row of a table in each step, also those of tokens that no document of the
+    batch has: their momentum goes on for some tens of steps. Here these updates are made up for
+    when the row is looked up next, all at once by `StepTables`, so that the weights are those of
+    `torch.optim.Adam` up to rounding and a step costs what the tokens of its batch do. The moments
+    lie where the optimizer has them and in its form. `settle` brings all rows up to date, before
+    anything but a forward pass in training reads the table, its moments or its average.
 
-    An encoder that reads the table's ``weight`` itself, not by a look-up, gets a gradient of the
-    whole of it. From its first step on the optimizer then moves all rows.
+    An encoder that reads the table's ``weight`` itself, not by a look-up, makes a gradient of the
+    whole of it. The optimizer then updates all rows, from the first such step on.
 
     Args:
-        table: The embedding.
-        optimizer: Optimizer whose state has the moments; it leaves the table alone, which has no
-            gradient of its own.
+        table: Table of tokens, such as the embedding.
+        optimizer: Optimizer whose state has the moments; it skips the table, which has no gradient
+            of its own.
         rates: Learning rates of the table in all steps, [T].
-        average: Average of the model's weights, whose part of the table this keeps from here on.
-        kept: What the average keeps of itself in each step, [T].
+        average: Average of the model's weights; that of the table is updated here.
+        kept: `WeightAverage.keeps` of all steps, [T].
     """
 
     def __init__(
         self,
-        table: TokenEmbedding,
+        table: TokenTable,
         optimizer: optim.Optimizer,
         rates: Sequence[float],
         average: WeightAverage | None = None,
@@ -171,9 +175,8 @@ class RowAdam:
     ) -> None:
         self.table, self.optimizer, self._of_model = table, optimizer, average
         self.average = None if average is None else average.leave_out(table.weight)
-        self.kept = kept
         self.tables = StepTables(rates, kept, self.group["betas"], table.weight.device)
-        #: Steps done, and up to which step each row is brought.
+        #: Number of steps done, and the step up to which each row is updated, [V].
         self.done = 0
         self._upto = torch.zeros(len(table.weight), dtype=torch.int64, device=table.weight.device)
         self._is_settled = True
@@ -190,7 +193,7 @@ class RowAdam:
         )
 
     def start(self, step: int) -> None:
-        """Begins a step; all rows are as the last one left them if it follows none.
+        """Begins a step; after `settle` it may be any, as in a training that is resumed.
 
         Args:
             step: Number of the step, from 1.
@@ -201,23 +204,24 @@ class RowAdam:
             self._upto.fill_(self.tables.clamp(self.done))
 
     def look_up(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of tokens as they are after the last step, and where each token's is.
+        """Up-to-date rows of tokens.
 
         Args:
             token_id: Tokens, any shape, int64.
 
         Returns:
-            Rows of the distinct tokens, [n, C], which collect a gradient, and places in them.
+            Rows of the distinct tokens, [n, C], a leaf of autograd, and the index of each token's
+            row in them, of the shape of ``token_id``.
         """
         index, place = token_id.unique(return_inverse=True)
-        rows = self._bring(self._whole().at(index), self._upto[index].unsqueeze(1))
+        rows = self._bring(index)
         leaf = rows.weight.detach().requires_grad_(torch.is_grad_enabled())
         if torch.is_grad_enabled():
             self._read.append(_Read(index, rows, leaf))
         return leaf, place
 
     def collect(self) -> Tensor | None:
-        """The gradient of the rows that were read, [n, C], after the backward pass.
+        """The gradient of the rows that were looked up, [n, C], after the backward pass.
 
         Returns:
             None if no row has one, or if the optimizer has taken the table over.
@@ -231,7 +235,7 @@ class RowAdam:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Moves the rows that were read by their gradient, as `collect` gave it."""
+        """Adam's step on the rows that were looked up, by the gradient that `collect` gave."""
         self.done += 1
         self._is_settled = False
         for read in self._read:
@@ -243,19 +247,13 @@ class RowAdam:
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Brings all rows to the last step."""
+        """Brings all rows up to date."""
         if self._is_settled:
             return
         whole = self._whole()
         for first in range(0, len(self._upto), BLOCK_ROWS):
-            block = whole.between(first, first + BLOCK_ROWS)
-            upto = self._upto[first : first + BLOCK_ROWS]
-            brought = self._bring(block, upto.unsqueeze(1))
-            block.weight.copy_(brought.weight)
-            block.mean.copy_(brought.mean)
-            block.square.copy_(brought.square)
-            if block.average is not None and brought.average is not None:
-                block.average.copy_(brought.average)
+            block = slice(first, first + BLOCK_ROWS)
+            torch._foreach_copy_(whole.at(block).tensors, self._bring(block).tensors)
         self.optimizer.state[self.table.weight]["step"].fill_(self.done)
         self._is_settled = True
 
@@ -278,20 +276,21 @@ class RowAdam:
 
     @property
     def is_active(self) -> bool:
-        """Whether the table is moved by this, not by the optimizer."""
+        """Whether this updates the table, not the optimizer."""
         return self.table.rows is self
 
     def _join(self) -> _Read:
         """All reads as one, of the distinct rows."""
         index, place = torch.cat([read.index for read in self._read]).unique(return_inverse=True)
-        rows = self._bring(self._whole().at(index), self._upto[index].unsqueeze(1))
+        rows = self._bring(index)
         gradients = [read.leaf.grad for read in self._read if read.leaf.grad is not None]
         leaf = rows.weight.detach().requires_grad_()
         leaf.grad = torch.zeros_like(leaf).index_add_(0, place, torch.cat(gradients))
         return _Read(index, rows, leaf)
 
-    def _bring(self, rows: _Rows, upto: Tensor) -> _Rows:
-        """Rows as they are after the last step, from where each was brought to, [n, 1], int64."""
+    def _bring(self, where: Tensor | slice) -> _Rows:
+        """Rows as Adam has them after the last step, without writing them."""
+        rows, upto = self._whole().at(where), self._upto[where].unsqueeze(1)
         tables, group = self.tables, self.group
         beta1, beta2 = group["betas"]
         now = tables.clamp(self.done)
@@ -317,7 +316,7 @@ class RowAdam:
         )
 
     def _step(self, rows: _Rows, gradient: Tensor) -> None:
-        """The step of Adam and of the average, in place, of rows as they are after the last."""
+        """A step of Adam and of the average on up-to-date rows, in place."""
         group, done = self.group, self.done
         beta1, beta2 = group["betas"]
         rows.mean.lerp_(gradient, 1 - beta1)
@@ -325,8 +324,8 @@ class RowAdam:
         root = rows.square.sqrt().div_((1 - beta2**done) ** 0.5).add_(group["eps"])
         size = group["lr"] / (1 - beta1**done)
         rows.weight.addcdiv_(rows.mean, root, value=-size)
-        if rows.average is not None and self.kept is not None:
-            kept = self.kept[self.tables.clamp(self.done) - 1]
+        if rows.average is not None and self.tables.kept is not None:
+            kept = self.tables.kept[self.tables.clamp(done) - 1]
             if kept < 1:
                 rows.average.lerp_(rows.weight, 1 - kept)
 

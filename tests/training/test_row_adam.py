@@ -11,26 +11,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from match_graph.graph import TokenSpace
+from match_graph.nn.tables import TokenTable
 from match_graph.runs import Run, start_run
 from match_graph.training.average import WeightAverage
-from match_graph.training.loop import make_learner, train_step
+from match_graph.training.learner import make_learner
+from match_graph.training.loop import train_step
 from match_graph.training.row_adam import RowAdam, StepTables
 
 _STEPS, _TOKENS, _CHANNELS = 160, 40, 3
-SPACE = TokenSpace(("venue", "word"), (7, _TOKENS - 3 - 7))
-Weigh = Callable[[Tensor, int], Tensor]
 
 
-class _Table(torch.nn.Module):
+class _Table(TokenTable):
     """An embedding with Adam and average, moved by rows or as a whole."""
 
     def __init__(self, rates: list[float], share: float, after: int, by_rows: bool) -> None:
-        super().__init__()
+        super().__init__(_TOKENS, _CHANNELS, sharded=False)
         generator = torch.Generator().manual_seed(1)
         start = torch.randn(_TOKENS, _CHANNELS, generator=generator, dtype=torch.float64)
-        self.weight, self.channels = torch.nn.Parameter(start), _CHANNELS
-        self.after, self.rates, self.rows = after, rates, None
+        self.weight = torch.nn.Parameter(start)
+        self.after, self.rates = after, rates
         # the exact sums leave epsilon out
         self.optimizer = torch.optim.AdamW([self.weight], weight_decay=0.0, eps=1e-16)
         self.average = WeightAverage(self, share) if share else None
@@ -38,7 +37,7 @@ class _Table(torch.nn.Module):
             kept = None
             if self.average is not None:
                 kept = [self.average.keeps(step - after) for step in range(1, _STEPS + 1)]
-            RowAdam(self, self.optimizer, rates, self.average, kept)  # type: ignore[arg-type]
+            RowAdam(self, self.optimizer, rates, self.average, kept)
 
     def look_up(self, token_id: Tensor) -> Tensor:
         if self.rows is None:
@@ -140,7 +139,7 @@ def test_RowAdam_goes_on_from_what_an_optimizer_left() -> None:
     train(table, range(21, 41))
     assert table.average is not None
     kept = [table.average.keeps(step) for step in range(1, _STEPS + 1)]
-    RowAdam(table, table.optimizer, table.rates, table.average, kept)  # type: ignore[arg-type]
+    RowAdam(table, table.optimizer, table.rates, table.average, kept)
     train(table, range(41, 61))
     for left, right in zip(expected.state(), table.state(), strict=True):
         torch.testing.assert_close(right, left.to(right), rtol=1e-8, atol=1e-10)
@@ -207,7 +206,7 @@ def test_train_step_rows_alone_train_as_the_whole_table(
 
 
 def _train(run: Run, by_rows: bool) -> dict[str, Tensor]:
-    """How far each weight and its average are from where they began."""
+    """Differences of all weights and averages from the initial weights, by name."""
     torch.manual_seed(0)
     model, config = run.make_model(), run.config.train
     learner = make_learner(run.fabric, model, config, 100, origin="")
