@@ -93,7 +93,7 @@ def test_WeightAverage_averages_of_another_model_are_refused() -> None:
     )
 
 
-def test_WeightAverage_leave_out_leaves_one_parameter_to_the_caller() -> None:
+def test_WeightAverage_leave_out_leaves_one_to_the_caller() -> None:
     """Its average stays, is shown with the others, and is updated again once it is taken in."""
     model = nn.Linear(3, 4)
     average, expected = WeightAverage(model, 0.25), WeightAverage(model, 0.25)
