@@ -139,13 +139,13 @@ class Ledger:
                 f"folders stay, the results have them no more"
             )
         self._take_published(earlier)
-        kept = {dataset for dataset, _, _ in self.cells} - here.keys()
-        others = [record for record in earlier.datasets if record.name in kept]
+        kept = {dataset for dataset, _, _ in self.cells}
         tests = {record.checksum: record.tests for record in earlier.datasets}
-        self._datasets = [
-            record.model_copy(update={"tests": tests.get(record.checksum, [])})
-            for record in self.plan.datasets
-        ] + others
+        records = {name: record for name, record in there.items() if name in kept}
+        for record in self.plan.datasets:  # in its old place, or at the end
+            update = {"tests": tests.get(record.checksum, [])}
+            records[record.name] = record.model_copy(update=update)
+        self._datasets = [*records.values()]
 
     def _take_published(self, earlier: Results) -> None:
         """Keeps published cells of the same settings and data, which have no run folder."""

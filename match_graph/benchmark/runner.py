@@ -75,7 +75,7 @@ def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
     of them by its name there.
 
     Raises:
-        ConfigError: There is no such row.
+        ConfigError: There is no such row, or it is one for each field of data without fields.
     """
     there = {row.name: [row.name] for record in plan.datasets for row in record.rows}
     if rows is None:
@@ -87,6 +87,12 @@ def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:
         raise ConfigError(
             f"The rows to run must be rows of the experiment, which are {list(there)}, found "
             f"{unknown}; {suggest(unknown[0], list(there))}."
+        )
+    if empty := [name for name in rows if not there[name]]:
+        raise ConfigError(
+            f"'{empty[0]}' is a row for each field of metadata, but none of the data sets "
+            f"{[record.name for record in plan.datasets]} has any; leave the row out, or name "
+            f"another data set."
         )
     return [name for chosen in rows for name in there[chosen]]
 

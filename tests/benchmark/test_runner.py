@@ -252,6 +252,15 @@ def test_choose_rows_name_of_the_file_stands_for_all_its_rows(
     assert choose_rows(["MATCH"], plan) == ["MATCH, lambda_output=0.0", one]
     assert choose_rows([one], plan) == [one]
     assert len(choose_rows(None, plan)) == 2 * (1 + len(plan.datasets[0].fields))
+    bare = write_match_folder(tmp_path / "bare", fields=())
+    experiment = make_experiment(rows=rows, reference=None, datasets=[str(bare)])
+    plan = make_plan(experiment, tmp_path / "root", Reporter(quiet=True))
+    with pytest.raises(ConfigError) as caught:
+        choose_rows(["MATCH", "No-{field}"], plan)
+    assert str(caught.value) == (
+        "'No-{field}' is a row for each field of metadata, but none of the data sets ['bare'] has "
+        "any; leave the row out, or name another data set."
+    )
 
 
 def test_run_benchmark_rows_with_data_options_of_own_are_kept(
@@ -274,15 +283,17 @@ def test_run_benchmark_rows_with_data_options_of_own_are_kept(
 def test_run_benchmark_other_data_sets_are_kept_beside(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """The same rows on another data set, in the same folder; two of one name are refused."""
+    """Rows on another data set, in the same folder and behind it; two of one name are refused."""
     out, root = tmp_path / "out", tmp_path / "root"
     rows = [{"name": "prior", "encoder": "prior"}]
     common = {"rows": rows, "reference": None, "runs": 1}
     run_benchmark(make_experiment(**common), out, root)
     twin = write_match_folder(tmp_path / "twin")
     results = run_benchmark(make_experiment(datasets=[str(twin)], **common), out, root)
-    assert [record.name for record in results.datasets] == ["twin", "toy"]
-    assert [cell.dataset for cell in results.cells] == ["twin", "toy"]
+    assert [record.name for record in results.datasets] == ["toy", "twin"]
+    assert [cell.dataset for cell in results.cells] == ["toy", "twin"]
+    results = run_benchmark(make_experiment(**common), out, root)
+    assert [record.name for record in results.datasets] == ["toy", "twin"]
     other = make_experiment(**{**common, "rows": [{"name": "prior 2", "encoder": "prior"}]})
     results = run_benchmark(other, out, root)
     assert [(cell.dataset, cell.row) for cell in results.cells] == [("toy", "prior 2")]
