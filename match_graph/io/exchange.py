@@ -107,7 +107,18 @@ class RowRoute:
         Args:
             values: This process's share of the table, [size, ...].
         """
-        found = exchange_rows(values.index_select(0, self.local), self._held, self._named)
+        return self.deliver(values.index_select(0, self.local))
+
+    def deliver(self, values: Tensor) -> Tensor:
+        """Values of the rows at `local` to those who named them.
+
+        Args:
+            values: What this process holds for the rows at `local`, [R, ...].
+
+        Returns:
+            Values in the order in which the rows were named, [M, ...].
+        """
+        found = exchange_rows(values, self._held, self._named)
         return torch.empty_like(found).index_copy_(0, self._order, found)
 
     def send(self, values: Tensor) -> Tensor:

@@ -209,7 +209,9 @@ class TokenEmbedding(TokenTable):
             GraphError: The documents have no features, or others than the embedding was made for.
         """
         if self.shard is not None:
-            self._fetched = FetchedRows(self.weight, self.shard, self._list_tokens(batch))
+            reader = self.rows if self.training else None
+            tokens = self._list_tokens(batch)
+            self._fetched = FetchedRows(self.weight, self.shard, tokens, reader)
         if self.document is None:
             return batch
         width = None if batch.x is None else batch.x.size(1)
@@ -248,7 +250,7 @@ class TokenEmbedding(TokenTable):
         if self.shard is None or self._fetched is None:
             return
         if self.weight.requires_grad:
-            self._fetched.reduce_gradient(self.weight, self.shard)
+            self._fetched.reduce_gradient()
         self._fetched = None
 
     def _list_tokens(self, batch: EgoBatch) -> Tensor:
@@ -265,12 +267,12 @@ class TokenEmbedding(TokenTable):
 
     def _find(self, token_id: Tensor) -> tuple[Tensor, Tensor]:
         """The table, or what was fetched of it, and where tokens lie in it."""
+        if self.shard is not None:
+            assert self._fetched is not None, "a batch is prepared before its tokens are embedded"
+            return self._fetched.values, self._fetched.find(token_id)
         if self.rows is not None and self.training:
             return self.rows.look_up(token_id)
-        if self.shard is None:
-            return self.weight, token_id
-        assert self._fetched is not None, "a batch is prepared before its tokens are embedded"
-        return self._fetched.values, self._fetched.find(token_id)
+        return self.weight, token_id
 
     def _embed(self, token_id: Tensor) -> Tensor:
         """Learned vectors of tokens [N], with what their features add, [N, C]."""

@@ -60,7 +60,8 @@ class TokenTable(nn.Module):
     def reduce_gradient(self) -> None:
         """Makes the gradient of a sharded ``weight`` the mean over processes of the loss's.
 
-        Every process calls it after each backward pass.
+        Every process calls it after each backward pass. Where `rows` updates the table the gradient
+        is that of the rows that any process named.
         """
         raise NotImplementedError
 
@@ -109,12 +110,25 @@ class FetchedRows:
         weight: The process's rows of the table, [size, C].
         shard: Its share of the table.
         token_id: Tokens that may be looked up, in any order, [N], int64.
+        reader: Lazy optimizer of the process's rows, which counts them from 0; None where all are
+            up to date.
     """
 
-    def __init__(self, weight: nn.Parameter, shard: RowShard, token_id: Tensor) -> None:
+    def __init__(
+        self,
+        weight: nn.Parameter,
+        shard: RowShard,
+        token_id: Tensor,
+        reader: RowReader | None = None,
+    ) -> None:
         self.token_id = token_id.unique()  # sorted
-        self._route = RowRoute(shard, self.token_id)
-        values = self._route.fetch(weight.detach())
+        self._route, self._shard = RowRoute(shard, self.token_id), shard
+        #: Own rows that collect the gradient, and where those that were named lie in them.
+        self._own: Tensor = weight
+        self._place = self._route.local
+        if reader is not None:
+            self._own, self._place = reader.look_up(self._route.local)
+        values = self._route.deliver(self._own.detach().index_select(0, self._place))
         #: The rows, [M, C], a leaf that collects their gradient.
         self.values = values.requires_grad_(torch.is_grad_enabled() and weight.requires_grad)
 
@@ -134,9 +148,12 @@ class FetchedRows:
             )
         return place
 
-    def reduce_gradient(self, weight: nn.Parameter, shard: RowShard) -> None:
-        """Sets the gradient of ``weight``, dense, to the mean over processes."""
+    def reduce_gradient(self) -> None:
+        """Sets the gradient of the process's rows, or of those that were read, to processes' mean.
+
+        That is ``weight.grad``, dense, or the gradient that a lazy optimizer collects.
+        """
         gradient = self.values.grad
         received = self._route.send(torch.zeros_like(self.values) if gradient is None else gradient)
-        total = torch.zeros_like(weight).index_add_(0, self._route.local, received)
-        weight.grad = total.div_(shard.num_processes)
+        total = torch.zeros_like(self._own).index_add_(0, self._place, received)
+        self._own.grad = total.div_(self._shard.num_processes)

@@ -291,8 +291,8 @@ def make_learner(
 ) -> Learner:
     """The model on its device with optimizer and average, nothing learned yet.
 
-    With one process `RowAdam` updates the embedding. With several the optimizer does, as their
-    gradients are reduced for the whole table.
+    `RowAdam` updates the embedding, of which processes may have rows of their own. Where each of
+    several has all of them the optimizer does, as gradients are reduced for the whole table.
     """
     keep_apart(model, fabric.device)
     wrapped = fabric.setup_module(model)
@@ -301,7 +301,8 @@ def make_learner(
     if config.average:
         average = WeightAverage(model, config.average, config.average_after)
     rows = None
-    if fabric.world_size == 1 and model.embedding.weight.requires_grad:
+    has_own_rows = fabric.world_size == 1 or model.embedding.shard is not None
+    if has_own_rows and model.embedding.weight.requires_grad:
         steps = range(1, num_steps + 1)
         rates = [
             config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)

@@ -310,7 +310,7 @@ def clip_gradients(learner: Learner, max_norm: float, of_rows: Tensor | None = N
             if parameter.grad is not None:
                 (own if parameter in weights else common).append(parameter.grad)
     if of_rows is not None:
-        common.append(of_rows)
+        (own if learner.model.embedding.shard is not None else common).append(of_rows)
     square = whole(get_total_norm(common)).square()
     if learner.tables:
         square = square + sum_squares(own, learner.fabric.device)

@@ -8,9 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from together import run_together
 from torch import Tensor
 from torch.nn import functional as F
 
+from match_graph.config import Config
 from match_graph.nn.tables import TokenTable
 from match_graph.runs import Run, start_run
 from match_graph.training.average import WeightAverage
@@ -199,7 +201,29 @@ def test_train_step_rows_alone_train_as_the_whole_table(
         f"model.encoder={encoder}", "train.precision=32-true", "train.clip_norm=0.05",
         *(["model.encoder_config={num_layers: 1}"] if encoder != "match" else []),
     )  # fmt: skip
-    run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+    _compare(start_run("synthetic", config, tmp_path / "run", tmp_path / "root"))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_train_step_rows_of_a_share_train_as_the_whole_share(
+    tmp_path: Path, small_settings
+) -> None:
+    """Two processes that share the table, by the rows that either named and by all of their own."""
+    config = small_settings(
+        "train.precision=32-true", "train.clip_norm=0.05", "train.strategy=ddp",
+        "train.accelerator=cpu", "train.shard_embeddings=true",
+    )  # fmt: skip
+    assert run_together(_compare_shares, config, tmp_path) == [0, 0]
+
+
+def _compare_shares(config: Config, folder: Path) -> None:
+    run = start_run("synthetic", config, folder / "run", folder / "root")
+    assert run.make_model().embedding.shard is not None
+    _compare(run)
+
+
+def _compare(run: Run) -> None:
+    """What weights and averages have gone by rows alone and by the whole table."""
     rows, whole = (_train(run, by_rows) for by_rows in (True, False))
     for name, gone in whole.items():
         assert float((rows[name] - gone).norm()) <= 0.001 * float(gone.norm()), name
