@@ -103,9 +103,9 @@ def dense_bce(logits: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 def measure_step(bench: Bench) -> Iterator[Speed]:
     """Measures ours in batches of similar length beside padded baselines.
 
-    Two baselines are what is usually written: float32, documents in random order. The next takes
-    our batches, of documents of similar length, and the next our precision too, so that its ratio
-    is that of the code alone; from ratio to ratio stands what each of the two contributes. The last
+    Two baselines are what is usually written: float32, documents in random order. A third takes our
+    batches, of documents of similar length, and a fourth our precision too, so that its ratio is
+    that of the code alone; from ratio to ratio stands what each of the two contributes. The last
     one is ours but for the embedding, of which Adam and the average move every row in each step.
 
     ``share_loading`` is the share of an epoch's time that samples its batches. An encoder or a head
