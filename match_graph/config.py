@@ -18,7 +18,7 @@ _NO_OPTIONS = frozenset(
 )
 #: The widest layer that a setting can ask for; an estimate of the whole stands in runs.checks.
 MAX_CHANNELS = 2**16
-#: Settings of ``train`` in which a resumed run may differ from what it was.
+#: Settings of ``train`` that no result depends on: in which a resumed run may differ from before.
 SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings", "logger")
 
 #: Bounds that several settings share.
@@ -275,9 +275,9 @@ class TrainConfig(StrictModel):
         description="strategy for several processes; ddp: a model each, fsdp: a sharded model",
     )
     shard_embeddings: bool = Field(
-        False,
-        description="tables of tokens sharded by rows over the processes, where one cannot hold "
-        "them",
+        True,
+        description="whether several processes have rows of their own of the table of tokens, or "
+        "all of it each, as encoders that read its weight themselves need",
     )
     deterministic: bool = Field(False, description="bit-identical results on CUDA too, but slower")
     logger: Literal["tensorboard", "csv", "wandb", "mlflow", "none"] = Field(

@@ -162,7 +162,7 @@ def test_killed_ranks_go_on_to_the_same_run(tmp_path: Path) -> None:
     """With tables in rows of their own; no part of a checkpoint is left."""
     wanted = int(os.environ.get("MATCH_GRAPH_KILLS", "2"))
     generator = random.Random(1)
-    settings = [*SETTINGS, "model.init=random", "train.shard_embeddings=true"]
+    settings = [*SETTINGS, "model.init=random"]
     words = [word for one in (f"data.options={OPTIONS}", *settings) for word in ("--set", one)]
 
     def command(name: str) -> list[str]:

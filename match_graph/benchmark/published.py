@@ -5,7 +5,7 @@ from typing import Any
 
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.results import Cell, Results
-from match_graph.config import Config, FeatureSource
+from match_graph.config import SHARING, FeatureSource
 from match_graph.predict.share import shorten_paths
 from match_graph.runs.inputs import hash_inputs
 
@@ -55,7 +55,8 @@ class Published:
         sources = config.data.features
         found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
         is_same = found == cell.feature_checksums and hash_inputs(config) == cell.input_checksums
-        return is_same and _describe(config) == _drop_seed(cell.config)
+        mine = shorten_paths(config.model_dump(mode="json"))
+        return is_same and _describe(mine) == _describe(cell.config)
 
     def _is_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row, for data sets outside the plan."""
@@ -67,9 +68,7 @@ class Published:
         return self.is_same and mine.get(cell.row) == theirs[cell.row]
 
 
-def _describe(config: Config) -> dict[str, Any]:
-    return _drop_seed(shorten_paths(config.model_dump(mode="json")))
-
-
-def _drop_seed(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name != "seed"}
+def _describe(config: dict[str, Any]) -> dict[str, Any]:
+    """What of a configuration a cell's measures depend on, beside its seed."""
+    train = {name: value for name, value in config["train"].items() if name not in SHARING}
+    return {name: value for name, value in config.items() if name != "seed"} | {"train": train}

@@ -143,8 +143,8 @@ class FetchedRows:
         if bool(missing.any()):
             raise GraphError(
                 f"Of a sharded embedding the tokens of a batch and its graph alone can be looked "
-                f"up, found token {int(token_id[missing][0])}, which is none of them; leave "
-                f"train.shard_embeddings out with this encoder."
+                f"up, found token {int(token_id[missing][0])}, which is none of them; set "
+                f"train.shard_embeddings=false with this encoder."
             )
         return place
 

@@ -108,7 +108,7 @@ def check_memory(run: Run) -> None:
         raise ConfigError(
             f"A model must fit into memory, but {weights:,} weights take {_gib(needed)} of "
             f"{_gib(memory)} with their gradients and moments; set fewer layers or channels, or "
-            f"share them by train.shard_embeddings and more processes."
+            f"share them by more processes and train.strategy=fsdp."
         )
 
 

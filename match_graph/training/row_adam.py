@@ -9,6 +9,7 @@ import torch
 from scipy.signal import lfilter
 from torch import Tensor, optim
 
+from match_graph.errors import GraphError
 from match_graph.io.exchange import BLOCK_ROWS
 from match_graph.nn.tables import TokenTable
 from match_graph.training.average import WeightAverage
@@ -154,7 +155,8 @@ class RowAdam:
     anything but a forward pass in training reads the table, its moments or its average.
 
     An encoder that reads the table's ``weight`` itself, not by a look-up, makes a gradient of the
-    whole of it. The optimizer then updates all rows, from the first such step on.
+    whole of it. The optimizer then updates all rows, from the first such step on; of a table that
+    processes share it is refused.
 
     Args:
         table: Table of tokens, such as the embedding.
@@ -225,9 +227,18 @@ class RowAdam:
 
         Returns:
             None if no row has one, or if the optimizer has taken the table over.
+
+        Raises:
+            GraphError: The encoder read the weight of a sharded table itself.
         """
         self._read = [read for read in self._read if read.leaf.grad is not None]
         if self.table.weight.grad is not None:
+            if self.table.shard is not None:
+                raise GraphError(
+                    "An encoder that reads the embedding's weight itself needs all of its rows, "
+                    "but each process has rows of its own alone; set train.shard_embeddings=false, "
+                    "or look tokens up by the embedding."
+                )
             self._hand_over()
         if len(self._read) > 1:
             self._read = [self._join()]

@@ -101,7 +101,10 @@ PRIOR = {"rows": [{"name": "prior", "encoder": "prior"}], "reference": None}
 def test_run_benchmark_runs_published_cells_of_other_settings(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
-    """A cell is not taken for one of other settings, or of a measure or split that it lacks."""
+    """A cell is not taken for one of other settings, or of a measure or split that it lacks.
+
+    How processes share a training is not among the settings.
+    """
     out, root = tmp_path / "out", tmp_path / "root"
     results = run_benchmark(make_experiment(**PRIOR, runs=1), out, root)
     kept = release(results, out, tmp_path / "kept")
@@ -124,6 +127,11 @@ def test_run_benchmark_runs_published_cells_of_other_settings(
             "1 published cells are of other rows, settings, data or measures, such as "
             "'cells/toy/prior/seed0'; the results have them no more"
         ) in " ".join(capsys.readouterr().err.split())
+    read = read_results(kept)
+    read.cells[0].config["train"]["shard_embeddings"] = False
+    write_results(kept, read)
+    [cell] = run_benchmark(make_experiment(**PRIOR, runs=1), kept, root).cells
+    assert cell.published
 
 
 def test_run_benchmark_runs_cells_of_changed_code_again(make_experiment, tmp_path: Path) -> None:

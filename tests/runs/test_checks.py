@@ -56,9 +56,9 @@ def test_check_memory_refuses_before_anything_is_made(
     assert text.startswith("A model must fit into memory, but ")
     assert text.endswith(
         "of 64.0 GiB with their gradients and moments; set fewer layers or channels, or "
-        "share them by train.shard_embeddings and more processes."
+        "share them by more processes and train.strategy=fsdp."
     )
-    alone = with_settings(trained_run, *huge[:2], "train.shard_embeddings=true")
+    alone = with_settings(trained_run, *huge[:2])
     monkeypatch.setattr(checks, "count_weights", lambda run: 10**9)
     table = alone.space.num_tokens * 65536
     assert checks._count_here(alone, 10**9) == 10**9

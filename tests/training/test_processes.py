@@ -66,9 +66,8 @@ def assert_close_weights(one: Path, two: Path) -> None:
 
 
 #: How processes share a model: whole, in FSDP's shards, with tables in rows of their own.
-DDP, FSDP = ("train.strategy=ddp",), ("train.strategy=fsdp",)
-ROWS = (*DDP, "train.shard_embeddings=true")
-BOTH = (*FSDP, "train.shard_embeddings=true")
+ROWS, BOTH = ("train.strategy=ddp",), ("train.strategy=fsdp",)
+DDP, FSDP = ((*sharing, "train.shard_embeddings=false") for sharing in (ROWS, BOTH))
 
 
 @pytest.mark.parametrize("sharing", [DDP, FSDP, ROWS, BOTH], ids=["ddp", "fsdp", "rows", "both"])

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from match_graph.config import Config
+from match_graph.errors import GraphError
+from match_graph.io.exchange import RowShard
 from match_graph.nn.tables import TokenTable
 from match_graph.runs import Run, start_run
 from match_graph.training.average import WeightAverage
@@ -175,6 +177,19 @@ def test_RowAdam_leaves_a_table_that_is_read_itself() -> None:
         torch.testing.assert_close(right, left.to(right))
 
 
+def test_RowAdam_refuses_a_share_that_is_read_itself() -> None:
+    """Each of several processes has a part of the rows, which an encoder would take for all."""
+    table = _Table([0.01] * _STEPS, 0.0, 0, by_rows=True)
+    table.shard = RowShard(2 * _TOKENS, rank=0, num_processes=2)
+    with pytest.raises(GraphError) as caught:
+        table.step(1, lambda: table.weight.square().sum())
+    assert str(caught.value) == (
+        "An encoder that reads the embedding's weight itself needs all of its rows, but each "
+        "process has rows of its own alone; set train.shard_embeddings=false, or look tokens up by "
+        "the embedding."
+    )
+
+
 def test_StepTables_ahead_is_the_sum_over_later_steps() -> None:
     """The definition, term by term; nothing is ahead of the last step."""
     rates, betas = [0.1, 0.3, 0.2, 0.0, 0.4], (0.9, 0.999)
@@ -211,7 +226,7 @@ def test_train_step_rows_of_a_share_train_as_the_whole_share(
     """Two processes that share the table, by the rows that either named and by all of their own."""
     config = small_settings(
         "train.precision=32-true", "train.clip_norm=0.05", "train.strategy=ddp",
-        "train.accelerator=cpu", "train.shard_embeddings=true",
+        "train.accelerator=cpu",
     )  # fmt: skip
     assert run_together(_compare_shares, config, tmp_path) == [0, 0]
 
