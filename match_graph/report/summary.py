@@ -118,8 +118,8 @@ def summarize(results: Results, dataset: str, folder: Path | None = None) -> lis
 def publish(results: Results, folder: Path, out: Path) -> None:
     """Writes results as they are kept without run folders, and the scores of their documents.
 
-    ``results.json`` has tests and no histories, and of an absolute path its last name alone; cells
-    that wait are left out. With ``scores.parquet`` beside it, it is a benchmark's folder that can
+    ``results.json`` has tests and no histories, data sets by their names, and of an absolute path
+    its last name alone; cells that wait are left out. With ``scores.parquet`` beside it, it is a benchmark's folder that can
     go on.
 
     Args:
@@ -131,11 +131,17 @@ def publish(results: Results, folder: Path, out: Path) -> None:
         CheckpointError: A finished cell lacks a measure.
     """
     records = [
-        _Summarizer(results, record, folder).tests.publish(record) for record in results.datasets
+        _Summarizer(results, record, folder)
+        .tests.publish(record)
+        .model_copy(update={"source": record.name})
+        for record in results.datasets
     ]
+    names = [record.name for record in records]
+    experiment = results.experiment.model_copy(update={"datasets": names})
     done = [cell for cell in results.cells if cell.status != "waiting"]
     cells = [cell.model_copy(update={"history": [], "published": True}) for cell in done]
-    found = results.model_copy(update={"datasets": records, "cells": cells})
+    update = {"experiment": experiment, "datasets": records, "cells": cells}
+    found = results.model_copy(update=update)
     finished = [cell for cell in done if cell.status == "done"]
     CellScores(folder, results.experiment.split).write(out, finished)
     content = json.dumps(shorten_paths(found.model_dump(mode="json")))
