@@ -119,8 +119,8 @@ def publish(results: Results, folder: Path, out: Path) -> None:
     """Writes results as they are kept without run folders, and the scores of their documents.
 
     ``results.json`` has tests and no histories, data sets by their names, and of an absolute path
-    its last name alone; cells that wait are left out. With ``scores.parquet`` beside it, it is a benchmark's folder that can
-    go on.
+    its last name alone; cells that wait are left out. With ``scores.parquet`` beside it, it is a
+    benchmark's folder that can go on.
 
     Args:
         results: Results of a benchmark.
