@@ -18,7 +18,7 @@ _NO_OPTIONS = frozenset(
 )
 #: The widest layer that a setting can ask for; an estimate of the whole stands in runs.checks.
 MAX_CHANNELS = 2**16
-#: Settings of ``train`` that no result depends on: in which a resumed run may differ from before.
+#: Settings of ``train`` on how processes share it, and its logger: a resumed run may have others.
 SHARING = ("devices", "num_nodes", "strategy", "shard_embeddings", "logger")
 
 #: Bounds that several settings share.

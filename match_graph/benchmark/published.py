@@ -69,6 +69,6 @@ class Published:
 
 
 def _describe(config: dict[str, Any]) -> dict[str, Any]:
-    """What of a configuration a cell's measures depend on, beside its seed."""
+    """Settings that determine a cell's measures, as `describe_work`, without the seed."""
     train = {name: value for name, value in config["train"].items() if name not in SHARING}
     return {name: value for name, value in config.items() if name != "seed"} | {"train": train}

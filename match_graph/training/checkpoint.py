@@ -36,7 +36,7 @@ RECENT = 100
 
 
 def is_turn(step: int) -> bool:
-    """Whether rows are brought up to date, and a checkpoint may be written, after this batch."""
+    """True after every `ASK_EVERY`-th batch of an epoch, where a checkpoint may be written."""
     return step % ASK_EVERY == 0
 
 

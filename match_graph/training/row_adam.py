@@ -287,7 +287,7 @@ class RowAdam:
 
     @property
     def is_active(self) -> bool:
-        """Whether this updates the table, not the optimizer."""
+        """True while updates are lazy; false once the optimizer updates all rows of the table."""
         return self.table.rows is self
 
     def _join(self) -> _Read:

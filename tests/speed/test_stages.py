@@ -94,7 +94,7 @@ def test_SPEED_STAGES_stage_of_the_cpu_says_so_beside_a_gpu(bench: Bench, stage:
 
 
 def test_measure_step_has_a_baseline_of_our_precision(bench: Bench) -> None:
-    """Where that is not float32, last of those that are not ours: the batches are already."""
+    """With bf16-mixed, the last one of the padded baselines is computed in bf16-mixed too."""
     train = bench.config.train.model_copy(update={"precision": "bf16-mixed"})
     config = bench.config.model_copy(update={"train": train})
     *_, found, _ = measure_step(replace(bench, config=config, seconds=0.1))
