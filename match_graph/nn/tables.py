@@ -9,6 +9,13 @@ from torch import Tensor, nn
 from match_graph.errors import GraphError
 from match_graph.io.exchange import BLOCK_ROWS, RowRoute, RowShard
 
+#: Why an encoder that takes the process's own rows for the whole table is refused.
+READS_OWN_ROWS = (
+    "An encoder that reads the embedding's weight itself needs all of its rows, but each process "
+    "has rows of its own alone; set train.shard_embeddings=false, or look tokens up by the "
+    "embedding."
+)
+
 
 class RowReader(Protocol):
     """Optimizer that updates the rows of a table lazily, and is asked for them in training."""

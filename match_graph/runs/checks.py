@@ -12,6 +12,7 @@ from match_graph.graph import EgoLoader, EgoSampler, Hierarchy, TokenSpace
 from match_graph.nn import MatchModel
 from match_graph.nn.contract import check_encoding
 from match_graph.nn.label_tree import make_levels
+from match_graph.nn.tables import READS_OWN_ROWS
 from match_graph.runs.run import Run
 from match_graph.training.device import choose_device
 from match_graph.typing import MASKS
@@ -57,7 +58,12 @@ def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
     )
     for batch in loader:
         prepared = model.embedding.prepare(batch)
-        check_encoding(model.encoder.eval(), prepared, run.config.model.encoder)
+        try:
+            check_encoding(model.encoder.eval(), prepared, run.config.model.encoder)
+        except IndexError as error:
+            if model.embedding.shard is None:
+                raise
+            raise ConfigError(READS_OWN_ROWS) from error
 
 
 def check_word_vectors(config: ModelConfig) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, optim
 
 from match_graph.errors import GraphError
 from match_graph.io.exchange import BLOCK_ROWS
-from match_graph.nn.tables import TokenTable
+from match_graph.nn.tables import READS_OWN_ROWS, TokenTable
 from match_graph.training.average import WeightAverage
 
 
@@ -234,11 +234,7 @@ class RowAdam:
         self._read = [read for read in self._read if read.leaf.grad is not None]
         if self.table.weight.grad is not None:
             if self.table.shard is not None:
-                raise GraphError(
-                    "An encoder that reads the embedding's weight itself needs all of its rows, "
-                    "but each process has rows of its own alone; set train.shard_embeddings=false, "
-                    "or look tokens up by the embedding."
-                )
+                raise GraphError(READS_OWN_ROWS)
             self._hand_over()
         if len(self._read) > 1:
             self._read = [self._join()]

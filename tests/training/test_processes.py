@@ -131,6 +131,46 @@ def test_Run_head_that_computes_label_weights_of_shards(tmp_path: Path, small_se
     assert_close_weights(tmp_path / "one", tmp_path / "two")
 
 
+WEIGHT_ENCODER = """
+from torch_geometric.utils import segment
+
+from match_graph import Encoder, EncoderOutput
+
+
+class WeightEncoder(Encoder):
+    def __init__(self, embedding, config):
+        super().__init__(embedding, config)
+        self.out_channels = embedding.channels
+
+    def reset_parameters(self):
+        pass
+
+    def forward(self, batch):
+        rows = self.embedding.weight[batch.token_id]
+        return EncoderOutput(segment(rows, batch.ptr, reduce="mean"), None, batch.ptr)
+"""
+
+
+def start_or_refuse(config: Config, folder: Path) -> None:
+    if not config.train.shard_embeddings:
+        whole_line(config, folder)
+        return
+    with pytest.raises(ConfigError, match=r"set train\.shard_embeddings=false"):
+        start_run("synthetic", config, folder, folder.parent / "root")
+
+
+@pytest.mark.parametrize("sharing", [DDP, ROWS], ids=["ddp", "rows"])
+def test_Run_encoder_that_reads_the_whole_table(
+    tmp_path: Path, small_settings, sharing: tuple[str, ...]
+) -> None:
+    """It trains where each process has all rows, and is refused at the start where it has not."""
+    (tmp_path / "mine.py").write_text(WEIGHT_ENCODER)
+    encoder = f"model.encoder={tmp_path / 'mine.py'}:WeightEncoder"
+    kept = [one for one in EXACT if "encoder_config" not in one]
+    config = small_settings(*kept, *sharing, encoder, "model.encoder_config={}")
+    assert run_together(start_or_refuse, config, tmp_path / "run") == [0, 0]
+
+
 #: Steps between checkpoints of a training that is killed.
 _TURN = 3
 
