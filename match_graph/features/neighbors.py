@@ -1,10 +1,11 @@
 """Predicted neighbours of documents, and the mean of their vectors as features (PINA)."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -23,6 +24,24 @@ _PENALTY = 1.0
 _BLOCK_SCORES, _BLOCK_ROWS = 2**24, 2**14
 
 
+class FittedDocuments(NamedTuple):
+    """What a predictor learned from training documents, to be left out of their own features."""
+
+    #: Neighbours of the documents, [B, C], ones.
+    links: Rows
+    #: Leverage of the documents, [B], float32.
+    leverage: Tensor
+    #: The candidate that each document is itself, [B], int64, -1 for none.
+    itself: Tensor
+    #: Lengths of the sums that are the labels' vectors, [L], float32.
+    length: Tensor
+
+    def rows(self, place: slice | NDArray[np.int64]) -> "FittedDocuments":
+        """Those of some documents."""
+        links, leverage, itself = (one[place] for one in self[:3])
+        return FittedDocuments(links, leverage, itself, self.length)
+
+
 class NeighborPredictor:
     r"""Predicted neighbours of documents in the graph of training, and the mean of their vectors.
 
@@ -39,8 +58,9 @@ class NeighborPredictor:
 
     - A ridge regression stands in the place of XR-Transformer. It is solved at once, without draws.
     - Neighbours of a training document are predicted without what it taught the model itself,
-      exactly (leave-one-out), so that training documents get features as new ones do. There they
-      are predicted by the fitted model, which knows each document's labels.
+      exactly (leave-one-out), it is not its own neighbour, and its vector is not in those of its
+      labels, so that training documents get features as new ones do. There they are predicted by
+      the fitted model, which knows each document's labels.
     - Vectors are dense ones of texts, so that every encoder can read them, not bags of words.
     - Labels' texts are no further training documents, and not their vectors.
     - At most 100,000 training documents can be neighbours.
@@ -100,8 +120,7 @@ class NeighborPredictor:
         self,
         x: Tensor,
         time: Tensor | None = None,
-        links: Rows | None = None,
-        leverage: Tensor | None = None,
+        fitted: FittedDocuments | None = None,
     ) -> Tensor:
         """Mean vectors of predicted neighbours, [B, F], float32, of unit length or 0.
 
@@ -109,22 +128,25 @@ class NeighborPredictor:
             x: Vectors of documents of unit length, [B, F], float32.
             time: Times of the documents, [B], int64, whose neighbours are no later ones; None for
                 new documents without one, which are the latest.
-            links: Neighbours of training documents, [B, C]; None for documents that were not
-                fitted.
-            leverage: Leverage of training documents, [B], float32, beside ``links``.
+            fitted: What training documents taught; None for documents that were not fitted.
         """
         found = [torch.zeros(0, self.width)]
         step = max(1, _BLOCK_SCORES // self.vectors.size(0))
         for start in range(0, len(x), step):
             place = slice(start, start + step)
             scores = _add_constant(x[place]) @ self.weight  # [b, C]
-            if links is not None and leverage is not None:
-                scores = leave_out(scores, links[place], leverage[place])
+            own = None if fitted is None else fitted.rows(place)
+            if own is not None:
+                scores = leave_out(scores, own.links, own.leverage)
+                scores[torch.arange(len(scores)), own.itself] *= (own.itself < 0).float()
             if self.time is not None and time is not None:
                 scores.masked_fill_(self.time > time[place].unsqueeze(1), 0.0)
             value, node = scores.topk(min(self.number, scores.size(1)), dim=1)
             weight = value.clamp(min=0).unsqueeze(1)  # [b, 1, k]
-            found.append(normalize((weight @ self.vectors[node]).squeeze(1), dim=1))
+            near = self.vectors[node]  # [b, k, F]
+            if own is not None:
+                near = _without(near, node, x[place], own)
+            found.append(normalize((weight @ near).squeeze(1), dim=1))
         return torch.cat(found)
 
     def to_tensors(self) -> dict[str, Tensor]:
@@ -159,9 +181,27 @@ def leave_out(scores: Tensor, links: Rows, leverage: Tensor) -> Tensor:
         links: Neighbours a of the documents, [B, C], ones.
         leverage: Leverage h, [B], float32, below 1.
     """
-    row = torch.from_numpy(np.repeat(np.arange(links.shape[0]), np.diff(links.indptr)))
+    row = _rows_of(links)
     scores[row, torch.from_numpy(links.indices).long()] -= leverage[row]
     return scores.div_((1 - leverage).unsqueeze(1))
+
+
+def _without(near: Tensor, node: Tensor, x: Tensor, own: FittedDocuments) -> Tensor:
+    """Vectors [b, k, F] of the nodes [b, k], those of a document's labels without its own."""
+    is_gold = torch.zeros(own.links.shape, dtype=torch.bool)
+    is_gold[_rows_of(own.links), torch.from_numpy(own.links.indices).long()] = True
+    is_gold[:, len(own.length) :] = False  # documents
+    row, place = is_gold.gather(1, node).nonzero(as_tuple=True)
+    length = own.length[node[row, place]].unsqueeze(1)
+    rest = near[row, place] * length - x[row]
+    is_alone = rest.norm(dim=1, keepdim=True) < 1e-4 * length  # rounding is all that is left
+    near[row, place] = normalize(rest.masked_fill_(is_alone, 0.0), dim=1)
+    return near
+
+
+def _rows_of(links: Rows) -> Tensor:
+    """The row of each entry, [nnz]."""
+    return torch.from_numpy(np.repeat(np.arange(links.shape[0]), np.diff(links.indptr)))
 
 
 def _add_constant(x: Tensor) -> Tensor:

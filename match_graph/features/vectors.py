@@ -16,7 +16,7 @@ from match_graph.corpus import WORD_PATTERN
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CorpusError
 from match_graph.features.latent import LatentTexts
-from match_graph.features.neighbors import NeighborPredictor, Rows, link_documents
+from match_graph.features.neighbors import FittedDocuments, NeighborPredictor, link_documents
 from match_graph.features.table import FeatureTable, count_rows
 from match_graph.features.text_embedder import TextEmbedder
 from match_graph.io.files import read_tensors, reading
@@ -149,8 +149,7 @@ class _Fitted(NamedTuple):
     """A fitted predictor and what it knows of training documents."""
 
     predictor: NeighborPredictor
-    links: Rows
-    leverage: Tensor
+    documents: FittedDocuments
     row: Tensor  # [num_documents], row of a training document, -1 of others
     time: Tensor | None
 
@@ -162,9 +161,8 @@ class _Fitted(NamedTuple):
         found = torch.zeros(len(nodes), self.predictor.width)
         for chosen in (known, ~known):
             at = None if time is None else time[chosen]
-            fitted = (self.links[row[chosen].numpy()], self.leverage[row[chosen]])
-            given = fitted if chosen is known else ()
-            found[chosen] = self.predictor.aggregate(x[chosen], at, *given)
+            fitted = self.documents.rows(row[chosen].numpy()) if chosen is known else None
+            found[chosen] = self.predictor.aggregate(x[chosen], at, fitted)
         return found
 
 
@@ -179,15 +177,18 @@ def _fit_neighbors(
     links, candidates = link_documents(dataset, documents)
     gold, row = links[:, : dataset.num_labels], torch.full((len(texts),), -1)
     row[documents] = torch.arange(len(documents))
-    of_labels = normalize(torch.from_numpy((gold.T @ x.numpy()).astype(np.float32)), dim=1)
-    vectors = torch.cat([of_labels, x[row[candidates]]])
+    total = torch.from_numpy((gold.T @ x.numpy()).astype(np.float32))  # of each label's documents
+    vectors = torch.cat([normalize(total, dim=1), x[row[candidates]]])
+    itself = torch.full((len(documents),), -1)
+    itself[row[candidates]] = torch.arange(len(candidates)) + dataset.num_labels
     time = dataset.graph.node_tensor(DOCUMENT, "time") if source.earlier else None
     limits = None
     if time is not None:
         always = time.min().expand(dataset.num_labels)
         limits = torch.cat([always, time[candidates]])
     predictor, leverage = NeighborPredictor.fit(x, links, vectors, source.neighbors or 0, limits)
-    return _Fitted(predictor, links, leverage, row, time)
+    learned = FittedDocuments(links, leverage, itself, total.norm(dim=1))
+    return _Fitted(predictor, learned, row, time)
 
 
 def _check_neighbors(source: FeatureSource, dataset: CorpusDataset, node_type: str) -> None:

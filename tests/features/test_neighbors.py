@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from match_graph.datasets import from_frames, open_dataset
 from match_graph.features import NeighborPredictor
 from match_graph.features import neighbors as neighbors_module
-from match_graph.features.neighbors import leave_out, link_documents
+from match_graph.features.neighbors import FittedDocuments, leave_out, link_documents
 from match_graph.typing import MASKS
 
 
@@ -76,12 +76,14 @@ def test_NeighborPredictor_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch
     """Of rows in the fit, and of scores."""
     x, links, vectors = draw_case(0)
     whole, leverage = NeighborPredictor.fit(x, links, vectors, 3)
-    expected = whole.aggregate(x, None, links, leverage)
+    itself, length = torch.full((12,), -1), torch.rand(4) + 1
+    expected = whole.aggregate(x, None, FittedDocuments(links, leverage, itself, length))
     monkeypatch.setattr(neighbors_module, "_BLOCK_ROWS", 5)
     monkeypatch.setattr(neighbors_module, "_BLOCK_SCORES", 20)
     blocked, other = NeighborPredictor.fit(x, links, vectors, 3)
     torch.testing.assert_close(other, leverage)
-    torch.testing.assert_close(blocked.aggregate(x, None, links, other), expected)
+    fitted = FittedDocuments(links, other, itself, length)
+    torch.testing.assert_close(blocked.aggregate(x, None, fitted), expected)
     assert whole.aggregate(x[:0]).shape == (0, 3)
 
 

@@ -56,6 +56,27 @@ def test_open_features_of_neighbours_by_a_slow_version(synthetic: Synthetic, hom
     assert close.float().mean() > 0.98  # float16 of the latent vectors may change a tie
 
 
+def test_open_features_of_neighbours_without_the_document(synthetic: Synthetic, home: Path) -> None:
+    """Training documents: the slow version anew for each, which all others alone are fitted to."""
+    x = normalize(open_features(FeatureSource(latent=8), synthetic, DOCUMENT).x.double(), dim=1)
+    train = synthetic.documents(MASKS["train"])
+    links, _ = link_documents(synthetic, train)
+    dense, found = torch.from_numpy(links.toarray()), []
+    for one in range(len(train)):
+        rest = torch.arange(len(train)) != one
+        left = dense[rest][:, torch.cat([torch.ones(synthetic.num_labels).bool(), rest])]
+        of_labels = normalize(left[:, : synthetic.num_labels].T @ x[train][rest], dim=1)
+        nodes = torch.cat([of_labels, x[train][rest]])
+        rows = torch.cat([x[train][rest], torch.full((len(train) - 1, 1), 0.1)], 1)
+        gram = rows.T @ rows + torch.eye(9, dtype=torch.float64)
+        new = torch.cat([x[train[one]], x.new_tensor([0.1])])
+        value, place = (new @ torch.linalg.solve(gram, rows.T @ left)).topk(3)
+        found.append(value.clamp(min=0) @ nodes[place])
+    given = open_features(PINA, synthetic, DOCUMENT).x[train, 8:].double()
+    close = torch.nn.functional.cosine_similarity(given, torch.stack(found)) > 0.999
+    assert close.float().mean() > 0.98  # float16 of the latent vectors may change a tie
+
+
 def test_open_features_of_neighbours_by_a_language_model(
     synthetic: Synthetic, sentence_model: Path, home: Path
 ) -> None:
