@@ -45,15 +45,15 @@ def check_model(run: Run) -> None:
 
 
 def _check_encoding(run: Run, model: MatchModel, space: TokenSpace) -> None:
-    if "graph" in run.model.needs:
-        return
-    graph = run.dataset.graph
+    graph, needs = run.dataset.graph, run.model.needs
     loader = EgoLoader(
         graph,
         EgoSampler(graph, run.config.data.max_metadata, run.config.data.max_words),
         space,
         run.dataset.documents(MASKS["train"])[:2],
-        texts=run.texts if "text" in run.model.needs else None,
+        with_graph="graph" in needs,
+        graphs=run.open_graphs(space) if "graph" in needs else None,
+        texts=run.texts if "text" in needs else None,
         batch_size=2,
     )
     for batch in loader:

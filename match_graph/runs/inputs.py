@@ -184,14 +184,16 @@ class RunInputs:
         Raises:
             ConfigError: The encoder's settings are wrong, or do not fit the graph.
         """
+        return self.open_graphs(self.space)
+
+    def open_graphs(self, space: TokenSpace) -> EgoGraphs | None:
+        """`graphs` with token ids of another space; raises as it."""
         neighborhood, graph, config = self.model.neighborhood, self.dataset.graph, self.config
         if neighborhood is None:
             return None
         train = graph.node_tensor(DOCUMENT, MASKS["train"])
         reachable = None if config.data.transductive else train
-        return EgoGraphs(
-            graph, neighborhood, self.space, reachable, config.seed, config.data.temporal
-        )
+        return EgoGraphs(graph, neighborhood, space, reachable, config.seed, config.data.temporal)
 
     @cached_property
     def texts(self) -> list[str]:

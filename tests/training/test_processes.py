@@ -159,12 +159,18 @@ def start_or_refuse(config: Config, folder: Path) -> None:
         start_run("synthetic", config, folder, folder.parent / "root")
 
 
-@pytest.mark.parametrize("sharing", [DDP, ROWS], ids=["ddp", "rows"])
+@pytest.mark.parametrize(
+    ("sharing", "needs"),
+    [(DDP, "tokens"), (ROWS, "tokens"), (ROWS, "graph")],
+    ids=["ddp", "rows", "rows-graph"],
+)
 def test_Run_encoder_that_reads_the_whole_table(
-    tmp_path: Path, small_settings, sharing: tuple[str, ...]
+    tmp_path: Path, small_settings, sharing: tuple[str, ...], needs: str
 ) -> None:
     """It trains where each process has all rows, and is refused at the start where it has not."""
-    (tmp_path / "mine.py").write_text(WEIGHT_ENCODER)
+    needed = f"class WeightEncoder(Encoder):\n    needs = frozenset({{'tokens', '{needs}'}})\n"
+    code = WEIGHT_ENCODER.replace("class WeightEncoder(Encoder):\n", needed)
+    (tmp_path / "mine.py").write_text(code)
     encoder = f"model.encoder={tmp_path / 'mine.py'}:WeightEncoder"
     kept = [one for one in EXACT if "encoder_config" not in one]
     config = small_settings(*kept, *sharing, encoder, "model.encoder_config={}")
