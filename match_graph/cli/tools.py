@@ -27,7 +27,7 @@ def speed(
         typer.Argument(
             metavar="STAGE",
             help="build, sample, pretrain, step, targets, hypernymy, predict, all of these; or "
-            "scaling, sharding (pre-training by two processes), read, export.",
+            "scaling, sharding (two processes), read, export.",
         ),
     ],
     size: Annotated[

@@ -21,9 +21,14 @@ T = TypeVar("T")
 _READ = 20
 
 
-def open_bench(bench: Bench) -> Run:
-    """Run with the measured settings, in this process alone; nothing is written, so no folder."""
-    fabric = make_fabric(bench.config.train, alone=True)
+def open_bench(bench: Bench, alone: bool = True) -> Run:
+    """Run with the measured settings; nothing is written, so no folder.
+
+    Args:
+        bench: Bench to open.
+        alone: Whether this process computes by itself, whatever ``train.devices`` says.
+    """
+    fabric = make_fabric(bench.config.train, alone=alone)
     return Run(Path(), bench.config, bench.dataset, Reporter(quiet=True), fabric)
 
 

@@ -1,8 +1,11 @@
-"""Positives per second of pre-training by two processes that share the tables, against one."""
+"""Pre-training and training steps of two processes that share the tables, against one."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,22 +17,28 @@ from torch import distributed
 from match_graph.config import PretrainConfig
 from match_graph.errors import MatchGraphError
 from match_graph.pretrain import ShardedTrainer, SphericalTrainer
+from match_graph.speed.batches import repeat, sample_batches
 from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare
+from match_graph.speed.step import NUM_BATCHES, Trainer, open_loader
 
 _NUM_PROCESSES = 2
 #: Chunks of each process per piece of work.
 _CHUNKS = 64
+#: What the processes are asked for: pre-training, steps with tables by rows, and with whole ones.
+_PRETRAIN, _SHARED, _WHOLE = "pretrain", "shared", "whole"
 
 
 def measure_sharding(bench: Bench) -> Iterator[Speed]:
-    """Measures pre-training on the CPU by two processes, one thread each, in turns with one.
+    """Measures two processes on the CPU, one thread each, in turns with one.
 
-    ``tables_mib`` are the vectors that each process holds, ``tables_share`` is their part of all;
-    the memory is the larger peak of a process while it makes its trainer and begins, less these.
+    Pre-training: ``tables_mib`` are the vectors that each process holds, ``tables_share`` is their
+    part of all; the memory is the larger peak of a process while it makes its trainer and begins,
+    less these. Training steps, of batches of the same size in all: the second baseline is two
+    processes with all rows of the embedding each, whose gradients DDP sums.
     """
     alone = SphericalTrainer(**_find_arguments(bench))
     whole = _count_mib(alone)
-    with _start_pair(bench) as (train, told):
+    with _start_pair(bench) as (ask, told):
         tables = max(mib for mib, _ in told)
         peaks = [peak - mib for mib, peak in told if peak is not None]
         config = bench.config.pretrain
@@ -37,10 +46,38 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
             bench.on_cpu, "sharding",
             f"{len(alone.tables)} tables of {whole:,.1f} MiB, chunks of {config.chunk_size}, "
             f"{config.channels} channels",
-            "positives/s", {"two processes": train, "one process": lambda: _train(alone)},
+            "positives/s",
+            {"two processes": lambda: ask(_PRETRAIN), "one process": lambda: _train(alone)},
             max(0.0, *peaks) if peaks else None,
             more=lambda _: {"tables_mib": tables, "tables_share": tables / whole},
         )  # fmt: skip
+        steps = _make_steps(_on_cpu(bench, 1))
+        yield from compare(
+            bench.on_cpu, "sharding: step",
+            f"batches of {bench.config.train.batch_size} in all, {bench.space.num_tokens:,} tokens",
+            "documents/s",
+            {
+                "two processes": lambda: ask(_SHARED),
+                "one process": steps,
+                "two processes, a table each": lambda: ask(_WHOLE),
+            },
+            None, baselines=2,
+        )  # fmt: skip
+
+
+def _on_cpu(bench: Bench, processes: int, shares: bool = True) -> Bench:
+    """The bench with the settings of so many processes of this machine."""
+    update = {
+        "accelerator": "cpu", "devices": processes, "strategy": "ddp", "shard_embeddings": shares,
+    }  # fmt: skip
+    train = bench.config.train.model_copy(update=update)
+    return replace(bench.on_cpu, config=bench.config.model_copy(update={"train": train}))
+
+
+def _make_steps(bench: Bench) -> Callable[[], float]:
+    """A training step of this process for each call; the documents of its part of the batch."""
+    trainer = Trainer(bench, alone=bench.config.train.devices == 1)
+    return repeat(trainer.step, sample_batches(open_loader(trainer.run), NUM_BATCHES))
 
 
 def _find_arguments(bench: Bench) -> dict[str, Any]:
@@ -59,19 +96,19 @@ def _count_mib(trainer: SphericalTrainer) -> float:
 
 
 def _train(trainer: SphericalTrainer) -> float:
-    """Trains some chunks on every process; the positives of all."""
+    """Trains some chunks on every process; the positives of each."""
     config: PretrainConfig = trainer.config
     before = trainer.num_seen
     aim = before + _CHUNKS * config.chunk_size * trainer.share.number
     trainer.fit(2 * aim, stop=aim)
-    return trainer.num_seen - before
+    return (trainer.num_seen - before) / trainer.share.number
 
 
 @contextmanager
 def _start_pair(
     bench: Bench,
-) -> Iterator[tuple[Callable[[], float], list[tuple[float, float | None]]]]:
-    """Two processes for the block: their work item, and MiB of vectors and peak of each.
+) -> Iterator[tuple[Callable[[str], float], list[tuple[float, float | None]]]]:
+    """Two processes for the block: what asks both for a piece, and MiB of vectors and peak of each.
 
     They are forked, so that they share the graph.
 
@@ -103,13 +140,13 @@ def _start_pair(
                     "before, as happens where memory runs out; choose a smaller data set."
                 ) from error
 
-        def train() -> float:
+        def ask(what: str) -> float:
             for pipe in pipes:
-                pipe.send(True)
-            return float(receive()[0])
+                pipe.send(what)
+            return float(sum(receive()))
 
         try:
-            yield train, receive()
+            yield ask, receive()
         finally:
             for pipe in pipes:
                 pipe.close()
@@ -121,7 +158,7 @@ def _start_pair(
 def _serve(
     bench: Bench, rank: int, pipe: Connection, inherited: Sequence[Connection], meeting: Path
 ) -> None:
-    """One of the processes: trains a piece for each request, until there are no more."""
+    """One of the processes: does a piece of what it is asked for, until nothing is asked for."""
     for end in inherited:
         end.close()  # or this process would wait for ever for an end that it holds itself
     torch.set_num_threads(1)
@@ -133,8 +170,16 @@ def _serve(
         trainer = ShardedTrainer(**_find_arguments(bench), group=distributed.group.WORLD)
         _train(trainer)
     pipe.send((_count_mib(trainer), memory.mib))
+    os.environ["LOCAL_RANK"] = str(rank)  # so that it starts no others
+
+    @cache
+    def make(what: str) -> Callable[[], float]:
+        if what == _PRETRAIN:
+            return lambda: _train(trainer)
+        return _make_steps(_on_cpu(bench, _NUM_PROCESSES, shares=what == _SHARED))
+
     try:
-        while pipe.recv():
-            pipe.send(_train(trainer))
+        while True:
+            pipe.send(make(pipe.recv())())
     except EOFError:
         return

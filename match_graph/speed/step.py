@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from match_graph.graph import EgoBatch, EgoLoader
 from match_graph.graph.csr import row_index
 from match_graph.nn import MatchModel
+from match_graph.runs.run import Run
 from match_graph.speed.batches import (
     count_tokens,
     find_batch_size,
@@ -38,10 +39,11 @@ class Trainer:
         bench: Bench to train on.
         by_rows: Whether `RowAdam` updates the embedding; else the optimizer updates all of its
             rows in each step.
+        alone: As `open_bench`.
     """
 
-    def __init__(self, bench: Bench, by_rows: bool = True) -> None:
-        run = open_bench(bench)
+    def __init__(self, bench: Bench, by_rows: bool = True, alone: bool = True) -> None:
+        run = self.run = open_bench(bench, alone)
         self.config, self.model = bench.config.train, run.make_model()
         self.fabric = run.fabric
         self.learner = make_learner(self.fabric, self.model, self.config, _NUM_STEPS, origin="")
@@ -145,7 +147,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
         update={"encoder": "match", "encoder_config": {}, "head": "linear", "head_config": {}}
     )
     match = replace(bench, config=bench.config.model_copy(update={"model": model}))
-    other_loader = open_loader(match)
+    other_loader = open_loader(open_bench(match))
     loader, batches, trainer, peak_mib = _open_trainer(bench)
     work = {
         "ours": repeat(trainer.step, batches),
@@ -166,7 +168,7 @@ def _measure_beside_match(bench: Bench) -> Iterator[Speed]:
 
 def _open_trainer(bench: Bench) -> tuple[EgoLoader, list[EgoBatch], Trainer, float | None]:
     """Loader, some of its batches, trainer, and the peak memory of its longest steps in MiB."""
-    loader = open_loader(bench)
+    loader = open_loader(open_bench(bench))
     batches = sample_batches(loader, NUM_BATCHES)
     with MemoryPeak(bench.device).watch() as memory:
         trainer = Trainer(bench)
@@ -183,8 +185,9 @@ def _share_epoch(rates: Mapping[str, float], loader: EgoLoader) -> dict[str, flo
     }
 
 
-def open_loader(bench: Bench) -> EgoLoader:
-    loader = open_bench(bench).loader("train", training=True)
+def open_loader(run: Run) -> EgoLoader:
+    """Batches of a run's first epoch."""
+    loader = run.loader("train", training=True)
     loader.order.set_epoch(0)
     return loader
 

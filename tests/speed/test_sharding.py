@@ -1,4 +1,4 @@
-"""Pre-training by two processes, against one."""
+"""Pre-training and training steps by two processes, against one."""
 
 from multiprocessing import active_children
 
@@ -11,20 +11,34 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 def test_measure_sharding_two_processes_hold_half_each(bench: Bench) -> None:
-    (found,) = sharding.measure_sharding(bench)
-    content = found.to_dict()
+    pretraining, *steps = sharding.measure_sharding(bench)
+    content = pretraining.to_dict()
     assert content["stage"] == "sharding"
     assert content["baseline"].startswith("one process: ")
     assert content["rate"] > 0
     assert content["tables_share"] == pytest.approx(0.5, abs=0.01)
     assert content["tables_mib"] > 0
+    assert [found.stage for found in steps] == ["sharding: step"] * 2
+    assert [found.baseline.split(": ")[0] for found in steps] == [
+        "one process", "two processes, a table each",
+    ]  # fmt: skip
+    assert all(found.rate > 0 for found in steps)
+
+
+def test_measure_sharding_steps_are_of_both_processes(bench: Bench) -> None:
+    """As many documents in all as a batch of one process; each process starts no others."""
+    alone = sharding._make_steps(sharding._on_cpu(bench, 1))()
+    with sharding._start_pair(bench) as (ask, _):
+        processes = active_children()
+        assert ask(sharding._SHARED) == ask(sharding._WHOLE) == alone
+    assert len(processes) == 2
 
 
 def test_measure_sharding_processes_end_by_themselves(bench: Bench) -> None:
     """Once there are no more requests; nothing has to end them."""
-    with sharding._start_pair(bench) as (train, _):
+    with sharding._start_pair(bench) as (ask, _):
         processes = active_children()
-        train()
+        ask(sharding._PRETRAIN)
     assert [process.exitcode for process in processes] == [0, 0]
 
 
