@@ -130,7 +130,7 @@ def train(folder: Path, root: Root, parts: int = 0, in_memory: bool = False) -> 
     graph = dataset.graph
     with MemoryPeak(_CPU).watch() as memory:
         bench = Bench(dataset, resolve_config(config, dataset), 0.0, _CPU)
-        batches = iter(open_loader(bench))
+        batches = iter(open_loader(open_bench(bench)))
         trainer = Trainer(bench)
         for batch in islice(batches, 20):
             trainer.step(batch)
