@@ -15,6 +15,7 @@ from match_graph.benchmark import Experiment, Results, load_experiment, run_benc
 from match_graph.benchmark.row_search import check_spaces
 from match_graph.config import Config
 from match_graph.datasets import Custom, OaXmlc, Synthetic
+from match_graph.errors import MatchGraphError
 from match_graph.graph import describe_graph
 from match_graph.nn import ENCODERS
 from match_graph.report import write_tables
@@ -90,6 +91,8 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "old" not in filled
     assert "[" in filled  # intervals over documents
     assert content["fill"](filled) == filled
+    with pytest.raises(MatchGraphError, match=r"found 'R@7' of encoders"):
+        content["fill"](text.replace("NDCG@5", "R@7"))
     text = (
         "<!-- summary: encoders encoders P@1: MATCH | Omikuji | TF-IDF + linear -->\n<!-- end -->\n"
     )

@@ -32,6 +32,11 @@ SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     """Table, legend and notes of a data set in Markdown."""
     results = read_results(HERE / experiment / "results.json")
+    if unknown := [one for one in measures if one not in results.experiment.measures]:
+        raise MatchGraphError(
+            f"The measures of a table must be among those of its experiment, "
+            f"{results.experiment.measures}, found '{unknown[0]}' of {experiment}; take another."
+        )
     [record] = [one for one in results.datasets if one.name == dataset]
     rows = [row for row in summarize(results, dataset) if row.runs]
     lines = [*make_legend(results, record, rows), *collect_notes(rows)]
@@ -112,12 +117,12 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if (given.take is None) != (given.name is None):
         parser.error("--take and --as belong together")
-    if given.take:
-        if not (HERE / given.name).is_dir():
-            parser.error(f"--as must name a folder of {HERE}, found '{given.name}'")
-        try:
+    if given.take and not (HERE / given.name).is_dir():
+        parser.error(f"--as must name a folder of {HERE}, found '{given.name}'")
+    try:
+        if given.take:
             take(given.take, given.name)
-        except MatchGraphError as error:
-            sys.exit(f"Error: {error}")
-    for path in FILES:
-        path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+        for path in FILES:
+            path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+    except MatchGraphError as error:
+        sys.exit(f"Error: {error}")
