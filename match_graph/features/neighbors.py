@@ -20,6 +20,8 @@ Rows: TypeAlias = Any
 MAX_CANDIDATES = 100_000
 #: Ridge penalty beside documents of unit length; .1 and 10 differ by less than .003 on cacm.
 _PENALTY = 1.0
+#: Scores that count as positive; those of candidates that no other document leads to are rounding.
+_LEAST_SCORE = 1e-5
 #: Scores, and rows of the regression, in memory at once.
 _BLOCK_SCORES, _BLOCK_ROWS = 2**24, 2**14
 
@@ -142,7 +144,7 @@ class NeighborPredictor:
             if self.time is not None and time is not None:
                 scores.masked_fill_(self.time > time[place].unsqueeze(1), 0.0)
             value, node = scores.topk(min(self.number, scores.size(1)), dim=1)
-            weight = value.clamp(min=0).unsqueeze(1)  # [b, 1, k]
+            weight = value.where(value > _LEAST_SCORE, 0.0).unsqueeze(1)  # [b, 1, k]
             near = self.vectors[node]  # [b, k, F]
             if own is not None:
                 near = _without(near, node, x[place], own)
@@ -193,9 +195,7 @@ def _without(near: Tensor, node: Tensor, x: Tensor, own: FittedDocuments) -> Ten
     is_gold[:, len(own.length) :] = False  # documents
     row, place = is_gold.gather(1, node).nonzero(as_tuple=True)
     length = own.length[node[row, place]].unsqueeze(1)
-    rest = near[row, place] * length - x[row]
-    is_alone = rest.norm(dim=1, keepdim=True) < 1e-4 * length  # rounding is all that is left
-    near[row, place] = normalize(rest.masked_fill_(is_alone, 0.0), dim=1)
+    near[row, place] = normalize(near[row, place] * length - x[row], dim=1)  # alone: its score is 0
     return near
 
 

@@ -39,7 +39,7 @@ def naive_mean(scores: np.ndarray, vectors: np.ndarray, number: int) -> np.ndarr
     found = np.zeros((len(scores), vectors.shape[1]))
     for row, values in enumerate(scores):
         for node in sorted(range(len(values)), key=lambda node: -values[node])[:number]:
-            found[row] += max(values[node], 0.0) * vectors[node]
+            found[row] += (values[node] if values[node] > 1e-5 else 0.0) * vectors[node]
         found[row] /= max(np.linalg.norm(found[row]), 1e-12)
     return found
 
@@ -70,6 +70,37 @@ def test_leave_out_equals_fitting_without_the_document(seed: int) -> None:
         one = x[document : document + 1].double().numpy()
         expected = naive_scores(x.numpy()[rest], links.toarray()[rest], one)
         np.testing.assert_allclose(found[document : document + 1], expected, atol=2e-4)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+def test_NeighborPredictor_of_fitted_documents_leaves_each_out(seed: int, alone: bool) -> None:
+    """Each training document gets what it would as a new one: it is no candidate, and its vector is
+    in none of its labels', also where a label has no other document."""
+    n, num_labels = 8, 3
+    x, links, _ = draw_case(seed, n, width=3, num_nodes=num_labels + n)
+    dense = links.toarray()
+    if alone:
+        dense[:, 0] = np.arange(n) == 2
+    total = dense[:, :num_labels].T @ x.double().numpy()
+    vectors = torch.from_numpy(np.vstack([total, x])).float()
+    number = num_labels + n  # all with a positive score, so that no tie decides
+    predictor, leverage = NeighborPredictor.fit(
+        x, sparse.csr_matrix(dense), normalize(vectors, dim=1), number
+    )
+    fitted = FittedDocuments(
+        sparse.csr_matrix(dense), leverage, torch.arange(n) + num_labels,
+        torch.from_numpy(np.linalg.norm(total, axis=1)).float(),
+    )  # fmt: skip
+    found = predictor.aggregate(x, None, fitted)
+    for document in range(n):
+        rest = np.arange(n) != document
+        known = dense[rest][:, np.concatenate([np.ones(num_labels, bool), rest])]
+        others = x[torch.from_numpy(rest)].double().numpy()
+        nodes = np.vstack([known[:, :num_labels].T @ others, others])
+        nodes /= np.maximum(np.linalg.norm(nodes, axis=1, keepdims=True), 1e-12)
+        scores = naive_scores(others, known, x[document : document + 1].double().numpy())
+        expected = naive_mean(scores, nodes, number)
+        np.testing.assert_allclose(found[document : document + 1], expected, atol=2e-3)
 
 
 def test_NeighborPredictor_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
