@@ -27,7 +27,7 @@ _BLOCK_SCORES, _BLOCK_ROWS = 2**24, 2**14
 
 
 class FittedDocuments(NamedTuple):
-    """What a predictor learned from training documents, to be left out of their own features."""
+    """Links and leverages of training documents, for features by leave-one-out."""
 
     #: Neighbours of the documents, [B, C], ones.
     links: Rows
