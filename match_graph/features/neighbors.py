@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from match_graph.datasets import CorpusDataset
+from match_graph.graph.csr import row_index
 from match_graph.typing import CITES, DOCUMENT
 
 #: A scipy matrix in compressed rows.
@@ -183,7 +184,7 @@ def leave_out(scores: Tensor, links: Rows, leverage: Tensor) -> Tensor:
         links: Neighbours a of the documents, [B, C], ones.
         leverage: Leverage h, [B], float32, below 1.
     """
-    row = _rows_of(links)
+    row = row_index(torch.from_numpy(links.indptr).long())
     scores[row, torch.from_numpy(links.indices).long()] -= leverage[row]
     return scores.div_((1 - leverage).unsqueeze(1))
 
@@ -191,17 +192,13 @@ def leave_out(scores: Tensor, links: Rows, leverage: Tensor) -> Tensor:
 def _without(near: Tensor, node: Tensor, x: Tensor, own: FittedDocuments) -> Tensor:
     """Vectors [b, k, F] of the nodes [b, k], those of a document's labels without its own."""
     is_gold = torch.zeros(own.links.shape, dtype=torch.bool)
-    is_gold[_rows_of(own.links), torch.from_numpy(own.links.indices).long()] = True
+    entry = row_index(torch.from_numpy(own.links.indptr).long())
+    is_gold[entry, torch.from_numpy(own.links.indices).long()] = True
     is_gold[:, len(own.length) :] = False  # documents
     row, place = is_gold.gather(1, node).nonzero(as_tuple=True)
     length = own.length[node[row, place]].unsqueeze(1)
     near[row, place] = normalize(near[row, place] * length - x[row], dim=1)  # alone: its score is 0
     return near
-
-
-def _rows_of(links: Rows) -> Tensor:
-    """The row of each entry, [nnz]."""
-    return torch.from_numpy(np.repeat(np.arange(links.shape[0]), np.diff(links.indptr)))
 
 
 def _add_constant(x: Tensor) -> Tensor:
