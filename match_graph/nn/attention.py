@@ -62,6 +62,7 @@ class RaggedLayout:
                 spare rows.
             length_step: Unit of block lengths, which are multiples of it.
         """
+        device, ptr = ptr.device, ptr.cpu()  # a GPU would be waited for once for each group
         num_rows = int(ptr[-1]) if num_rows is None else num_rows
         lengths = ptr.diff()
         order = torch.argsort(lengths, stable=True)
@@ -75,7 +76,7 @@ class RaggedLayout:
             if not rows.numel():
                 continue
             longest = _round_up(int(lengths[rows[-1]]), length_step)
-            place = torch.arange(longest, device=ptr.device)
+            place = torch.arange(longest)
             valid = place < lengths[rows].unsqueeze(1)  # [B_g, T_g]
             start = ptr[rows].unsqueeze(1)
             tokens.append(torch.where(valid, start + place, start).view(-1))
@@ -83,11 +84,15 @@ class RaggedLayout:
             shapes.append((rows.numel(), longest))
             is_full.append(int(lengths[rows[0]]) == longest)
         slot_token, slot_valid = torch.cat(tokens), torch.cat(valids)
-        token_slot = torch.zeros(num_rows, dtype=torch.int64, device=ptr.device)
+        token_slot = torch.zeros(num_rows, dtype=torch.int64)
         slots = slot_valid.nonzero().view(-1)
         token_slot[slot_token[slots]] = slots
         padding = slot_valid.logical_not().nonzero().view(-1)
-        spare = torch.arange(int(ptr[-1]), num_rows, device=ptr.device)
+        spare = torch.arange(int(ptr[-1]), num_rows)
+        slot_token, slot_valid, padding, token_slot, order, spare = (
+            one.to(device, non_blocking=True)
+            for one in (slot_token, slot_valid, padding, token_slot, order, spare)
+        )
         return cls(slot_token, slot_valid, padding, token_slot, shapes, order, is_full, spare)
 
     @classmethod
@@ -166,6 +171,22 @@ class _Rearrange(torch.autograd.Function):
         return gradient, None, None, None
 
 
+@contextmanager
+def _without_plans(device: torch.device) -> Iterator[None]:
+    """Context without cuDNN's attention, which torch prefers on a GPU in bfloat16.
+
+    It plans each shape anew, and nearly every batch has one of its own.
+    """
+    if device.type != "cuda" or not torch.backends.cuda.cudnn_sdp_enabled():
+        yield
+        return
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
     """Softmax(q k^T / sqrt(C)) v by the fastest kernel that is there.
 
@@ -184,7 +205,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
     """
     if query.device.type != "cpu" or query.dtype != torch.bfloat16:
         mask = None if valid is None else valid[:, None, None, :]
-        return nn.functional.scaled_dot_product_attention(query, key, value, mask)
+        with _without_plans(query.device):
+            return nn.functional.scaled_dot_product_attention(query, key, value, mask)
     num_rows, num_heads, num_queries, width = query.shape
     query, key, value = query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1)
     bias = query.new_zeros(num_rows, 1, 1, key.size(1))

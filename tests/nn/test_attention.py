@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from match_graph.graph import EgoBatch, TokenSpace
@@ -171,6 +172,25 @@ def test_count_rows_lengths_and_rows_come_again_on_cpu() -> None:
     ]
     assert count_rows(256, ptr.device) == 256
     assert count_rows(257, torch.device("cuda")) == 257
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_attend_on_a_gpu_takes_no_kernel_of_cudnn(dtype: torch.dtype) -> None:
+    """Nor changes what torch takes elsewhere; values as in float64."""
+    query, key, value = (random_tokens(4 * 9, 16, seed).view(2, 2, 9, 16) for seed in range(3))
+    valid = torch.ones(2, 9, dtype=torch.bool)
+    valid[1, 5:] = False
+    expected = attend(query, key, value, valid)
+    given = [one.to("cuda", dtype) for one in (query, key, value)]
+    enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as found:
+        attended = attend(*given, valid.cuda())
+    names = {event.key for event in found.key_averages()}
+    assert any("scaled_dot_product" in name for name in names)
+    assert not any("cudnn" in name for name in names)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == enabled
+    torch.testing.assert_close(attended.cpu().double(), expected, atol=0.02, rtol=0.02)
 
 
 @given(lengths_of_documents, st.integers(1, 5), st.integers(0, 3), st.sampled_from([1, 4]))
