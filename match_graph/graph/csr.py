@@ -50,10 +50,16 @@ def select_rows(ptr: Tensor, index: Tensor, rows: Tensor) -> tuple[Tensor, Tenso
     return make_ptr(lengths), index[ragged_arange(start, lengths)]
 
 
-def row_index(ptr: Tensor) -> Tensor:
-    """The row of every packed value, [N], int64."""
+def row_index(ptr: Tensor, total: int | None = None) -> Tensor:
+    """The row of every packed value, [N], int64.
+
+    Args:
+        ptr: Offsets of the rows, [R + 1], int64.
+        total: Their last, N, if it is known; a GPU that is asked for it must have done all before.
+    """
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
-    return torch.repeat_interleave(rows, ptr.diff(), output_size=int(ptr[-1]))
+    total = int(ptr[-1]) if total is None else total
+    return torch.repeat_interleave(rows, ptr.diff(), output_size=total)
 
 
 class RowFinder:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.errors import ConfigError
-from match_graph.graph.csr import make_ptr, ragged_arange
+from match_graph.graph.csr import row_index
 from match_graph.nn.attention import RaggedAttention, RaggedLayout, count_rows, draw_weights
 
 
@@ -182,12 +182,13 @@ def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]
     Returns:
         Tokens [N + B K, C] and their offsets [B + 1].
     """
-    number, lengths = first.size(1), ptr.diff()
-    joined_ptr = make_ptr(lengths + number)
+    number, device = first.size(1), ptr.device
+    joined_ptr = ptr + number * torch.arange(len(ptr), device=device)
     joined = tokens.new_empty(tokens.size(0) + first.size(0) * number, tokens.size(1))
-    place = ragged_arange(joined_ptr[:-1] + number, lengths)
+    row = row_index(ptr, len(tokens))
+    place = torch.arange(len(tokens), device=device) + number * (row + 1)
     joined = joined.index_copy(0, place, tokens)
-    place = ragged_arange(joined_ptr[:-1], torch.full_like(lengths, number))
+    place = (joined_ptr[:-1, None] + torch.arange(number, device=device)).flatten()
     return joined.index_copy(0, place, first.to(tokens.dtype).flatten(0, 1)), joined_ptr
 
 

@@ -133,7 +133,7 @@ def sparse_bce(
         )
     dtype = torch.promote_types(logits.dtype, torch.float32)
     everything = F.softplus(logits).sum(dtype=dtype)
-    gold = logits[row_index(label_ptr), label_index].sum(dtype=dtype)
+    gold = logits[row_index(label_ptr, len(label_index)), label_index].sum(dtype=dtype)
     loss = (everything - gold) / max(logits.size(0), 1)
     return _check_finite(loss, "The cross-entropy") if check else loss
 

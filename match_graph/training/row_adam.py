@@ -249,7 +249,7 @@ class RowAdam:
             assert read.leaf.grad is not None
             self._step(read.rows, read.leaf.grad)
             self._whole().put(read.index, read.rows)
-            self._upto[read.index] = self.tables.clamp(self.done)
+            self._upto.index_fill_(0, read.index, self.tables.clamp(self.done))
         self._read.clear()
 
     @torch.no_grad()

@@ -17,6 +17,7 @@ from match_graph.errors import GraphError
 from match_graph.io.exchange import RowShard
 from match_graph.nn.tables import TokenTable
 from match_graph.runs import Run, start_run
+from match_graph.training import learner
 from match_graph.training.average import WeightAverage
 from match_graph.training.learner import make_learner
 from match_graph.training.loop import train_step
@@ -219,6 +220,18 @@ def test_train_step_rows_alone_train_as_the_whole_table(
     _compare(start_run("synthetic", config, tmp_path / "run", tmp_path / "root"))
 
 
+@pytest.mark.gpu
+def test_make_learner_updates_rows_of_a_large_table_alone(
+    tmp_path: Path, small_settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, where the weights are the same too; a small one's by the optimizer."""
+    config = small_settings("train.precision=32-true", "train.clip_norm=0.05")
+    run = start_run("synthetic", config, tmp_path / "run", tmp_path / "root")
+    assert make_learner(run.fabric, run.make_model(), config.train, 100, origin="").rows is None
+    monkeypatch.setattr(learner, "_WHOLE_ON_GPU", 0)
+    _compare(run)
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_train_step_rows_of_a_share_train_as_the_whole_share(
     tmp_path: Path, small_settings
@@ -256,8 +269,9 @@ def _train(run: Run, by_rows: bool) -> dict[str, Tensor]:
     torch.manual_seed(0)
     loader = run.loader("train", training=True)
     loader.order.set_epoch(0)
+    hierarchy = run.hierarchy.to(run.fabric.device)
     for step, batch in enumerate(islice(loader, 40), start=1):
-        train_step(learner, batch, run.hierarchy, config, step, 100)
+        train_step(learner, batch, hierarchy, config, step, 100)
         assert (learner.rows is not None) == (model.embedding.weight.grad is None) == by_rows
     learner.close()
     assert learner.average is not None
