@@ -153,11 +153,13 @@ def do_work(work: Work, answer: Connection) -> None:
 def make_context() -> Any:
     """Multiprocessing context of cells: forked off a server that has imported torch once.
 
-    The server's socket lies in ``TMPDIR``. Where that is too long for a socket, or where there is
-    no such server, every cell imports torch.
+    The server's socket lies in ``TMPDIR``. Where that is too long for a socket, where there is no
+    such server, or where there is a GPU, every cell imports torch: no process can use a GPU whose
+    driver was asked for anything before the fork, as imports do.
     """
     socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-12345678/listener-12345678")
-    if socket > _SOCKET or "forkserver" not in multiprocessing.get_all_start_methods():
+    has_server = "forkserver" in multiprocessing.get_all_start_methods()
+    if socket > _SOCKET or not has_server or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["match_graph.benchmark.cell"])

@@ -15,7 +15,7 @@ import torch
 from torch import distributed
 
 from match_graph.config import PretrainConfig
-from match_graph.errors import MatchGraphError
+from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.pretrain import ShardedTrainer, SphericalTrainer
 from match_graph.speed.batches import repeat, sample_batches
 from match_graph.speed.measure import CPU, Bench, MemoryPeak, Speed, compare
@@ -35,7 +35,15 @@ def measure_sharding(bench: Bench) -> Iterator[Speed]:
     part of all; the memory is the larger peak of a process while it makes its trainer and begins,
     less these. Training steps, of batches of the same size in all: the second baseline is two
     processes with all rows of the embedding each, whose gradients DDP sums.
+
+    Raises:
+        ConfigError: There is a GPU, whose driver no forked process can ask for anything.
     """
+    if torch.cuda.is_available():
+        raise ConfigError(
+            "Two processes on the CPU are forked, which takes a machine without a GPU or with none "
+            "visible, but torch finds one; set CUDA_VISIBLE_DEVICES to nothing for this command."
+        )
     alone = SphericalTrainer(**_find_arguments(bench))
     whole = _count_mib(alone)
     with _start_pair(bench) as (ask, told):

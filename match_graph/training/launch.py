@@ -126,6 +126,8 @@ def launch(fabric: Fabric, config: TrainConfig) -> None:
         if fabric.world_size > 1:
             start_heartbeat(timeout, children)
     except RuntimeError as error:  # of torch's store and groups
+        if number == 1:
+            raise
         place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise ProcessError(
             f"All processes of a run must meet at {place}, but process "

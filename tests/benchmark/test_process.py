@@ -31,6 +31,13 @@ def test_make_context_long_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_context().get_start_method() == "spawn"
 
 
+def test_make_context_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process forked off one that asked its driver for anything cannot use it."""
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert make_context().get_start_method() == "spawn"
+
+
 def test_start_process_does_not_import_the_script(tmp_path: Path) -> None:
     """So that a script needs no guard."""
     script = tmp_path / "script.py"

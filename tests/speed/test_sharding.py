@@ -4,7 +4,7 @@ from multiprocessing import active_children
 
 import pytest
 
-from match_graph.errors import MatchGraphError
+from match_graph.errors import ConfigError, MatchGraphError
 from match_graph.speed import Bench, sharding
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -51,4 +51,17 @@ def test_measure_sharding_process_that_ends_is_one_sentence(
     assert str(caught.value) == (
         "Both processes of a measurement must come to its end, but one of them ended before, as "
         "happens where memory runs out; choose a smaller data set."
+    )
+
+
+def test_measure_sharding_beside_a_gpu_is_one_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What imports ask the driver for would end the forked processes in CUDA's words."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(ConfigError) as caught:
+        next(sharding.measure_sharding(bench))
+    assert str(caught.value) == (
+        "Two processes on the CPU are forked, which takes a machine without a GPU or with none "
+        "visible, but torch finds one; set CUDA_VISIBLE_DEVICES to nothing for this command."
     )

@@ -59,6 +59,19 @@ def refusal() -> Callable[..., tuple[str, str]]:
     return run
 
 
+def test_launch_alone_fails_of_something_else() -> None:
+    """One process meets no other: what its device says is not told as if it did."""
+
+    class Broken:
+        strategy = None
+
+        def launch(self) -> None:
+            raise RuntimeError("CUDA error: initialization error")
+
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        launch.launch(Broken(), TrainConfig())
+
+
 @pytest.fixture
 def port() -> int:
     """A port that is free now."""
