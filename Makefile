@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test coverage setup format check docs docs-check bench clean
+.PHONY: demo test test-gpu coverage setup format check docs docs-check bench clean
 
 # Debian's packages by tags on Debian, else the planted corpus: other systems' apt has no tags.
 DEMO ?= $(shell grep -qsx 'ID=debian' /etc/os-release && echo debtags || echo synthetic)
@@ -13,6 +13,9 @@ demo: .venv/.core  ## the whole line on real documents, ending with predictions
 
 test: .venv/.dev  ## all tests
 	$(BIN)/pytest
+
+test-gpu: .venv/.dev  ## the tests that need a CUDA device, which `make test` hides
+	MATCH_GRAPH_TEST_GPU=1 $(BIN)/pytest -m gpu
 
 coverage: .venv/.dev  ## all tests, and which lines of the package they run; half as long again
 	$(BIN)/pytest --cov=match_graph --cov-report=term-missing:skip-covered --cov-fail-under=94

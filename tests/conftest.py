@@ -5,6 +5,10 @@ import os
 import sys
 from pathlib import Path
 
+# Tests fork, and no process can that has computed where there is a GPU, be it on the CPU.
+if not os.environ.get("MATCH_GRAPH_TEST_GPU"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 import pytest
 import torch
 from hypothesis import settings
@@ -26,6 +30,12 @@ settings.register_profile(
     "match-graph", deadline=None, max_examples=60, derandomize=True, database=None
 )
 settings.load_profile("match-graph")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test of a GPU where there is none."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("no CUDA device here, or hidden: `make test-gpu` runs the tests of one")
 
 
 @pytest.fixture(autouse=True)

@@ -41,5 +41,7 @@ def profile_steps(folder: Path | None) -> Iterator[Callable[[], None]]:
         write_beside(folder / "operations.txt", lambda place: place.write_text(table, "utf-8"))
 
     steps = schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1)
-    with profile(activities=activities, schedule=steps, on_trace_ready=write) as profiler:
+    with profile(  # of one cycle: torch 2.11 warns of those before it unless they are kept
+        activities=activities, schedule=steps, on_trace_ready=write, acc_events=True
+    ) as profiler:
         yield profiler.step

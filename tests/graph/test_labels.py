@@ -247,7 +247,7 @@ def test_Hierarchy_closure_of_a_chain_grows_with_its_entries() -> None:
     assert above[ptr[last] : ptr[last + 1]].tolist() == sorted(order[:-1].tolist())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.gpu
 def test_Hierarchy_closure_on_a_gpu() -> None:
     """A hierarchy that was moved before anything was computed from it."""
     dag = Hierarchy(torch.tensor([[1, 2], [0, 1]], device="cuda"), 3)

@@ -69,6 +69,19 @@ def evaluated_logits(run: Run, split: str) -> torch.Tensor:
     return torch.cat(logits)[order]
 
 
+@pytest.mark.gpu
+def test_Classifier_scores_on_a_gpu_as_on_the_cpu(trained_run: Run, classifier: Classifier) -> None:
+    """In float32: network, linear classifier, blend and calibration."""
+    records = make_records(trained_run.dataset, "test")
+    found = []
+    for one in (classifier, load(trained_run.folder, device="cuda")):
+        read = [read_document(record, one._fields, "here") for record in records]
+        batches = sorted(one.score(read), key=lambda batch: int(batch[0][0]))
+        found.append(torch.cat([logits for _, logits in batches]))
+        assert found[-1].isfinite().all()
+    torch.testing.assert_close(found[1], found[0], atol=1e-3, rtol=1e-3)
+
+
 def test_Classifier_same_logits_as_through_the_graph(
     trained_run: Run, classifier: Classifier
 ) -> None:

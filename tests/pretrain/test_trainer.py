@@ -299,7 +299,7 @@ def test_SphericalTrainer_corpus_with_one_author_trains_on_rest(toy_graph: Built
     assert "venue" in trainer.tables
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.gpu
 def test_SphericalTrainer_same_code_runs_on_cuda(synthetic: Synthetic) -> None:
     trainer = SphericalTrainer(synthetic[0], SMALL, device="cuda")
     trainer.fit(20_000)

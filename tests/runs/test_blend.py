@@ -65,7 +65,7 @@ def test_BlendedModel_stays_coherent(make_variant) -> None:
     assert broken > 0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.gpu
 def test_BlendedModel_on_a_gpu(blended_run: Run) -> None:
     """As on the CPU, where the linear classifier stays."""
     blend, linear = Blend(0.5, torch.arange(5) / 5), linear_of(blended_run)

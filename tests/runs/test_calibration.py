@@ -121,7 +121,7 @@ def test_CalibratedModel_coherent_scores_stay_coherent(make_variant) -> None:
     assert broken > 0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.gpu
 def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> None:
     """On a GPU as on the CPU, by folds and coherent."""
     calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.dataset.hierarchy

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from match_graph.runs import open_run, start_run
+from match_graph.nn import ENCODERS, match_loss
+from match_graph.runs import Run, open_run, start_run
 from match_graph.runs import record as record_module
 from match_graph.runs import run as run_module
 from match_graph.runs.readers import read_record
 from match_graph.training.device import deterministic
+
+#: Those that need no checkpoint of others.
+ENCODER_NAMES = sorted(ENCODERS.keys() - {"language_model"})
 
 
 def test_Run_train_deterministic_algorithms_end_with_it(
@@ -74,3 +78,50 @@ def test_RunRecord_says_whether_a_stage_was_broken_off(small_settings, tmp_path:
     again.evaluate()
     record = read_record(run.folder)
     assert (record["resumed"], "stage" in record) == (True, False)
+
+
+@pytest.fixture
+def start_one(trained_run: Run, small_settings, tmp_path: Path):
+    """Starts a run of an encoder at its defaults, on the data of `trained_run`."""
+
+    def start(name: str, encoder: str, *settings: str) -> Run:
+        own = f"model.encoder={encoder}", "model.encoder_config={}", "train.precision=32-true"
+        config = small_settings(*own, "pretrain.samples=1000", *settings)
+        return start_run("synthetic", config, tmp_path / name, trained_run.dataset.root)
+
+    return start
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("encoder", ENCODER_NAMES)
+def test_Run_model_scores_on_a_gpu_as_on_the_cpu(encoder: str, start_one) -> None:
+    """In float32; and the losses of training have a finite gradient there."""
+    run = start_one("run", encoder, "model.init=random", "train.accelerator=cpu")
+    model, batch = run.make_model().eval(), next(iter(run.loader("valid")))
+    with torch.no_grad():
+        expected = model(batch)
+        found = model.to("cuda")(batch.to("cuda")).cpu()
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+    batch = next(iter(run.loader("train"))).to("cuda")
+    match_loss(
+        model.train()(batch), batch.gold, model.head, run.hierarchy.to("cuda"),
+        lambda_parameter=1e-3, lambda_output=0.1,
+    ).total.backward()  # fmt: skip
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    assert gradients
+    assert all(one.isfinite().all() for one in gradients)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("encoder", ENCODER_NAMES)
+def test_Run_trains_twice_alike_on_a_gpu(encoder: str, start_one) -> None:
+    """With `train.deterministic`, to the bit, and what is measured too."""
+    settings = "train.deterministic=true", "train.epochs=1", "model.blend=true"
+    runs = [start_one(name, encoder, *settings) for name in ("one", "two")]
+    metrics = []
+    for run in runs:
+        run.train()
+        metrics.append(run.evaluate())
+    one, two = (run.load_model().state_dict() for run in runs)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert metrics[0]["test"] == metrics[1]["test"]
