@@ -85,6 +85,7 @@ def read_cell(planned: PlannedCell, out: Path, experiment: Experiment) -> Cell:
         "device": record["device"],
         "git": record["git"],
         "vectors_from": source,
+        "network_share": record.get("network_share"),
         "feature_checksums": record.get("feature_checksums", {}),
         "input_checksums": record.get("input_checksums", {}),
         "resumed": resumed,

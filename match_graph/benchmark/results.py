@@ -64,6 +64,9 @@ class Cell(StrictModel):
     vectors_from: str | None = Field(
         None, description="key of the cell that pre-trained its vectors"
     )
+    network_share: float | None = Field(
+        None, description="network's share in its blend with a linear classifier, if any"
+    )
     feature_checksums: dict[str, str] = Field(
         {}, description="checksums of features of data.features, by node type"
     )

@@ -76,7 +76,8 @@ class RowSummary:
         seconds_per_epoch: Seconds per epoch, the mean over runs; None where none is known.
         peak_mib: Peak memory in MiB of all runs, of the GPU if one is used; None where none is
             known.
-        notes: Notes, as sentences: why it was left out, which runs failed, why there is no test.
+        notes: Notes, as sentences: why it was left out, which runs failed, in which the network has
+            no share of its blend, why there is no test.
     """
 
     name: str
@@ -184,7 +185,11 @@ class _Summarizer:
             train_seconds=_mean([cell.seconds["train"] for cell in whole]),
             seconds_per_epoch=_mean(epochs),
             peak_mib=max((_peak(cell) for cell in done), default=None),
-            notes=(*_describe_status(self.cells[row]), *self.tests.notes.get(row, ())),
+            notes=(
+                *_describe_status(self.cells[row]),
+                *_describe_shares(done),
+                *self.tests.notes.get(row, ()),
+            ),
         )
 
     def _make_value(self, row: str, measure: str) -> Value:
@@ -229,6 +234,15 @@ def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"{of_seeds} failed. {reason}"
         elif status == "waiting":
             yield f"{of_seeds}: not finished."
+
+
+def _describe_shares(done: Sequence[Cell]) -> Iterator[str]:
+    """Sentence on the finished cells whose scores are those of the linear classifier alone."""
+    if seeds := [cell.seed for cell in done if cell.network_share == 0]:
+        yield (
+            f"the network's share of its blend is 0 with seed{'s' * (len(seeds) > 1)} "
+            f"{', '.join(map(str, seeds))}: there the linear classifier is measured by itself."
+        )
 
 
 def describe_policies(measures: Sequence[str]) -> str:

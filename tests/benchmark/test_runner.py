@@ -191,8 +191,10 @@ def test_run_benchmark_finished_cells_kept_other_settings(
     assert [(cell.row, cell.seed) for cell in results.cells] == [
         ("prior", 0), ("prior", 1), ("MATCH", 0), ("MATCH", 1),
     ]  # fmt: skip
+    mg.open_run(weights.parent, root).record.note("network_share", 0.25)
     results = run_benchmark(make_experiment(runs=1), out, root)
     assert len(results.cells) == 4  # those of earlier calls stay
+    assert [cell.network_share for cell in results.cells] == [None, None, 0.25, None]
     other = make_experiment(overrides={"train.learning_rate": 0.5})
     with pytest.raises(CheckpointError) as caught:
         run_benchmark(other, out, root)

@@ -175,6 +175,25 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
     assert why in row.notes
 
 
+def test_summarize_says_where_a_network_has_no_share_of_its_blend() -> None:
+    """Such a row is the linear classifier's, whatever its name says."""
+    results = make_results()
+    shares = {0: 0.0, 1: 0.4, 2: 0.0}
+    cells = [
+        cell.model_copy(update={"network_share": shares.get(cell.seed)})
+        if cell.row == "MATCH"
+        else cell
+        for cell in results.cells
+    ]
+    rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+    note = (
+        "the network's share of its blend is 0 with seeds 0, 2: there the linear classifier is "
+        "measured by itself."
+    )
+    assert [row.name for row in rows if note in row.notes] == ["MATCH"]
+    assert not any("share" in note for row in summarize(results, "toy") for note in row.notes)
+
+
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
     """Blend, features and start of a network; of a baseline its features alone."""
     results = make_results()
