@@ -175,7 +175,7 @@ def test_summarize_rows_are_compared_on_the_seeds_that_both_have() -> None:
     assert why in row.notes
 
 
-def test_summarize_says_where_a_network_has_no_share_of_its_blend() -> None:
+def test_summarize_says_where_a_network_has_no_share() -> None:
     """Such a row is the linear classifier's, whatever its name says."""
     results = make_results()
     shares = {0: 0.0, 1: 0.4, 2: 0.0}
