@@ -308,8 +308,8 @@ def make_learner(
     rows = None
     table = model.embedding
     is_small = fabric.device.type == "cuda" and table.weight.numel() < _WHOLE_ON_GPU
-    has_own_rows = table.shard is not None or (fabric.world_size == 1 and not is_small)
-    if has_own_rows and table.weight.requires_grad:
+    by_rows = table.shard is not None or (fabric.world_size == 1 and not is_small)
+    if by_rows and table.weight.requires_grad:
         steps = range(1, num_steps + 1)
         rates = [
             config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)
