@@ -62,6 +62,22 @@ def row_index(ptr: Tensor, total: int | None = None) -> Tensor:
     return torch.repeat_interleave(rows, ptr.diff(), output_size=total)
 
 
+def open_gaps(ptr: Tensor, number: int, total: int) -> tuple[Tensor, Tensor]:
+    """Room for more values before those of each row.
+
+    Args:
+        ptr: Offsets of the rows, [R + 1], int64.
+        number: Values to make room for in each row.
+        total: Number N of packed values.
+
+    Returns:
+        Offsets of the longer rows, [R + 1], and the new place of every value, [N]; int64.
+    """
+    longer = ptr + number * torch.arange(len(ptr), device=ptr.device)
+    place = torch.arange(total, device=ptr.device) + number * (1 + row_index(ptr, total))
+    return longer, place
+
+
 class RowFinder:
     """Rows of packed values by their places, faster than a search over all offsets.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from match_graph.errors import GraphError
-from match_graph.graph.csr import make_ptr, row_index
+from match_graph.graph.csr import make_ptr, open_gaps
 from match_graph.graph.labels import Targets
 from match_graph.graph.sampler import EgoSample
 from match_graph.graph.view import Graph, view_graph
@@ -195,10 +195,9 @@ class EgoBatch:
         Args:
             document_field: Field of these tokens, `TokenSpace.document_field`; their id is [PAD].
         """
-        ptr = self.ptr + torch.arange(len(self.ptr), device=self.ptr.device)
-        row = row_index(self.ptr)
-        place = torch.arange(len(row), device=row.device) + row + 1
-        token_id, field, position = self.token_id.new_zeros(3, len(row) + self.num_documents)
+        number = len(self.token_id)
+        ptr, place = open_gaps(self.ptr, 1, number)
+        token_id, field, position = self.token_id.new_zeros(3, number + self.num_documents)
         field[ptr[:-1]] = document_field
         token_id[place], field[place], position[place] = self.token_id, self.field, self.position
         return replace(self, token_id=token_id, field=field, position=position, ptr=ptr)

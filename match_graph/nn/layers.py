@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from match_graph.errors import ConfigError
-from match_graph.graph.csr import row_index
+from match_graph.graph.csr import open_gaps
 from match_graph.nn.attention import RaggedAttention, RaggedLayout, count_rows, draw_weights
 
 
@@ -182,13 +182,11 @@ def prepend(first: Tensor, tokens: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]
     Returns:
         Tokens [N + B K, C] and their offsets [B + 1].
     """
-    number, device = first.size(1), ptr.device
-    joined_ptr = ptr + number * torch.arange(len(ptr), device=device)
+    number = first.size(1)
+    joined_ptr, place = open_gaps(ptr, number, len(tokens))
     joined = tokens.new_empty(tokens.size(0) + first.size(0) * number, tokens.size(1))
-    row = row_index(ptr, len(tokens))
-    place = torch.arange(len(tokens), device=device) + number * (row + 1)
     joined = joined.index_copy(0, place, tokens)
-    place = (joined_ptr[:-1, None] + torch.arange(number, device=device)).flatten()
+    place = (joined_ptr[:-1, None] + torch.arange(number, device=ptr.device)).flatten()
     return joined.index_copy(0, place, first.to(tokens.dtype).flatten(0, 1)), joined_ptr
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from match_graph.graph.csr import (
     RowFinder,
     make_ptr,
+    open_gaps,
     ragged_arange,
     row_index,
     select_rows,
@@ -79,6 +80,16 @@ def test_row_index_repeats_rows(lists: list[list[int]]) -> None:
     """Every value is told its row."""
     expected = [row for row, values in enumerate(lists) for _ in values]
     assert row_index(pack(lists)[0]).tolist() == expected
+
+
+@given(ragged, st.integers(0, 3))
+def test_open_gaps_makes_room_before_each_row(lists: list[list[int]], number: int) -> None:
+    """Values at their places, among zeros, are the rows with so many zeros before them."""
+    ptr, index = pack(lists)
+    longer, place = open_gaps(ptr, number, len(index))
+    opened = index.new_zeros(len(index) + number * len(lists))
+    opened[place] = index
+    assert unpack(longer, opened) == [[0] * number + values for values in lists]
 
 
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 2, 40]), min_size=1, max_size=60))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import segment
 
 from match_graph.graph import EgoBatch
-from match_graph.graph.csr import make_ptr, ragged_arange, row_index
+from match_graph.graph.csr import make_ptr, open_gaps, ragged_arange
 from match_graph.nn.attention import draw_weights
 from match_graph.nn.embedding import TokenEmbedding
 from match_graph.nn.encoders.base import EncoderOutput, Rate, TextEncoder, Width
@@ -77,7 +77,7 @@ class XmlCnnEncoder(TextEncoder):
         """
         widths = [layer.kernel_size[0] for layer in self._typed_filters()]
         gap = max(widths) // 2
-        place = torch.arange(tokens.size(0), device=ptr.device) + gap * (1 + row_index(ptr))
+        _, place = open_gaps(ptr, gap, tokens.size(0))
         length = tokens.size(0) + gap * ptr.numel() + (0 if tokens.size(0) else max(widths))
         spread = tokens.new_zeros(length, tokens.size(1)).index_copy(0, place, tokens)
         row = spread.t().unsqueeze(0)  # [1, C, length]
