@@ -33,7 +33,7 @@ settings.load_profile("match-graph")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a test of a GPU where there is none."""
+    """Skips a test marked `gpu` where there is none, as in CI; `make test-gpu` is for others."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device here, or hidden: `make test-gpu` runs the tests of one")
 

@@ -227,7 +227,7 @@ def _describe_status(cells: Sequence[Cell]) -> Iterator[str]:
     for cell in cells:
         seeds.setdefault((cell.status, cell.reason), []).append(cell.seed)
     for (status, reason), found in seeds.items():
-        of_seeds = f"seed{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
+        of_seeds = _name_seeds(found)
         if status == "refused":
             yield f"left out. {reason}"
         elif status == "failed":
@@ -240,9 +240,13 @@ def _describe_shares(done: Sequence[Cell]) -> Iterator[str]:
     """Sentence on the finished cells whose scores are those of the linear classifier alone."""
     if seeds := [cell.seed for cell in done if cell.network_share == 0]:
         yield (
-            f"the network's share of its blend is 0 with seed{'s' * (len(seeds) > 1)} "
-            f"{', '.join(map(str, seeds))}: there the linear classifier is measured by itself."
+            f"the network's share of its blend is 0 with {_name_seeds(seeds)}: there the linear "
+            f"classifier is measured by itself."
         )
+
+
+def _name_seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def describe_policies(measures: Sequence[str]) -> str:

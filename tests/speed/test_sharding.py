@@ -57,7 +57,7 @@ def test_measure_sharding_process_that_ends_is_one_sentence(
 def test_measure_sharding_beside_a_gpu_is_one_sentence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What imports ask the driver for would end the forked processes in CUDA's words."""
+    """Forked processes would fail with CUDA errors, since importing PyG initializes CUDA."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     with pytest.raises(ConfigError) as caught:
         next(sharding.measure_sharding(bench))
