@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, mode, stdev
 from typing import Any, Literal
 
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
@@ -71,13 +71,14 @@ class RowSummary:
         features: Node types with features.
         start: Initialization of token embeddings (``model.init``); None as for ``blend``.
         parameters: Number of parameters of a network; None where none is known.
-        train_seconds: Seconds of training or fitting, without pre-training; the mean over runs,
-            None where none is known, as of interrupted runs.
-        seconds_per_epoch: Seconds per epoch, the mean over runs; None where none is known.
-        peak_mib: Peak memory in MiB of all runs, of the GPU if one is used; None where none is
-            known.
+        train_seconds: Seconds of training or fitting, without pre-training; the mean over runs on
+            the device that most runs of the data set used, None where none is known, as of
+            interrupted runs.
+        seconds_per_epoch: Seconds per epoch, the mean over the same runs; None where none is known.
+        peak_mib: Peak memory in MiB of all runs on that device, of the GPU if it is one; None where
+            none is known.
         notes: Notes, as sentences: why it was left out, which runs failed, in which the network has
-            no share of its blend, why there is no test.
+            no share of its blend, which used another device, why there is no test.
     """
 
     name: str
@@ -165,6 +166,9 @@ class _Summarizer:
             for row, done in self.done.items()
             for measure in (self.experiment.measures if done else [])
         }
+        devices = [_name_device(cell) for cells in self.done.values() for cell in cells]
+        #: Device that seconds and memory are of: those of several do not compare.
+        self.device = mode(devices) if devices else ""
         self.means = {key: fmean(values.values()) for key, values in self.values.items()}
         scores = None if folder is None else CellScores(folder, results.experiment.split)
         self.tests = RowTests(self.experiment, self.done, self.values, scores, record.tests)
@@ -173,7 +177,8 @@ class _Summarizer:
         done = self.done[row]
         measures = self.experiment.measures if done else []
         values = {measure: self._make_value(row, measure) for measure in measures}
-        whole = [cell for cell in done if not cell.resumed]
+        here = [cell for cell in done if _name_device(cell) == self.device]
+        whole = [cell for cell in here if not cell.resumed]
         epochs = [cell.seconds_per_epoch for cell in whole if cell.seconds_per_epoch is not None]
         parameters = [cell.parameters for cell in done if cell.parameters is not None]
         return RowSummary(
@@ -184,10 +189,11 @@ class _Summarizer:
             parameters=max(parameters, default=None),
             train_seconds=_mean([cell.seconds["train"] for cell in whole]),
             seconds_per_epoch=_mean(epochs),
-            peak_mib=max((_peak(cell) for cell in done), default=None),
+            peak_mib=max((_peak(cell) for cell in here), default=None),
             notes=(
                 *_describe_status(self.cells[row]),
                 *_describe_shares(done),
+                *_describe_devices(done, self.device),
                 *self.tests.notes.get(row, ()),
             ),
         )
@@ -243,6 +249,23 @@ def _describe_shares(done: Sequence[Cell]) -> Iterator[str]:
             f"the network's share of its blend is 0 with {_name_seeds(seeds)}: there the linear "
             f"classifier is measured by itself."
         )
+
+
+def _describe_devices(done: Sequence[Cell], device: str) -> Iterator[str]:
+    """Sentences on the finished cells that used another device than the one of the costs."""
+    seeds: dict[str, list[int]] = {}
+    for cell in done:
+        seeds.setdefault(_name_device(cell), []).append(cell.seed)
+    for other, found in seeds.items():
+        if other != device:
+            yield (
+                f"{_name_seeds(found)} ran on {other}: their seconds and memory are left out, "
+                f"those of the table are of {device}."
+            )
+
+
+def _name_device(cell: Cell) -> str:
+    return cell.device.get("cuda") or cell.device.get("processor") or "an unknown device"
 
 
 def _name_seeds(seeds: Sequence[int]) -> str:

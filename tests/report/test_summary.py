@@ -12,12 +12,14 @@ from scipy import stats
 from match_graph.benchmark import (
     read_results,
 )
+from match_graph.benchmark.results import Cell
 from match_graph.metrics import Comparison
 from match_graph.report import summarize
 from match_graph.report.benchmark_tables import (
     tabulate_rows,
 )
 from match_graph.report.summary import (
+    RowSummary,
     Value,
     collect_notes,
     publish,
@@ -192,6 +194,39 @@ def test_summarize_says_where_a_network_has_no_share() -> None:
     )
     assert [row.name for row in rows if note in row.notes] == ["MATCH"]
     assert not any("share" in note for row in summarize(results, "toy") for note in row.notes)
+
+
+def test_summarize_costs_are_of_one_device() -> None:
+    """Of the device that most runs of a data set used; a row's other runs are named."""
+    results = make_results()
+    gpu = {("A & B_1", 1), ("A & B_1", 2), ("same", 0), ("same", 1), ("same", 2)}
+
+    def move(cell: Cell) -> Cell:
+        seconds = {**cell.seconds, "train": 10.0 + cell.seed}
+        device = {"processor": "x86_64"}
+        if (cell.row, cell.seed) not in gpu:
+            return cell.model_copy(update={"device": device, "seconds": seconds})
+        update = {"device": {**device, "cuda": "Tensor 9"}, "seconds_per_epoch": 0.1}
+        peak = {"host": 9_000.0, "cuda": 8_000.0}
+        return cell.model_copy(update={**update, "seconds": seconds, "peak_mib": peak})
+
+    def find(cells: list[Cell]) -> dict[str, RowSummary]:
+        rows = summarize(results.model_copy(update={"cells": cells}), "toy")
+        return {row.name: row for row in rows}
+
+    tail = "their seconds and memory are left out, those of the table are of"
+    cells = [move(cell) for cell in results.cells if cell.status == "done"]
+    rows = find([cell for cell in cells if (cell.row, cell.seed) != ("same", 2)])
+    mixed, other = rows["A & B_1"], rows["same"]  # four of eight runs on either: the first counts
+    assert (mixed.train_seconds, mixed.seconds_per_epoch) == (10.0, 1.0)
+    assert mixed.peak_mib == results.find_cells("toy", "A & B_1")[0].peak_mib["host"]
+    assert f"seeds 1, 2 ran on Tensor 9: {tail} x86_64." in mixed.notes
+    assert (other.train_seconds, other.seconds_per_epoch, other.peak_mib) == (None, None, None)
+    assert other.runs == 2  # and count in the measures
+    assert not any("ran on" in note for note in rows["MATCH"].notes)
+    rows = find(cells)  # five of nine are on the GPU
+    assert (rows["same"].train_seconds, rows["same"].peak_mib) == (11.0, 8_000.0)
+    assert f"seeds 0, 1, 2 ran on x86_64: {tail} Tensor 9." in rows["MATCH"].notes
 
 
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:
