@@ -220,7 +220,8 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
     num_train, num_valid = len(train_documents), len(dataset.documents(MASKS["valid"]))
     num_words = graph.num_edges(CONTAINS) * num_train // graph.num_nodes(DOCUMENT)
     config = config.model_copy(update={"model": find_model(config).complete()})
-    train: dict[str, Any] = {"precision": choose_precision(config.train)}
+    reads_text = "text" in find_model(config).needs
+    train: dict[str, Any] = {"precision": choose_precision(config.train, reads_text)}
     if len(find_model(config).level_sizes(dataset.num_labels)) > 1:
         if config.train.lambda_output and "lambda_output" in config.train.model_fields_set:
             raise ConfigError(

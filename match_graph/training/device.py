@@ -53,12 +53,23 @@ def choose_device(accelerator: str | torch.device) -> torch.device:
     return torch.device("cuda" if has_cuda and accelerator != "cpu" else "cpu")
 
 
-def choose_precision(config: TrainConfig) -> str:
-    """The precision of a configuration: for "auto" bfloat16 where the processor computes in it."""
+def choose_precision(config: TrainConfig, reads_text: bool = False) -> str:
+    """The precision of a configuration; for "auto" the faster one of its device.
+
+    On a CPU that computes in bfloat16 it is bfloat16. On a GPU it is float32, where a step of a
+    network of a few layers is the start of its kernels, and autocast starts more of them: float32
+    was 1.0 to 1.6 times as fast as bfloat16 with most encoders, with two of nine .9 times
+    (``experiments/speed``).
+
+    Args:
+        config: Settings of training.
+        reads_text: Whether the encoder reads text itself, through a language model, whose products
+            are large enough for bfloat16 on a GPU too.
+    """
     if config.precision != "auto":
         return config.precision
     if choose_device(config.accelerator).type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        native = reads_text and torch.cuda.is_bf16_supported(including_emulation=False)
     else:  # emulated bfloat16 is slower than float32, so the instructions themselves must be there
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))

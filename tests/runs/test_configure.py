@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.config import load_config
+from match_graph.config import TrainConfig, load_config
 from match_graph.datasets import Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.nn import ENCODERS, MatchModel, TextEncoder, XmlCnnEncoder
+from match_graph.runs import configure
 from match_graph.runs.configure import (
     derive_batch_size,
     derive_blend,
@@ -168,6 +169,22 @@ def test_resolve_config_head_is_named(synthetic: Synthetic) -> None:
         (["model.encoder=attention_xml", "model.head=linear"], "linear"),
     ):
         assert resolve_config(load_config(None, settings), synthetic).model.head == head
+
+
+@pytest.mark.parametrize(
+    ("encoder", "expected"), [("match", False), ("hetero_sage", False), ("language_model", True)]
+)
+def test_resolve_config_precision_knows_who_reads_text(
+    monkeypatch: pytest.MonkeyPatch, synthetic: Synthetic, encoder: str, expected: bool
+) -> None:
+    """On a GPU that decides; what is chosen is in the resolved settings."""
+
+    def choose(config: TrainConfig, reads_text: bool = False) -> str:
+        return "bf16-mixed" if reads_text else "32-true"
+
+    monkeypatch.setattr(configure, "choose_precision", choose)
+    config = resolve_config(load_config(None, [f"model.encoder={encoder}"]), synthetic)
+    assert (config.train.precision == "bf16-mixed") == expected
 
 
 def test_resolve_config_unknown_encoder_is_an_error(synthetic: Synthetic) -> None:

@@ -33,6 +33,20 @@ def test_choose_precision_is_what_is_asked_for() -> None:
     assert choose_precision(TrainConfig(accelerator="cpu")) in ("32-true", "bf16-mixed")
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_choose_precision_auto_is_float32_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """But for encoders that read text through a language model, where it computes in bfloat16."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    config = TrainConfig(accelerator="cuda")
+    assert choose_precision(config) == "32-true"
+    assert choose_precision(config, reads_text=True) == ("bf16-mixed" if native else "32-true")
+    forced = TrainConfig(accelerator="cuda", precision="bf16-mixed")
+    assert choose_precision(forced) == "bf16-mixed"
+
+
 def test_choose_device_gpu_that_is_not_there_is_one_sentence() -> None:
     """So is a device that nobody knows."""
     wrong = ["tpu"] if torch.cuda.is_available() else ["tpu", "cuda"]
