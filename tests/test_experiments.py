@@ -11,7 +11,13 @@ import torch
 from typer import BadParameter
 
 from match_graph.baselines import BASELINES
-from match_graph.benchmark import Experiment, Results, load_experiment, run_benchmark
+from match_graph.benchmark import (
+    Experiment,
+    Results,
+    load_experiment,
+    read_results,
+    run_benchmark,
+)
 from match_graph.benchmark.row_search import check_spaces
 from match_graph.config import Config
 from match_graph.datasets import Custom, OaXmlc, Synthetic
@@ -86,8 +92,18 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     content["take"](tmp_path / "out", "encoders")
     text = "a\n<!-- table: encoders/toy NDCG@5 -->\nold\n<!-- end -->\nb\n"
     filled = content["fill"](text)
-    assert filled.startswith("a\n<!-- table: encoders/toy NDCG@5 -->\n\n|  | NDCG@5 | blend |")
-    assert "| MATCH | " in filled
+    assert filled.startswith(
+        "a\n<!-- table: encoders/toy NDCG@5 -->\n\n|  | validation NDCG@5 | NDCG@5 |"
+    )
+    results = read_results(tmp_path / "out")
+    chosen = {cell.row: cell.metrics["valid"]["NDCG@5"] for cell in results.cells if cell.metrics}
+    for row, value in chosen.items():
+        mark = "**" * (value == max(chosen.values()))
+        assert f"\n| {row} | {mark}{value:.4f}{mark} | " in filled
+    tested = results.find_cells("toy", "MATCH")[0].metrics["test"]["NDCG@5"]
+    shown = next(line for line in filled.splitlines() if line.startswith("| MATCH |"))
+    assert f"{tested:.4f}" in shown.split("|")[3]  # marks, intervals and bold have moved along
+    assert ("<br>" in shown.split("|")[2], "<br>" in shown.split("|")[3]) == (False, True)
     assert "old" not in filled
     assert "[" in filled  # intervals over documents
     assert content["fill"](filled) == filled

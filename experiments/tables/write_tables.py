@@ -3,8 +3,9 @@
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
 
-A table stands between two comments. The first one names a data set and measures, or experiments and
-a measure of some rows on all of their data sets:
+A table stands between two comments. The first one names a data set and measures of its test
+documents, which stand behind NDCG@5 on validation; or experiments and a measure of some rows on all
+of their data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
@@ -14,15 +15,20 @@ a measure of some rows on all of their data sets:
 import argparse
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 
-from match_graph.benchmark import read_results
+from match_graph.benchmark import Results, read_results
 from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
 from match_graph.report.summary import Value, publish, summarize
+from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
+#: Heading of the measure that chooses epochs and defaults.
+VALIDATION = "validation NDCG@5"
 #: Stars of a summary, behind a mean.
 _MARKS = {"\\*": "worse", "+": "better"}
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -40,8 +46,43 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     [record] = [one for one in results.datasets if one.name == dataset]
     rows = [row for row in summarize(results, dataset) if row.runs]
     lines = [*make_legend(results, record, rows), *collect_notes(rows)]
-    table = tabulate_rows(rows, measures).to_markdown()
-    return f"\n{table}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
+    table = tabulate_rows(rows, measures)
+    if results.experiment.split != "valid":
+        table = add_validation(table, results, dataset)
+        number = record.documents["valid"]
+        lines.insert(1, f"{VALIDATION} is of {number:,} documents; the other measures of test.")
+    return f"\n{table.to_markdown()}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
+
+
+def add_validation(table: Table, results: Results, dataset: str) -> Table:
+    """The table with NDCG@5 on validation, by which settings are chosen, behind the names."""
+    found = {
+        name: [
+            cell.metrics["valid"]["NDCG@5"]
+            for cell in results.find_cells(dataset, name)
+            if cell.status == "done"
+        ]
+        for name, *_ in table.rows
+    }
+    means = {name: fmean(values) for name, values in found.items()}
+    texts = {
+        name: f"{means[name]:.4f}" + (f" ± {stdev(values):.4f}" if len(values) > 1 else "")
+        for name, values in found.items()
+    }
+    places = {
+        place: (place[0], place[1] + 1) for place in (*table.best, *table.stars, *table.below)
+    }
+    best = {
+        (row, 1) for row, (name, *_) in enumerate(table.rows) if means[name] == max(means.values())
+    }
+    return replace(
+        table,
+        columns=[table.columns[0], VALIDATION, *table.columns[1:]],
+        rows=[[name, texts[name], *cells] for name, *cells in table.rows],
+        best=frozenset({places[place] for place in table.best} | best),
+        stars={places[place]: stars for place, stars in table.stars.items()},
+        below={places[place]: text for place, text in table.below.items()},
+    )
 
 
 def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
