@@ -63,7 +63,7 @@ def test_the_folder_holds_data_only() -> None:
     }  # fmt: skip
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     kinds = {path.suffix for path in files if path.suffix != ".py"}
-    assert kinds <= {".yaml", ".md", ".csv", ".png", ".json", ".parquet"}
+    assert kinds <= {".yaml", ".md", ".csv", ".png", ".json", ".jsonl", ".parquet"}
     scripts = {path.name for path in files if path.suffix == ".py"}
     assert scripts == {
         "measure.py", "plan.py", "plot_sizes.py", "write_planted.py", "write_subsets.py",
@@ -121,6 +121,36 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert re.search(
         r"\n\| TF-IDF \+ linear (\| \d?\.\d{3}<br>\[[+-]\d?\.\d+, [+-]\d?\.\d+\] ){2}\|\n", filled
     )
+
+
+def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates of stages in the order that is asked for, a row each with all of its baselines."""
+    shared = {"size": "toy: batches of 2", "device": "cpu, 2 threads", "unit": "documents/s"}
+    lines = [
+        {"stage": "step", "rate": 1390.6, "baseline": "padded: 100 documents/s", "ratio": 13.906},
+        {"stage": "predict", "rate": 7.0, "baseline": "one by one: 14 documents/s", "ratio": 0.5},
+        {"stage": "step", "rate": 1390.6, "baseline": "sorted: 500 documents/s", "ratio": 2.7812},
+    ]
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
+    monkeypatch.setitem(content["make_speed"].__globals__, "HERE", tmp_path)
+    (tmp_path / "speed").mkdir()
+    (tmp_path / "speed" / "measured.jsonl").write_text(
+        "".join(f"{json.dumps(shared | line)}\n" for line in lines)
+    )
+    text = "a\n<!-- speed: predict step -->\n<!-- end -->\nb\n"
+    filled = content["fill"](text)
+    assert filled == (
+        "a\n<!-- speed: predict step -->\n\n| | ours | times as fast as |\n|---|---|---|\n"
+        "| predict<br>toy: batches of 2 | 7 documents/s | 0.5 one by one: 14 documents/s |\n"
+        "| step<br>toy: batches of 2 | 1,391 documents/s | "
+        "13.9 padded: 100 documents/s; 2.78 sorted: 500 documents/s |\n"
+        "\nDevice: cpu, 2 threads.\n\n<!-- end -->\nb\n"
+    )
+    assert content["fill"](filled) == filled
+    filled = content["fill"](text.replace("speed: predict step", "speed summary: step"))
+    assert "\n| step | 1,391 documents/s | 13.9 padded; 2.78 sorted |\n\n<!-- end" in filled
+    with pytest.raises(MatchGraphError, match=r"found 'sample'; add it with `match-graph speed"):
+        content["fill"](text.replace("predict", "sample"))
 
 
 @pytest.mark.parametrize(

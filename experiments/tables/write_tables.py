@@ -9,10 +9,15 @@ of their data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
+    <!-- speed: step predict -->
+    <!-- speed summary: step predict -->
     <!-- end -->
+
+The last two name stages of speed/measured.jsonl, the output of `match-graph speed all --json`.
 """
 
 import argparse
+import json
 import re
 import sys
 from dataclasses import replace
@@ -27,6 +32,7 @@ from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
+SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 #: Heading of the measure that chooses epochs and defaults.
 VALIDATION = "validation NDCG@5"
 #: Stars of a summary, behind a mean.
@@ -124,6 +130,37 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     return f"\n{text}\n\n{about}.\n\n"
 
 
+def make_speed(stages: list[str], is_summary: bool) -> str:
+    """Measured rates of some stages, each with its baselines and how many times as fast we are.
+
+    A summary leaves out what they were measured on, the rates of the baselines, and other ways of
+    ours among these.
+    """
+    path = HERE / "speed" / "measured.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if unknown := [one for one in stages if one not in {line["stage"] for line in lines}]:
+        raise MatchGraphError(
+            f"The stages of a table must be measured in {path}, found '{unknown[0]}'; add it with "
+            f"`match-graph speed {unknown[0]} --json`."
+        )
+    text = "| | ours | times as fast as |\n|---|---|---|\n"
+    for stage in stages:
+        found = [line for line in lines if line["stage"] == stage]
+        if is_summary:
+            found = [line for line in found if not line["baseline"].startswith("ours")]
+        head = stage if is_summary else f"{stage}<br>{found[0]['size']}"
+        rate = f"{found[0]['rate']:,.0f} {found[0]['unit']}"
+        ratios = [f"{line['ratio']:.3g}" for line in found]
+        names = [line["baseline"] for line in found]
+        if is_summary:
+            names = [name.rpartition(": ")[0] for name in names]
+        beside = [f"{ratio} {name}" for ratio, name in zip(ratios, names, strict=True)]
+        text += f"| {head} | {rate} | {'; '.join(beside)} |\n"
+    devices = sorted({line["device"] for line in lines if line["stage"] in stages})
+    about = "" if is_summary else f"Device: {'; '.join(devices)}.\n\n"
+    return f"\n{text}\n{about}"
+
+
 def _show(value: Value, is_reference: bool) -> str:
     mean = f"{value.mean:.3f}{value.stars}".replace("*", "\\*")
     if value.interval is None:
@@ -137,6 +174,9 @@ def fill(text: str) -> str:
     """The text with all of its tables as the results give them."""
     text = TABLE.sub(
         lambda found: found[1] + make_table(found[2], found[3], found[4].split()) + found[5], text
+    )
+    text = SPEED.sub(
+        lambda found: found[1] + make_speed(found[3].split(), found[2] is not None) + found[4], text
     )
     return SUMMARY.sub(
         lambda found: (
