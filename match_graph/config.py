@@ -264,7 +264,7 @@ class TrainConfig(StrictModel):
     precision: Literal["auto", "32-true", "bf16-mixed"] = Field(
         "auto",
         description="floating-point precision; auto: bfloat16 autocast on a CPU that has it, and "
-        "on a GPU for language models",
+        "on a GPU that has it for language models",
     )
     accelerator: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="accelerator; auto: CUDA if there is a device"

@@ -3,9 +3,9 @@
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
 
-A table stands between two comments. The first one names a data set and measures of its test
-documents, which stand behind NDCG@5 on validation; or experiments and a measure of some rows on all
-of their data sets:
+A table stands between two comments. The first one names a data set and measures, which stand behind
+NDCG@5 on validation where they are of another split; or experiments and a measure of some rows on
+all of their data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
@@ -24,21 +24,21 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-from match_graph.benchmark import Results, read_results
+from match_graph.benchmark import Results, find_measure, read_results
 from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
 from match_graph.report.summary import Value, publish, summarize
-from match_graph.report.tables import Table
+from match_graph.report.tables import Table, fraction
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
-SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 #: Heading of the measure that chooses epochs and defaults.
 VALIDATION = "validation NDCG@5"
 #: Stars of a summary, behind a mean.
 _MARKS = {"\\*": "worse", "+": "better"}
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
@@ -56,7 +56,8 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     if results.experiment.split != "valid":
         table = add_validation(table, results, dataset)
         number = record.documents["valid"]
-        lines.insert(1, f"{VALIDATION} is of {number:,} documents; the other measures of test.")
+        rest = f"the other measures of {results.experiment.split}"
+        lines.insert(1, f"{VALIDATION} is of {number:,} documents, {rest}.")
     return f"\n{table.to_markdown()}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
 
 
@@ -64,7 +65,7 @@ def add_validation(table: Table, results: Results, dataset: str) -> Table:
     """The table with NDCG@5 on validation, by which settings are chosen, behind the names."""
     found = {
         name: [
-            cell.metrics["valid"]["NDCG@5"]
+            find_measure(cell, "valid", "NDCG@5")
             for cell in results.find_cells(dataset, name)
             if cell.status == "done"
         ]
@@ -72,14 +73,13 @@ def add_validation(table: Table, results: Results, dataset: str) -> Table:
     }
     means = {name: fmean(values) for name, values in found.items()}
     texts = {
-        name: f"{means[name]:.4f}" + (f" ± {stdev(values):.4f}" if len(values) > 1 else "")
+        name: fraction(means[name]) + (f" ± {fraction(stdev(values))}" if len(values) > 1 else "")
         for name, values in found.items()
     }
+    highest = max(means.values())
+    best = {(row, 1) for row, (name, *_) in enumerate(table.rows) if means[name] == highest}
     places = {
         place: (place[0], place[1] + 1) for place in (*table.best, *table.stars, *table.below)
-    }
-    best = {
-        (row, 1) for row, (name, *_) in enumerate(table.rows) if means[name] == max(means.values())
     }
     return replace(
         table,
@@ -131,10 +131,10 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
 
 
 def make_speed(stages: list[str], is_summary: bool) -> str:
-    """Measured rates of some stages, each with its baselines and how many times as fast we are.
+    """Measured rates of some stages, beside their baselines.
 
-    A summary leaves out what they were measured on, the rates of the baselines, and other ways of
-    ours among these.
+    A summary has a row for each stage, and leaves out what was measured on, the rates of the
+    baselines, and other ways of ours among these.
     """
     path = HERE / "speed" / "measured.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -143,22 +143,24 @@ def make_speed(stages: list[str], is_summary: bool) -> str:
             f"The stages of a table must be measured in {path}, found '{unknown[0]}'; add it with "
             f"`match-graph speed {unknown[0]} --json`."
         )
-    text = "| | ours | times as fast as |\n|---|---|---|\n"
+    rows, summary = [], []
     for stage in stages:
-        found = [line for line in lines if line["stage"] == stage]
-        if is_summary:
-            found = [line for line in found if not line["baseline"].startswith("ours")]
-        head = stage if is_summary else f"{stage}<br>{found[0]['size']}"
-        rate = f"{found[0]['rate']:,.0f} {found[0]['unit']}"
-        ratios = [f"{line['ratio']:.3g}" for line in found]
-        names = [line["baseline"] for line in found]
-        if is_summary:
-            names = [name.rpartition(": ")[0] for name in names]
-        beside = [f"{ratio} {name}" for ratio, name in zip(ratios, names, strict=True)]
-        text += f"| {head} | {rate} | {'; '.join(beside)} |\n"
-    devices = sorted({line["device"] for line in lines if line["stage"] in stages})
-    about = "" if is_summary else f"Device: {'; '.join(devices)}.\n\n"
-    return f"\n{text}\n{about}"
+        beside = []
+        for line in (line for line in lines if line["stage"] == stage):
+            name, ratio = line["baseline"].rpartition(": ")[0], f"{line['ratio']:.3g}"
+            ours, theirs = (
+                f"{rate:,.0f} {line['unit']}"
+                for rate in (line["rate"], line["rate"] / line["ratio"])
+            )
+            rows.append([stage, line["size"], ours, name, theirs, ratio])
+            beside += [] if name.startswith("ours") else [f"{ratio} {name}"]
+        summary.append([stage, ours, "; ".join(beside)])
+    if is_summary:
+        table = Table(["", "ours", "times as fast as"], summary)
+    else:
+        columns = ["", "size", "ours", "baseline", "its rate", "times as fast"]
+        table = Table(columns, rows, num_names=2)
+    return f"\n{table.to_markdown()}\n\n"
 
 
 def _show(value: Value, is_reference: bool) -> str:

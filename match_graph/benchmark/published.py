@@ -1,6 +1,6 @@
 """Published cells that count in a benchmark: those of the same settings and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from match_graph.benchmark.plan import Plan, PlannedCell
@@ -55,8 +55,10 @@ class Published:
         sources = config.data.features
         found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
         is_same = found == cell.feature_checksums and hash_inputs(config) == cell.input_checksums
+        asked = self.plan.experiment.configure(planned.row, planned.seed).train.precision
+        left = {*SHARING, "precision"} if asked == "auto" else {*SHARING}
         mine = shorten_paths(config.model_dump(mode="json"))
-        return is_same and _describe(mine) == _describe(cell.config)
+        return is_same and _describe(mine, left) == _describe(cell.config, left)
 
     def _is_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row, for data sets outside the plan."""
@@ -68,7 +70,13 @@ class Published:
         return self.is_same and mine.get(cell.row) == theirs[cell.row]
 
 
-def _describe(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings that determine a cell's measures, as `describe_work`, without the seed."""
-    train = {name: value for name, value in config["train"].items() if name not in SHARING}
+def _describe(config: dict[str, Any], left: Collection[str]) -> dict[str, Any]:
+    """Settings that determine a cell's measures, as `describe_work`, without the seed.
+
+    Args:
+        config: Resolved settings.
+        left: Settings of training to leave out: how processes share the work, and the precision
+            where the device of the cell chose it.
+    """
+    train = {name: value for name, value in config["train"].items() if name not in left}
     return {name: value for name, value in config.items() if name != "seed"} | {"train": train}

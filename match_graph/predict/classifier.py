@@ -45,7 +45,12 @@ from match_graph.runs.vocabulary import (
     read_hierarchy,
     read_vocabulary,
 )
-from match_graph.training.device import choose_device, deterministic, make_fabric
+from match_graph.training.device import (
+    choose_device,
+    choose_precision,
+    deterministic,
+    make_fabric,
+)
 from match_graph.training.models import find_model
 from match_graph.typing import DOCUMENT
 
@@ -365,6 +370,7 @@ def load(
     alone |= {} if precision is None else {"precision": precision}
     content = config.train.model_dump() | alone
     train = parse_settings(TrainConfig, content, "A classifier must be loaded with valid settings")
+    train = train.model_copy(update={"precision": choose_precision(train, "text" in found.needs)})
     fabric = make_fabric(train, alone=True)
     thresholds = read_thresholds(folder, vocabulary.labels["id"].tolist())
     calibration = read_calibration(folder, len(vocabulary.labels))

@@ -72,8 +72,8 @@ class RowSummary:
         start: Initialization of token embeddings (``model.init``); None as for ``blend``.
         parameters: Number of parameters of a network; None where none is known.
         train_seconds: Seconds of training or fitting, without pre-training; the mean over runs on
-            the device that most runs of the data set used, None where none is known, as of
-            interrupted runs.
+            the device that most runs of the data set used (CPUs or a kind of GPU; of as many, that
+            of the first row), None where none is known, as of interrupted runs.
         seconds_per_epoch: Seconds per epoch, the mean over the same runs; None where none is known.
         peak_mib: Peak memory in MiB of all runs on that device, of the GPU if it is one; None where
             none is known.
@@ -265,7 +265,7 @@ def _describe_devices(done: Sequence[Cell], device: str) -> Iterator[str]:
 
 
 def _name_device(cell: Cell) -> str:
-    return cell.device.get("cuda") or cell.device.get("processor") or "an unknown device"
+    return str(cell.device.get("cuda", "CPU"))
 
 
 def _name_seeds(seeds: Sequence[int]) -> str:

@@ -54,17 +54,17 @@ def choose_device(accelerator: str | torch.device) -> torch.device:
 
 
 def choose_precision(config: TrainConfig, reads_text: bool = False) -> str:
-    """The precision of a configuration; for "auto" the faster one of its device.
+    """The precision of a configuration; for "auto" the one that suits its device.
 
     On a CPU that computes in bfloat16 it is bfloat16. On a GPU it is float32, where a step of a
-    network of a few layers is the start of its kernels, and autocast starts more of them: float32
-    was 1.0 to 1.6 times as fast as bfloat16 with most encoders, with two of nine .9 times
+    network of a few layers is mostly the start of its kernels, and autocast starts more of them:
+    float32 was 1.0 to 1.6 times as fast as bfloat16 with seven of nine encoders, .9 times with two
     (``experiments/speed``).
 
     Args:
         config: Settings of training.
-        reads_text: Whether the encoder reads text itself, through a language model, whose products
-            are large enough for bfloat16 on a GPU too.
+        reads_text: Whether the encoder reads text itself, through a language model; it has larger
+            products, and takes bfloat16 on a GPU that has it too (which was not measured).
     """
     if config.precision != "auto":
         return config.precision

@@ -134,6 +134,23 @@ def test_run_benchmark_runs_published_cells_of_other_settings(
     assert cell.published
 
 
+@pytest.mark.parametrize(("asked", "counts"), [("auto", True), ("32-true", False)])
+def test_run_benchmark_takes_cells_in_a_precision_of_its_device(
+    make_experiment, tmp_path: Path, asked: str, counts: bool
+) -> None:
+    """Where it was left open, so that results of a CPU go on on a GPU; not where it is chosen."""
+    settings = {**make_experiment().settings, "train.precision": asked}
+    experiment = make_experiment(**PRIOR, runs=1, settings=settings)
+    results = run_benchmark(experiment, tmp_path / "out", tmp_path / "root")
+    kept = release(results, tmp_path / "out", tmp_path / "kept")
+    read = read_results(kept)
+    mine = read.cells[0].config["train"]["precision"]
+    read.cells[0].config["train"]["precision"] = {"32-true": "bf16-mixed"}.get(mine, "32-true")
+    write_results(kept, read)
+    [cell] = run_benchmark(experiment, kept, tmp_path / "root").cells
+    assert cell.published == counts
+
+
 def test_run_benchmark_runs_cells_of_changed_code_again(make_experiment, tmp_path: Path) -> None:
     """Cells of one's own encoder count where its code is the same; run folders are refused."""
     root, out, code = tmp_path / "root", tmp_path / "out", tmp_path / "own_prior.py"

@@ -220,13 +220,13 @@ def test_summarize_costs_are_of_one_device() -> None:
     mixed, other = rows["A & B_1"], rows["same"]  # four of eight runs on either: the first counts
     assert (mixed.train_seconds, mixed.seconds_per_epoch) == (10.0, 1.0)
     assert mixed.peak_mib == results.find_cells("toy", "A & B_1")[0].peak_mib["host"]
-    assert f"seeds 1, 2 ran on Tensor 9: {tail} x86_64." in mixed.notes
+    assert f"seeds 1, 2 ran on Tensor 9: {tail} CPU." in mixed.notes
     assert (other.train_seconds, other.seconds_per_epoch, other.peak_mib) == (None, None, None)
     assert other.runs == 2  # and count in the measures
     assert not any("ran on" in note for note in rows["MATCH"].notes)
     rows = find(cells)  # five of nine are on the GPU
     assert (rows["same"].train_seconds, rows["same"].peak_mib) == (11.0, 8_000.0)
-    assert f"seeds 0, 1, 2 ran on x86_64: {tail} Tensor 9." in rows["MATCH"].notes
+    assert f"seeds 0, 1, 2 ran on CPU: {tail} Tensor 9." in rows["MATCH"].notes
 
 
 def test_summarize_model_columns_are_read_from_resolved_settings() -> None:

@@ -45,6 +45,8 @@ def test_choose_precision_auto_is_float32_on_a_gpu(
     assert choose_precision(config, reads_text=True) == ("bf16-mixed" if native else "32-true")
     forced = TrainConfig(accelerator="cuda", precision="bf16-mixed")
     assert choose_precision(forced) == "bf16-mixed"
+    cpu = TrainConfig(accelerator="cpu")
+    assert choose_precision(cpu, reads_text=True) == choose_precision(cpu)
 
 
 def test_choose_device_gpu_that_is_not_there_is_one_sentence() -> None:
