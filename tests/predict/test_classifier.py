@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from match_graph import Run, load, rank_labels, start_run
+from match_graph.config import TrainConfig
 from match_graph.corpus import WORD_PATTERN
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
@@ -23,6 +24,7 @@ from match_graph.io.files import read_tensors, remove_files, write_tensors
 from match_graph.io.manifest import read_manifest, write_manifest
 from match_graph.io.run_folder import METRICS, MODEL
 from match_graph.predict import Classifier
+from match_graph.predict import classifier as classifier_module
 from match_graph.predict.classifier import choose_labels
 from match_graph.predict.evidence import DocumentEvidence
 from match_graph.runs.vocabulary import read_document
@@ -292,6 +294,20 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
     with pytest.raises(ConfigError, match=r"loaded with valid settings.*precision"):
         load(trained_run.folder, precision="fp8")
     assert load(trained_run.folder, device=torch.device("cpu"))
+
+
+def test_load_precision_is_chosen_by_who_reads_text(trained_run: Run, monkeypatch) -> None:
+    """What is left open is settled as in training; the run's own stays."""
+    seen = []
+
+    def choose(config: TrainConfig, reads_text: bool) -> str:
+        seen.append((config.precision, reads_text))
+        return "32-true"
+
+    monkeypatch.setattr(classifier_module, "choose_precision", choose)
+    load(trained_run.folder, precision="auto", device="cpu")
+    load(trained_run.folder, device="cpu")
+    assert seen == [("auto", False), (trained_run.config.train.precision, False)]
 
 
 def change_config(folder: Path, section: str | None, key: str, value: Any) -> None:
