@@ -22,13 +22,17 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
 
-from match_graph.benchmark import Results, find_measure, read_results
+from match_graph.benchmark import Results, read_results
 from match_graph.errors import MatchGraphError
-from match_graph.report.benchmark_tables import collect_notes, make_legend, tabulate_rows
+from match_graph.report.benchmark_tables import (
+    collect_notes,
+    format_value,
+    make_legend,
+    tabulate_rows,
+)
 from match_graph.report.summary import Value, publish, summarize
-from match_graph.report.tables import Table, fraction
+from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
 FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
@@ -63,28 +67,21 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
 
 def add_validation(table: Table, results: Results, dataset: str) -> Table:
     """The table with NDCG@5 on validation, by which settings are chosen, behind the names."""
-    found = {
-        name: [
-            find_measure(cell, "valid", "NDCG@5")
-            for cell in results.find_cells(dataset, name)
-            if cell.status == "done"
-        ]
-        for name, *_ in table.rows
+    update = {"split": "valid", "measures": ["NDCG@5"]}
+    chosen = results.model_copy(update={"experiment": results.experiment.model_copy(update=update)})
+    found = {row.name: row.measured.get("NDCG@5") for row in summarize(chosen, dataset)}
+    best = {
+        (row, 1)
+        for row, (name, *_) in enumerate(table.rows)
+        if (value := found[name]) is not None and value.is_best
     }
-    means = {name: fmean(values) for name, values in found.items()}
-    texts = {
-        name: fraction(means[name]) + (f" ± {fraction(stdev(values))}" if len(values) > 1 else "")
-        for name, values in found.items()
-    }
-    highest = max(means.values())
-    best = {(row, 1) for row, (name, *_) in enumerate(table.rows) if means[name] == highest}
     places = {
         place: (place[0], place[1] + 1) for place in (*table.best, *table.stars, *table.below)
     }
     return replace(
         table,
         columns=[table.columns[0], VALIDATION, *table.columns[1:]],
-        rows=[[name, texts[name], *cells] for name, *cells in table.rows],
+        rows=[[name, format_value(found[name]), *cells] for name, *cells in table.rows],
         best=frozenset({places[place] for place in table.best} | best),
         stars={places[place]: stars for place, stars in table.stars.items()},
         below={places[place]: text for place, text in table.below.items()},
