@@ -138,7 +138,7 @@ def test_run_benchmark_runs_published_cells_of_other_settings(
 def test_run_benchmark_takes_cells_in_a_precision_of_its_device(
     make_experiment, tmp_path: Path, asked: str, counts: bool
 ) -> None:
-    """Where it was left open, so that results of a CPU go on on a GPU; not where it is chosen."""
+    """Published cells of another precision are reused if `train.precision` is auto, else rerun."""
     settings = {**make_experiment().settings, "train.precision": asked}
     experiment = make_experiment(**PRIOR, runs=1, settings=settings)
     results = run_benchmark(experiment, tmp_path / "out", tmp_path / "root")

@@ -297,7 +297,7 @@ def test_Classifier_wrong_arguments(classifier: Classifier, trained_run: Run) ->
 
 
 def test_load_precision_is_chosen_by_who_reads_text(trained_run: Run, monkeypatch) -> None:
-    """What is left open is settled as in training; the run's own stays."""
+    """Precision auto is resolved by the encoder's inputs; by default the run's is kept."""
     seen = []
 
     def choose(config: TrainConfig, reads_text: bool) -> str:

@@ -197,7 +197,7 @@ def test_summarize_says_where_a_network_has_no_share() -> None:
 
 
 def test_summarize_costs_are_of_one_device() -> None:
-    """Of the device that most runs of a data set used; a row's other runs are named."""
+    """Seconds and memory are those of runs on the most common device; notes name other runs."""
     results = make_results()
     gpu = {("A & B_1", 1), ("A & B_1", 2), ("same", 0), ("same", 1), ("same", 2)}
 
