@@ -4,6 +4,7 @@ import glob
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import socket
 import tempfile
@@ -73,10 +74,12 @@ def finish(path: Path) -> None:
 
     safetensors and others make files that their owner alone may read.
     """
-    with tempfile.TemporaryDirectory(dir=path.parent) as place:
-        probe = Path(place) / "probe"
-        probe.touch()
-        mode = probe.stat().st_mode & 0o777
+    probe = path.with_name(f".{secrets.token_hex(4)}.{name_process()}.tmp")
+    try:
+        with probe.open("xb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode & 0o777
+    finally:
+        probe.unlink(missing_ok=True)
     for file in [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]:
         found = file.stat()
         if found.st_mode & 0o777 != mode and found.st_nlink == 1:  # another name: not ours alone
@@ -110,11 +113,26 @@ def put_in_place(place: Path, out: Path) -> None:
 
 
 def write_text_beside(path: Path, text: str) -> None:
-    """Writes UTF-8 text atomically."""
-    with beside(path) as place:
-        place.write_text(text, encoding="utf-8")
-        finish(place)
+    """Writes UTF-8 text atomically, with the permissions of umask.
+
+    Raises:
+        OSError: The disk refuses; names ``path``.
+    """
+    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead(path)
+        with place.open("x", encoding="utf-8") as file:  # refuses a link that somebody put there
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         place.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            place.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def is_temporary(path: Path) -> bool:

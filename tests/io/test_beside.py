@@ -11,6 +11,7 @@ from match_graph.errors import CorpusError
 from match_graph.io.beside import (
     beside,
     finish,
+    is_temporary,
     name_process,
     put_in_place,
     remove_leftovers,
@@ -27,6 +28,37 @@ def test_write_text_beside_replaces_the_whole_file(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["a.txt"]
     (tmp_path / "probe").touch()
     assert path.stat().st_mode == (tmp_path / "probe").stat().st_mode
+
+
+def test_write_text_beside_names_the_place_in_a_fault(tmp_path: Path) -> None:
+    """A folder stands there, or no folder can be made; nothing stays."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").touch()
+    for path in (tmp_path / "a", tmp_path / "b" / "c"):
+        with pytest.raises(OSError, match="directory|exists") as caught:
+            write_text_beside(path, "text")
+        assert caught.value.filename == str(path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_write_text_beside_flushes_before_it_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has the name is on the disk; until then the old text is there, and one file beside."""
+    path = tmp_path / "a"
+    write_text_beside(path, "old")
+    seen = []
+
+    def flush(file: int) -> None:
+        (beside,) = (other for other in tmp_path.iterdir() if other != path)
+        assert is_temporary(beside)
+        assert os.fstat(file).st_ino == beside.stat().st_ino
+        seen.append((path.read_text(), beside.read_text()))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    write_text_beside(path, "new")
+    assert seen == [("old", "new")]
+    assert path.read_text() == "new"
 
 
 def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:

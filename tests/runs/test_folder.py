@@ -196,7 +196,7 @@ def test_verify_run_folder_files_of_run_are_whole_after_any_kill(
 ) -> None:
     """Written anew, replaced with the one before kept, as a folder, deleted."""
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the machine does not fail here
-    for moment in range(40):
+    for moment in range(50):
         folder = tmp_path / f"run{moment}"
         claim_again(folder)
         state = folder / STATE
