@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,7 +22,12 @@ from match_graph.graph import BuiltGraph, build_graph
 from match_graph.runs import Run, start_run
 from match_graph.testing import toy_corpus
 
-torch.set_num_threads(1)  # pytest-xdist runs two workers
+# Tests flush and delete thousands of small files, and would wait for a disk.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 8 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+torch.set_num_threads(1)  # pytest-xdist runs several workers
 # An import of it fails then. With it ogb asks the network for a newer version as it is imported, in
 # a thread whose failure is an error of whatever test runs just then.
 sys.modules["outdated"] = None  # type: ignore[assignment]

@@ -35,7 +35,7 @@ def test_write_text_beside_names_the_place_in_a_fault(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").touch()
     for path in (tmp_path / "a", tmp_path / "b" / "c"):
-        with pytest.raises(OSError, match="directory|exists") as caught:
+        with pytest.raises(OSError, match=r"directory|exists") as caught:
             write_text_beside(path, "text")
         assert caught.value.filename == str(path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
