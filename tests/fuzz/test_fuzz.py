@@ -26,7 +26,7 @@ from match_graph.io import write_manifest
 
 #: Cases in all; a few of each kind where nothing is said.
 CASES = int(os.environ.get("MATCH_GRAPH_FUZZ", "0"))
-EACH = math.ceil(CASES / len(KINDS)) if CASES else 5
+EACH = math.ceil(CASES / len(KINDS)) if CASES else 3
 
 pytestmark = pytest.mark.skipif(
     not (Path("/proc/self/statm").exists() and hasattr(os, "fork")),
