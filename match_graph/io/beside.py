@@ -74,7 +74,7 @@ def finish(path: Path) -> None:
 
     safetensors and others make files that their owner alone may read.
     """
-    probe = path.with_name(f".{secrets.token_hex(4)}.{name_process()}.tmp")
+    probe = _name_temporary(path)
     try:
         with probe.open("xb") as opened:
             mode = os.fstat(opened.fileno()).st_mode & 0o777
@@ -118,7 +118,7 @@ def write_text_beside(path: Path, text: str) -> None:
     Raises:
         OSError: The disk refuses; names ``path``.
     """
-    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
+    place = _name_temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path)
@@ -133,6 +133,11 @@ def write_text_beside(path: Path, text: str) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def _name_temporary(path: Path) -> Path:
+    """Random name beside a file, as `remove_dead` finds it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
 
 
 def is_temporary(path: Path) -> bool:

@@ -44,7 +44,7 @@ def test_write_text_beside_names_the_place_in_a_fault(tmp_path: Path) -> None:
 def test_write_text_beside_flushes_before_it_renames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has the name is on the disk; until then the old text is there, and one file beside."""
+    """The new text is flushed under a temporary name before it replaces the old file."""
     path = tmp_path / "a"
     write_text_beside(path, "old")
     seen = []
