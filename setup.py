@@ -17,7 +17,7 @@ EXPORT = ["ogb>=1.3.6", "relbench>=3"]
 LM = ["transformers>=5", "sentence-transformers>=6"]
 SCALE = ["dask[dataframe,diagnostics,distributed]>=2025.1"]  # diagnostics: the dashboard
 TUNE = ["optuna>=4"]
-TRACK = ["lightning>=2.4", "wandb>=0.18", "mlflow-skinny>=2.20"]  # lightning: its loggers
+TRACK = ["wandb>=0.18", "mlflow-skinny>=2.20"]
 HUB = ["huggingface_hub>=1"]
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 DOCS = [

@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from match_graph.errors import GraphError
@@ -72,6 +71,8 @@ def label_features(data: Graph, targets: Targets, documents: Tensor) -> sp.csr_a
     Returns:
         [L, words], float32; a row of zeros for a label that no such document carries.
     """
+    from sklearn.preprocessing import normalize
+
     graph = view_graph(data)
     lists, num_words = graph.adjacency(CONTAINS), graph.num_nodes(WORD)
     parts = documents.split(_DOCUMENTS)

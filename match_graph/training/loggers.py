@@ -1,10 +1,10 @@
-"""Trackers: each epoch, the final measures and the settings, through Lightning's loggers."""
+"""Trackers: each epoch, the final measures and the settings, in the logger of a run."""
 
-import logging
 import netrc
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -27,11 +27,17 @@ _PROJECT = "match-graph"
 #: The tag by which a run is found again on a server of MLflow.
 _TAG = "match_graph.id"
 #: Packages of the extra `track` by logger.
-_PACKAGES = {"wandb": ("lightning", "wandb"), "mlflow": ("lightning", "mlflow")}
+_PACKAGES = {"wandb": "wandb", "mlflow": "mlflow"}
+#: The step of a row in wandb, by the name that Lightning gives it.
+_STEP = "trainer/global_step"
+#: Numbers or parameters that MLflow takes in one request, and characters of a parameter.
+_ENTRIES, _CHARACTERS = 100, 6000
 #: Measures that TensorBoard shows beside hyperparameters.
 _COMPARED = ("NDCG@5", "valid/NDCG@5", "test/NDCG@5")
-#: A logger, and how many epochs it holds already.
-Opened: TypeAlias = Iterator[tuple[Any, int]]
+#: Logs a row of numbers at a step.
+Log: TypeAlias = Callable[[dict[str, float], int], object]
+#: How a logger logs, and how many epochs it holds already.
+Opened: TypeAlias = Iterator[tuple[Log, int]]
 
 
 @dataclass
@@ -40,12 +46,12 @@ class Tracker:
 
     Args:
         name: The setting ``train.logger``.
-        logger: Lightning logger; None logs nothing.
+        log: Logs a row of numbers at a step; None logs nothing.
         num_logged: Number of epochs that it holds already.
     """
 
     name: str
-    logger: Any = None
+    log: Log | None = None
     num_logged: int = 0
 
     def log_epochs(self, history: pd.DataFrame) -> None:
@@ -65,24 +71,21 @@ class Tracker:
         self._log(row, epoch)
 
     def _log(self, row: Mapping[str, float], epoch: int) -> None:
-        if self.logger is None:
-            return
-        at = "_at_" if self.name == "mlflow" else "@"  # which its names must not have
-        with _asking(self.name):
-            self.logger.log_metrics({name.replace("@", at): x for name, x in row.items()}, epoch)
+        if self.log is not None:
+            with _asking(self.name):
+                self.log(dict(row), epoch)
 
 
 def check_logger(name: str) -> None:
-    """Checks that the packages of a logger are installed, without importing them.
+    """Checks that the package of a logger is installed, without importing it.
 
     Raises:
-        ConfigError: One is not.
+        ConfigError: It is not.
     """
-    missing = [package for package in _PACKAGES.get(name, ()) if find_spec(package) is None]
-    if missing:
+    if name in _PACKAGES and find_spec(_PACKAGES[name]) is None:
         raise ConfigError(
-            f"train.logger={name} needs {' and '.join(missing)}, which this environment does not "
-            f"have; run `pip install 'match-graph[track]'`, or choose tensorboard, csv or none."
+            f"train.logger={name} needs {_PACKAGES[name]}, which this environment does not have; "
+            f"run `pip install 'match-graph[track]'`, or choose tensorboard, csv or none."
         )
 
 
@@ -110,8 +113,8 @@ def open_tracker(
         return
     check_logger(name)
     place, opener = _OPENERS[name]
-    with _naming_folder(folder / place), opener(folder, settings) as (logger, num_logged):
-        tracker = Tracker(name, logger, num_logged)
+    with _naming_folder(folder / place), opener(folder, settings) as (log, num_logged):
+        tracker = Tracker(name, log, num_logged)
         tracker.log_epochs(history)
         yield tracker
 
@@ -172,7 +175,7 @@ def _open_tensorboard(folder: Path, settings: Mapping[str, Any]) -> Opened:
         values = {name: _plain(value) for name, value in settings.items()}
         for summary in hparams(values, dict.fromkeys(_COMPARED)):
             logger.experiment._get_file_writer().add_summary(summary)
-        yield logger, 0
+        yield logger.log_metrics, 0
     finally:
         logger.finalize("")
 
@@ -188,7 +191,7 @@ def _open_csv(folder: Path, settings: Mapping[str, Any]) -> Opened:
     text = dump_yaml(dict(settings), sort_keys=False)
     Path(logger.experiment.log_dir, "hparams.yaml").write_text(text, encoding="utf-8")
     try:
-        yield logger, 0
+        yield logger.log_metrics, 0
     finally:
         logger.finalize("")
 
@@ -214,26 +217,17 @@ def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Opened:
             mode=None if given else mode,
             settings=wandb.Settings(silent=True, console="off"),
         )
-        run.define_metric("trainer/global_step")  # the step that WandbLogger writes
-        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
-        logger = _import_loggers().WandbLogger(experiment=run)
-        logger.log_hyperparams(dict(settings))
+        run.define_metric(_STEP)
+        run.define_metric("*", step_metric=_STEP, step_sync=True)
+        run.config.update(dict(settings), allow_val_change=True)
     exit_code = 1
     try:
-        yield logger, run.step  # it has a row for each epoch
+        yield lambda row, step: run.log({**row, _STEP: step}), run.step  # a row for each epoch
         exit_code = 0
     finally:
         run.finish(exit_code)
         if wandb.run is None:  # no run of the caller's: waits until all of ours is written
             wandb.teardown()
-
-
-def _import_loggers() -> Any:
-    from lightning.pytorch import loggers
-
-    for name in ("fabric", "pytorch"):  # they would print their choices, also those of Fabric
-        logging.getLogger(f"lightning.{name}").setLevel(logging.WARNING)
-    return loggers
 
 
 def _is_logged_in() -> bool:
@@ -255,29 +249,35 @@ def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
     import mlflow
 
     server, files = os.environ.get("MLFLOW_TRACKING_URI"), (folder / MLFLOW).resolve()
-    uri = server or files.as_uri()
     if not server:  # mlflow makes it once per process, even if it was deleted since
         (files / ".trash").mkdir(parents=True, exist_ok=True)
+    with _asking("mlflow"):
+        client = mlflow.MlflowClient(server or files.as_uri())
+        run = _find_mlflow_run(client, folder)
+        run_id, known = run.info.run_id, run.data.params  # parameters cannot change
+        new = [(key, str(x)[:_CHARACTERS]) for key, x in settings.items() if key not in known]
+        for first in range(0, len(new), _ENTRIES):
+            part = new[first : first + _ENTRIES]
+            client.log_batch(run_id, params=[mlflow.entities.Param(*entry) for entry in part])
+        if not server:
+            metrics = files / run.info.experiment_id / run_id / "metrics"
+            _remove(metrics)
+            metrics.mkdir()
+        num_logged = len(client.get_metric_history(run_id, "epoch")) if server else 0
+
+    def log(row: dict[str, float], step: int) -> None:
+        now = int(1000 * time.time())
+        named = [(name.replace("@", "_at_"), x) for name, x in row.items()]  # it takes no "@"
+        found = [mlflow.entities.Metric(*entry, now, step) for entry in named]
+        for first in range(0, len(found), _ENTRIES):
+            client.log_batch(run_id, metrics=found[first : first + _ENTRIES])
+
+    status = "FAILED"
     try:
-        with _asking("mlflow"):
-            client = mlflow.MlflowClient(uri)
-            run = _find_mlflow_run(client, folder)
-            run_id, known = run.info.run_id, run.data.params  # parameters cannot change
-            logger = _import_loggers().MLFlowLogger(tracking_uri=uri, run_id=run_id)
-            logger.log_hyperparams({key: x for key, x in settings.items() if key not in known})
-            if not server:
-                metrics = files / run.info.experiment_id / run_id / "metrics"
-                _remove(metrics)
-                metrics.mkdir()
-            num_logged = len(client.get_metric_history(run_id, "epoch")) if server else 0
-        status = "FAILED"
-        try:
-            yield logger, num_logged
-            status = "FINISHED"
-        finally:
-            client.set_terminated(run_id, status)
+        yield log, num_logged
+        status = "FINISHED"
     finally:
-        mlflow.set_tracking_uri(server)  # the logger set its own for the whole process
+        client.set_terminated(run_id, status)
 
 
 def _find_mlflow_run(client: Any, folder: Path) -> Any:
