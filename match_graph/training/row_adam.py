@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.signal import lfilter
 from torch import Tensor, optim
 
 from match_graph.errors import GraphError
@@ -87,6 +86,8 @@ class StepTables:
     @staticmethod
     def _sum_ahead(values: np.ndarray, ratio: float) -> np.ndarray:
         """Sums over the steps behind each step 0..T, with a factor for each step between."""
+        from scipy.signal import lfilter
+
         behind = np.concatenate([[0.0], values[::-1]])
         found: np.ndarray = lfilter([ratio], [1, -ratio], behind)[::-1]
         return np.ascontiguousarray(found)
