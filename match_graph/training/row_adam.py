@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -86,11 +87,10 @@ class StepTables:
     @staticmethod
     def _sum_ahead(values: np.ndarray, ratio: float) -> np.ndarray:
         """Sums over the steps behind each step 0..T, with a factor for each step between."""
-        from scipy.signal import lfilter
-
-        behind = np.concatenate([[0.0], values[::-1]])
-        found: np.ndarray = lfilter([ratio], [1, -ratio], behind)[::-1]
-        return np.ascontiguousarray(found)
+        behind = accumulate(
+            values[::-1].tolist(), lambda total, x: ratio * (total + x), initial=0.0
+        )
+        return np.fromiter(behind, float, len(values) + 1)[::-1].copy()
 
     def clamp(self, step: int) -> int:
         """The step, or the training's last one if it is behind it."""
