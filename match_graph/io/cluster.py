@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from match_graph.errors import ConfigError, ProcessError, import_extra
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, LocalCluster
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -279,13 +279,27 @@ class Cluster:
             raise ConfigError(
                 f"--worker-memory must be a size such as 3GiB, found '{self.memory}' ({error})."
             ) from error
-        with cluster, dask.Client(cluster, set_as_default=False) as client:
-            self._tell(client)
-            yield client
+        try:
+            with dask.Client(cluster, set_as_default=False) as client:
+                self._tell(client)
+                yield client
+        finally:
+            _close(cluster)
 
     def _tell(self, client: "Client") -> None:
         if self.tell is not None:
             self.tell(f"dashboard: {client.dashboard_link}")
+
+
+def _close(cluster: "LocalCluster") -> None:
+    """Ends a local cluster, at the second try if Dask was starting a lost process anew."""
+    from distributed import Status
+
+    try:
+        cluster.close()
+    except AssertionError:  # "can only join a started process"; its nanny has given up by now
+        cluster.status = Status.running
+        cluster.close()
 
 
 def run_on(

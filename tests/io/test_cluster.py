@@ -8,6 +8,7 @@ import time
 from contextlib import nullcontext
 from typing import Any
 
+import psutil
 import pytest
 
 from match_graph.errors import ConfigError, ProcessError
@@ -50,6 +51,23 @@ def test_Cluster_scheduler_passes_on_errors_of_the_block(monkeypatch: pytest.Mon
         Cluster(scheduler="tcp://host:1").open(),
     ):
         raise OSError("No space left on device")
+
+
+def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the block stays, though Dask's first try to close fails; no process is left."""
+    distributed = pytest.importorskip("distributed", reason="no Dask (extra: scale)")
+    close = distributed.LocalCluster._close
+
+    async def fail(local: Any) -> None:
+        monkeypatch.setattr(distributed.LocalCluster, "_close", close)
+        local.status = distributed.Status.closing
+        raise AssertionError("can only join a started process")
+
+    monkeypatch.setattr(distributed.LocalCluster, "_close", fail)
+    with pytest.raises(ZeroDivisionError), Cluster(workers=1).open() as run:
+        [number] = run(eval, ["__import__('os').getpid()"])
+        run(eval, ["1 / 0"])
+    assert not psutil.pid_exists(number)
 
 
 def test_Cluster_processes_leave_an_interrupt_to_this_one() -> None:
