@@ -6,6 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
+# Tests start a hundred processes, each of which would compile the package anew.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+
 # Tests fork, and no process can that has computed where there is a GPU, be it on the CPU.
 if not os.environ.get("MATCH_GRAPH_TEST_GPU"):
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -36,6 +40,11 @@ settings.register_profile(
     "match-graph", deadline=None, max_examples=60, derandomize=True, database=None
 )
 settings.load_profile("match-graph")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts slow tests first, so that no process is left alone with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -322,6 +322,7 @@ def test_run_path_that_cannot_be_written(call, toy: Path, tmp_path: Path) -> Non
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_console_script_is_installed(tmp_path: Path) -> None:
     """`match-graph` and `python -m match_graph.cli` are one program."""
     script = Path(sys.executable).parent / "match-graph"

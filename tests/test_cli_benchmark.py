@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from match_graph.benchmark import read_results
 from match_graph.testing import write_match_folder
 
@@ -17,6 +19,7 @@ rows:
 """
 
 
+@pytest.mark.slow
 def test_benchmark_ends_with_tables(call, tmp_path: Path, monkeypatch) -> None:
     """Data set, runs, seed and settings from the command line; by default below runs/."""
     monkeypatch.chdir(tmp_path)

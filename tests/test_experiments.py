@@ -283,6 +283,7 @@ def test_Experiment_rows_of_a_preset_are_the_preset(path: Path) -> None:
         assert experiment.budget == "own" or row.settings["train.epochs"] == preset.train.epochs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_load_experiment_runs_on_the_toy_corpus(
     path: Path, tmp_path: Path, request: pytest.FixtureRequest

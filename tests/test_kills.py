@@ -77,6 +77,7 @@ def results(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
+@pytest.mark.slow
 def test_killed_stages_give_what_uninterrupted_ones_give(tmp_path: Path) -> None:
     """Metrics, history, predictions and weights; and nothing half-written is left."""
     wanted = int(os.environ.get("MATCH_GRAPH_KILLS", "5"))
@@ -158,6 +159,7 @@ def call_and_kill_one(arguments: list[str], folder: Path, rank: int, seconds: fl
     return both[rank].exitcode == left == 0
 
 
+@pytest.mark.slow
 def test_killed_ranks_go_on_to_the_same_run(tmp_path: Path) -> None:
     """With tables in rows of their own; no part of a checkpoint is left."""
     wanted = int(os.environ.get("MATCH_GRAPH_KILLS", "2"))

@@ -27,6 +27,7 @@ def run_process(arguments: list[str], **variables: str) -> str:
     return lines[0].partition("'")[2].rstrip("'")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="torch comes with libgomp on Linux")
 @pytest.mark.parametrize(
     ("name", "variables", "count"),

@@ -38,6 +38,7 @@ def test_make_context_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_context().get_start_method() == "spawn"
 
 
+@pytest.mark.slow
 def test_start_process_does_not_import_the_script(tmp_path: Path) -> None:
     """So that a script needs no guard."""
     script = tmp_path / "script.py"

@@ -55,6 +55,7 @@ def match_row(name: str = "MATCH", **changes) -> dict:
     return {"name": name, "settings": settings, **changes}
 
 
+@pytest.mark.slow
 def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
     make_experiment, tmp_path: Path, monkeypatch
 ) -> None:
@@ -345,6 +346,7 @@ def check_continued(experiment: Experiment, out: Path) -> None:
     assert (whole.metrics, whole.history) == (cell.metrics, cell.history)
 
 
+@pytest.mark.slow
 def test_run_benchmark_killed_benchmark_goes_on(long_experiment, tmp_path: Path) -> None:
     """`kill -9` of the command in a training; its cell ends with it."""
     path, out = tmp_path / "e.yaml", tmp_path / "out"

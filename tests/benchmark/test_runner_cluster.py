@@ -46,14 +46,17 @@ def experiment(make_experiment) -> Experiment:
 
 
 @pytest.fixture
-def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Address of a scheduler of the shell's ``dask``, and its two workers."""
+def scheduler(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Address of a scheduler of the shell's ``dask``, and its workers, which nobody revives."""
     place, dask = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
     options: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL}
     address = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place)]
     main = subprocess.Popen([*dask, "scheduler", *address, "--no-dashboard"], **options)
-    join = [*dask, "worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-dashboard"]
-    workers = [subprocess.Popen(join, **options) for _ in range(2)]
+    join = [*dask, "worker", "--scheduler-file", str(place), "--nthreads", "1"]
+    join += ["--no-dashboard", "--no-nanny"]
+    workers = [subprocess.Popen(join, **options) for _ in range(request.param)]
     while not place.is_file() or not place.stat().st_size:
         time.sleep(0.05)
     yield yaml.safe_load(place.read_text())["address"], workers
@@ -91,20 +94,19 @@ def long_experiment(make_experiment) -> Experiment:
 CELL = Path("cells", "toy", "MATCH", "seed0")
 
 
+@pytest.mark.parametrize("scheduler", [2], indirect=True, ids=["two_workers"])
 def test_run_benchmark_lost_worker_cell_goes_on_elsewhere(
     long_experiment: Experiment, scheduler, tmp_path: Path
 ) -> None:
-    """`kill -9` of the worker that runs it, with its nanny: the other one resumes the cell."""
+    """`kill -9` of the worker that runs it: the other one resumes the cell."""
     address, workers = scheduler
     out = tmp_path / "out"
 
     def kill() -> None:
         wait_for(out / CELL / "checkpoint/state.pt")
-        for nanny in workers:
-            tree = psutil.Process(nanny.pid).children(recursive=True)
-            if len(tree) > 2:  # it runs a cell: fork server, its tracker, the cell
-                for process in (psutil.Process(nanny.pid), *tree[:1]):
-                    process.kill()
+        for worker in workers:
+            if psutil.Process(worker.pid).children():  # the fork server of a cell
+                worker.kill()
                 return
 
     thread = threading.Thread(target=kill)
@@ -118,6 +120,7 @@ def test_run_benchmark_lost_worker_cell_goes_on_elsewhere(
     assert "resumed after" in (out / f"{CELL}.log").read_text()
 
 
+@pytest.mark.parametrize("scheduler", [1], indirect=True, ids=["one_worker"])
 def test_run_benchmark_killed_planner_ends_cells_of_a_cluster(
     long_experiment: Experiment, scheduler, tmp_path: Path
 ) -> None:

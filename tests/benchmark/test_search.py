@@ -55,6 +55,7 @@ def read_trials(out: Path) -> pd.DataFrame:
     return pd.read_csv(out / RECORDS).drop(columns="seconds")
 
 
+@pytest.mark.slow
 def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsys) -> None:
     """The first trial has the settings as they are; the best, and rows based on it, are run."""
     out, root = tmp_path / "out", tmp_path / "root"
@@ -83,6 +84,7 @@ def test_run_search_best_settings_become_rows(make_search, tmp_path: Path, capsy
     assert cells["MATCH"].metrics["valid"]["NDCG@5"] == pytest.approx(best["MATCH"].value)
 
 
+@pytest.mark.slow
 def test_run_search_never_reads_test(make_search, toy_folder: Path, tmp_path: Path) -> None:
     """Other gold labels of test documents change no trial, and no file has a measure of them."""
     experiment = make_search()
@@ -134,6 +136,7 @@ def test_run_search_on_cluster(make_search, tmp_path: Path) -> None:
     assert search.count("COMPLETE") + search.count("PRUNED") == 3
 
 
+@pytest.mark.slow
 def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -> None:
     """A rate that learns nothing is given up after a third, once four trials have run whole."""
     space = {"train.learning_rate": [1e-3, 1e-9]}

@@ -54,6 +54,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_assemble_two_workers_one_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bytes as in this process, also where one is killed; its faults and its end too."""
     pytest.importorskip("distributed", reason="no Dask (extra: scale)")

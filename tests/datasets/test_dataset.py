@@ -368,6 +368,7 @@ print(Noted(sys.argv[1], root=sys.argv[2])[0]["label"].num_nodes)
 """
 
 
+@pytest.mark.slow
 def test_dataset_two_processes_can_build_at_once(tmp_path: Path) -> None:
     """One builds, the other waits at the lock and takes the same files without reading."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"

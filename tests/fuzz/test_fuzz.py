@@ -52,6 +52,7 @@ def outcomes() -> Iterator[Counter[tuple[str, str]]]:
             file.writelines(f"{kind}\t{how}\t{n}\n" for (kind, how), n in sorted(counted.items()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_changed_input_is_refused_clearly_or_accepted_rightly(
     worker: Worker,

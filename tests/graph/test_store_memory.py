@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from match_graph.config import PretrainConfig
@@ -66,6 +67,7 @@ def use(graph: GraphView) -> None:
     trainer.fit(50_000)
 
 
+@pytest.mark.slow
 def test_MappedGraph_memory_does_not_grow_with_edges(tmp_path: Path) -> None:
     """Six million more edges; a copy of one array would take 24 MiB, as in memory."""
     small, large = plant(tmp_path / "small", 100), plant(tmp_path / "large", 400)

@@ -201,6 +201,7 @@ class Opened:
         return nullcontext(self.run)
 
 
+@pytest.mark.slow
 def test_predict_files_two_workers_one_killed(
     trained_run: TrainedRun, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_open_run_folder_that_is_no_run_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_use_names_the_other_process(tmp_path: Path) -> None:
     """One process at a time; one that was killed holds nothing."""
     code = (

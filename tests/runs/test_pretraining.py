@@ -90,6 +90,7 @@ def test_Run_vectors_are_trained_once_and_the_same_for_a_seed(start) -> None:
     assert (first.folder / VECTORS).stat().st_mtime_ns == stamp
 
 
+@pytest.mark.slow
 def test_start_run_killed_run_goes_on_to_the_same_file(
     tmp_path: Path, root: Path, small_settings
 ) -> None:

@@ -297,6 +297,7 @@ def test_start_run_evaluation_needs_a_trained_model(start) -> None:
     assert not (run.folder / METRICS).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder", "settings", "epochs", "batch_size"),
     [

@@ -15,6 +15,7 @@ def test_run_alone_is_another_process() -> None:
     assert run_alone(os.getpid) != os.getpid()
 
 
+@pytest.mark.slow
 def test_run_alone_error_comes_back() -> None:
     """As it was raised there."""
     with pytest.raises(ConfigError, match="An export target must be one of"):

@@ -13,6 +13,7 @@ def call_here(work, *arguments):
     return work(*arguments)
 
 
+@pytest.mark.slow
 def test_measure_export_every_target_is_measured(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +50,7 @@ def test_measure_export_refusal_is_a_measure_with_its_sentence(
     assert (measured.stage, measured.rate > 0) == ("export: pyg", True)
 
 
+@pytest.mark.slow
 def test_measure_export_large_data_set_tensors_alone_exported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

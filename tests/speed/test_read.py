@@ -29,6 +29,7 @@ def test_measure_read_every_reader_is_measured(
         assert set(speed.more) == {"megabytes_per_s", "cpu_share"}
 
 
+@pytest.mark.slow
 def test_measure_read_reader_is_measured_in_a_process_of_its_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_measure_pretrain_pieces_of_work_have_as_many_positives(
     assert len({work() for work in works[0].values()}) == 1
 
 
+@pytest.mark.slow
 def test_measure_predict_without_test_documents(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_busy_processes_end_with_the_block() -> None:
     assert not any(map(is_alive, processes))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
 def test_busy_processes_end_with_a_killed_parent() -> None:
     """It can no longer end them: they see that it is gone."""

@@ -195,6 +195,7 @@ def train_and_die(config: Config, folder: Path, epoch: int, step: int) -> None:
     whole_line(config, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", [DDP, FSDP, ROWS], ids=["ddp", "fsdp", "rows"])
 def test_Run_killed_processes_go_on_to_the_same_weights(
     tmp_path: Path, small_settings, monkeypatch, sharing: tuple[str, ...]
@@ -219,6 +220,7 @@ def test_Run_killed_processes_go_on_to_the_same_weights(
     assert not list((tmp_path / "killed" / STATE).parent.glob("parts-*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", [FSDP, ROWS], ids=["fsdp", "rows"])
 def test_Run_others_go_on_where_two_were_killed(
     tmp_path: Path, small_settings, sharing: tuple[str, ...]
@@ -253,6 +255,7 @@ def test_Run_baseline_is_fitted_once_and_measured_by_all(tmp_path: Path, small_s
         assert one[split] == pytest.approx(two[split], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", [ROWS, FSDP], ids=["rows", "fsdp"])
 def test_Run_two_processes_train_an_encoder_over_graphs(
     tmp_path: Path, small_settings, sharing: tuple[str, ...]
@@ -298,6 +301,7 @@ def command_of_two(folder: Path, epochs: int) -> list[str]:
     return [*command, "--root", str(folder / "root"), "--out", str(folder / "run")]
 
 
+@pytest.mark.slow
 def test_processes_command_starts_further_processes(tmp_path: Path) -> None:
     """`--devices 2` runs itself twice; one of them prints."""
     command = command_of_two(tmp_path, 1)
@@ -308,6 +312,7 @@ def test_processes_command_starts_further_processes(tmp_path: Path) -> None:
     assert done.stderr.count("train: epoch 1 of 1, loss") == 1
 
 
+@pytest.mark.slow
 def test_processes_command_ends_sentence_where_process_killed(tmp_path: Path) -> None:
     """And goes on when it is given again; where the first one is killed, the other one ends too."""
     command = command_of_two(tmp_path, 40)
