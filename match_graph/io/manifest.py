@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,7 +84,12 @@ def read_manifest(folder: Path) -> dict[str, States]:
         OSError: There is no manifest, or it cannot be read.
         ValueError: It is damaged, or of another format; says why.
     """
-    content = parse_json(read_bytes(folder / MANIFEST, _MAX_BYTES))
+    return dict(_parse_manifest(read_bytes(folder / MANIFEST, _MAX_BYTES)))
+
+
+@lru_cache(maxsize=4)  # each file of a folder is compared with the same manifest
+def _parse_manifest(text: bytes) -> dict[str, States]:
+    content = parse_json(text)
     if not isinstance(content, dict) or content.keys() != {"format", "files"}:
         raise ValueError("it holds no list of files")
     if content["format"] != FORMAT_VERSION:
