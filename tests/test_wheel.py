@@ -110,9 +110,11 @@ def test_wheel_holds_every_file(wheel: Path) -> None:
 
 def test_wheel_finds_experiments_by_name(python: Path, tmp_path: Path) -> None:
     """`match-graph benchmark comparison` in an empty folder, to its table; nothing of ROOT."""
-    code = "from match_graph.benchmark import experiment_file as e; print(e.list_experiments())"
+    code = (
+        "from match_graph.benchmark import experiment_file as e; print(e.list_experiments())\n"
+        "from match_graph.cli import main; main()"
+    )
     (tmp_path / "found.py").write_text(code, encoding="utf-8")
-    assert str(ROOT) not in call(tmp_path, "found", python=python)
     small = [
         "data.options={num_documents: 200, num_labels: 10, num_words: 200}",
         "pretrain.samples=1000", "pretrain.channels=20", "model.channels=20", "train.epochs=1",
@@ -121,7 +123,7 @@ def test_wheel_finds_experiments_by_name(python: Path, tmp_path: Path) -> None:
     settings = [part for one in small for part in ("--set", one)]
     command = ("benchmark", "comparison", "--dataset", "synthetic", "--runs", 2, "--quiet")
     more = ("--row", "Transformer", "--root", tmp_path / "root", *settings)
-    call(tmp_path, "match_graph.cli", *command, *more, python=python)
+    assert str(ROOT) not in call(tmp_path, "found", *command, *more, python=python)
     table = (tmp_path / "runs/comparison/tables/synthetic.md").read_text(encoding="utf-8")
     assert "| Transformer |" in table
 

@@ -42,15 +42,12 @@ def test_export_dataset_toy_corpus_comes_back(toy_dataset: MatchFolder, tmp_path
     assert_equal(MatchFolder(out), toy_dataset)
 
 
-@pytest.mark.parametrize("name", ["cacm", pytest.param("biotools", marks=pytest.mark.slow)])
-def test_export_dataset_real_corpora_come_back(
-    data_folder: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str
-) -> None:
-    """1,424 and 19,528 documents."""
-    if not (data_folder / name).is_dir():
-        pytest.skip(f"no {name} in {data_folder}")
-    dataset = MatchFolder(data_folder / name, root=tmp_path_factory.getbasetemp() / f"{name}-root")
-    out = export_dataset(dataset, "match", tmp_path / name, ALL)
+def test_export_dataset_real_corpus_comes_back(data_folder: Path, tmp_path: Path) -> None:
+    """1,424 documents."""
+    if not (data_folder / "cacm").is_dir():
+        pytest.skip(f"no cacm in {data_folder}")
+    dataset = MatchFolder(data_folder / "cacm", root=tmp_path / "root")
+    out = export_dataset(dataset, "match", tmp_path / "cacm", ALL)
     assert_equal(MatchFolder(out), dataset)
 
 
