@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# Tests start a hundred processes, each of which would compile the package anew.
+# With it each of the hundred processes that tests start would compile the package anew.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
@@ -43,7 +43,7 @@ settings.load_profile("match-graph")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts slow tests first, so that no process is left alone with them at the end."""
+    """Puts slow tests first: one process takes them in turn, and quick ones are left to the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

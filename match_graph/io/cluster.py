@@ -298,6 +298,7 @@ def _close(cluster: "LocalCluster") -> None:
     try:
         cluster.close()
     except AssertionError:  # "can only join a started process"; its nanny has given up by now
+        cluster._futures = {task for task in cluster._futures if not task.done()}
         cluster.status = Status.running
         cluster.close()
 

@@ -84,11 +84,16 @@ def read_manifest(folder: Path) -> dict[str, States]:
         OSError: There is no manifest, or it cannot be read.
         ValueError: It is damaged, or of another format; says why.
     """
-    return dict(_parse_manifest(read_bytes(folder / MANIFEST, _MAX_BYTES)))
+    return {name: [*states] for name, states in _read_listed(folder).items()}
 
 
-@lru_cache(maxsize=4)  # each file of a folder is compared with the same manifest
-def _parse_manifest(text: bytes) -> dict[str, States]:
+def _read_listed(folder: Path) -> Mapping[str, States]:
+    """The same, to be read alone: it is kept, as all files of a folder are compared with it."""
+    return _parse_manifest(read_bytes(folder / MANIFEST, _MAX_BYTES))
+
+
+@lru_cache(maxsize=1)
+def _parse_manifest(text: bytes) -> Mapping[str, States]:
     content = parse_json(text)
     if not isinstance(content, dict) or content.keys() != {"format", "files"}:
         raise ValueError("it holds no list of files")
@@ -157,7 +162,7 @@ def find_damage(folder: Path, name: str, whole: bool = False) -> str:
     before: States | None = None
     while True:
         try:
-            states = read_manifest(folder).get(name, [None])
+            states = _read_listed(folder).get(name, [None])
             damage = _compare(folder / name, states, whole)
         except ValueError as error:
             return f"{MANIFEST} cannot be used: {error}"

@@ -26,12 +26,12 @@ from match_graph.io.yaml import dump_yaml
 _PROJECT = "match-graph"
 #: The tag by which a run is found again on a server of MLflow.
 _TAG = "match_graph.id"
-#: Packages of the extra `track` by logger.
+#: Package of the extra `track` that each logger needs.
 _PACKAGES = {"wandb": "wandb", "mlflow": "mlflow"}
 #: The step of a row in wandb, by the name that Lightning gives it.
 _STEP = "trainer/global_step"
-#: Numbers or parameters that MLflow takes in one request, and characters of a parameter.
-_ENTRIES, _CHARACTERS = 100, 6000
+#: Parameters that MLflow takes in one request, and characters of each.
+_PARAMETERS, _CHARACTERS = 100, 6000
 #: Measures that TensorBoard shows beside hyperparameters.
 _COMPARED = ("NDCG@5", "valid/NDCG@5", "test/NDCG@5")
 #: Logs a row of numbers at a step.
@@ -105,7 +105,7 @@ def open_tracker(
         history: Epochs that are done, a row each.
 
     Raises:
-        ConfigError: Packages are missing, or the service of the logger refuses.
+        ConfigError: Its package is missing, or the service of the logger refuses.
         OSError: Files cannot be written; names the file, or their folder.
     """
     if name == "none":
@@ -256,8 +256,8 @@ def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
         run = _find_mlflow_run(client, folder)
         run_id, known = run.info.run_id, run.data.params  # parameters cannot change
         new = [(key, str(x)[:_CHARACTERS]) for key, x in settings.items() if key not in known]
-        for first in range(0, len(new), _ENTRIES):
-            part = new[first : first + _ENTRIES]
+        for first in range(0, len(new), _PARAMETERS):
+            part = new[first : first + _PARAMETERS]
             client.log_batch(run_id, params=[mlflow.entities.Param(*entry) for entry in part])
         if not server:
             metrics = files / run.info.experiment_id / run_id / "metrics"
@@ -269,8 +269,7 @@ def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
         now = int(1000 * time.time())
         named = [(name.replace("@", "_at_"), x) for name, x in row.items()]  # it takes no "@"
         found = [mlflow.entities.Metric(*entry, now, step) for entry in named]
-        for first in range(0, len(found), _ENTRIES):
-            client.log_batch(run_id, metrics=found[first : first + _ENTRIES])
+        client.log_batch(run_id, metrics=found)  # a row is there whole, or not at all
 
     status = "FAILED"
     try:

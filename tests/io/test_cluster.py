@@ -1,5 +1,6 @@
 """Options of a Dask cluster; `test_assemble_cluster` runs on one."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -61,7 +62,10 @@ def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatc
     async def fail(local: Any) -> None:
         monkeypatch.setattr(distributed.LocalCluster, "_close", close)
         local.status = distributed.Status.closing
-        raise AssertionError("can only join a started process")
+        lost = asyncio.get_running_loop().create_future()
+        lost.set_exception(AssertionError("can only join a started process"))
+        local._futures.add(lost)
+        raise lost.exception()  # type: ignore[misc]
 
     monkeypatch.setattr(distributed.LocalCluster, "_close", fail)
     with pytest.raises(ZeroDivisionError), Cluster(workers=1).open() as run:

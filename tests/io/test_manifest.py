@@ -73,6 +73,16 @@ def test_find_damage_hashes_large_files_on_request(
     assert find_damage(folder, "a").startswith("it has 4 bytes")
 
 
+def test_read_manifest_is_its_callers_own(folder: Path) -> None:
+    """The manifest that is kept between two files does not change with what a caller does."""
+    found = read_manifest(folder)
+    expected = {name: [*states] for name, states in found.items()}
+    for states in found.values():
+        states.clear()
+    found.clear()
+    assert read_manifest(folder) == expected != {}
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
