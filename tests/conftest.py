@@ -37,7 +37,7 @@ torch.set_num_threads(1)  # pytest-xdist runs several workers
 sys.modules["outdated"] = None  # type: ignore[assignment]
 
 settings.register_profile(
-    "match-graph", deadline=None, max_examples=60, derandomize=True, database=None
+    "match-graph", deadline=None, max_examples=40, derandomize=True, database=None
 )
 settings.load_profile("match-graph")
 
