@@ -111,8 +111,10 @@ def test_wheel_holds_every_file(wheel: Path) -> None:
 def test_wheel_finds_experiments_by_name(python: Path, tmp_path: Path) -> None:
     """`match-graph benchmark comparison` in an empty folder, to its table; nothing of ROOT."""
     code = (
-        "from match_graph.benchmark import experiment_file as e; print(e.list_experiments())\n"
-        "from match_graph.cli import main; main()"
+        "from match_graph.benchmark.experiment_file import list_experiments\n"
+        "from match_graph.cli import main\n"
+        "print(list_experiments())  # where they are found\n"
+        "main()\n"
     )
     (tmp_path / "found.py").write_text(code, encoding="utf-8")
     small = [

@@ -298,6 +298,7 @@ def _close(cluster: "LocalCluster") -> None:
     try:
         cluster.close()
     except AssertionError:  # "can only join a started process"; its nanny has given up by now
+        # a task that failed would fail the second try too, and Dask offers no way to drop it
         cluster._futures = {task for task in cluster._futures if not task.done()}
         cluster.status = Status.running
         cluster.close()

@@ -65,7 +65,7 @@ def test_Cluster_ends_where_dask_starts_a_process(monkeypatch: pytest.MonkeyPatc
         lost = asyncio.get_running_loop().create_future()
         lost.set_exception(AssertionError("can only join a started process"))
         local._futures.add(lost)
-        raise lost.exception()  # type: ignore[misc]
+        await lost
 
     monkeypatch.setattr(distributed.LocalCluster, "_close", fail)
     with pytest.raises(ZeroDivisionError), Cluster(workers=1).open() as run:
