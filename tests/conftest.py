@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# With it each of the hundred processes that tests start would compile the package anew.
+# Each of the hundred processes that tests start would compile the package anew.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 

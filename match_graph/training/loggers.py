@@ -26,8 +26,8 @@ from match_graph.io.yaml import dump_yaml
 _PROJECT = "match-graph"
 #: The tag by which a run is found again on a server of MLflow.
 _TAG = "match_graph.id"
-#: Package of the extra `track` that each logger needs.
-_PACKAGES = {"wandb": "wandb", "mlflow": "mlflow"}
+#: Loggers whose packages, of the same names, are in the extra `track`.
+_OF_EXTRA = ("wandb", "mlflow")
 #: The step of a row in wandb, by the name that Lightning gives it.
 _STEP = "trainer/global_step"
 #: Parameters that MLflow takes in one request, and characters of each.
@@ -70,10 +70,10 @@ class Tracker:
         row = {f"{split}/{name}": x for split, of in measures.items() for name, x in of.items()}
         self._log(row, epoch)
 
-    def _log(self, row: Mapping[str, float], epoch: int) -> None:
+    def _log(self, row: dict[str, float], epoch: int) -> None:
         if self.log is not None:
             with _asking(self.name):
-                self.log(dict(row), epoch)
+                self.log(row, epoch)
 
 
 def check_logger(name: str) -> None:
@@ -82,9 +82,9 @@ def check_logger(name: str) -> None:
     Raises:
         ConfigError: It is not.
     """
-    if name in _PACKAGES and find_spec(_PACKAGES[name]) is None:
+    if name in _OF_EXTRA and find_spec(name) is None:
         raise ConfigError(
-            f"train.logger={name} needs {_PACKAGES[name]}, which this environment does not have; "
+            f"train.logger={name} needs {name}, which this environment does not have; "
             f"run `pip install 'match-graph[track]'`, or choose tensorboard, csv or none."
         )
 
@@ -155,7 +155,7 @@ def _asking(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if name not in _PACKAGES or (isinstance(error, OSError) and error.errno is not None):
+        if name not in _OF_EXTRA or (isinstance(error, OSError) and error.errno is not None):
             raise
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
@@ -269,7 +269,7 @@ def _open_mlflow(folder: Path, settings: Mapping[str, Any]) -> Opened:
         now = int(1000 * time.time())
         named = [(name.replace("@", "_at_"), x) for name, x in row.items()]  # it takes no "@"
         found = [mlflow.entities.Metric(*entry, now, step) for entry in named]
-        client.log_batch(run_id, metrics=found)  # a row is there whole, or not at all
+        client.log_batch(run_id, metrics=found)  # one request a row: `num_logged` counts rows
 
     status = "FAILED"
     try:
