@@ -61,8 +61,7 @@ def scheduler(
         time.sleep(0.05)
     yield yaml.safe_load(place.read_text())["address"], workers
     for process in (*workers, main):
-        process.terminate()
-    for process in (*workers, main):
+        process.kill()  # a worker asked to end while its scheduler does can wait for ever
         process.wait()
 
 
