@@ -30,6 +30,7 @@ DOCS = [
 DEV = [
     "pytest>=8",
     "pytest-cov>=5",
+    "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "geoopt>=0.5",

@@ -1,7 +1,7 @@
 """`kill -9` at random moments of every stage, then the same command: the results are the same.
 
-`MATCH_GRAPH_KILLS=40 pytest -n0 tests/test_kills.py` goes on until so many were killed, of
-one process and of two that share a run.
+`MATCH_GRAPH_KILLS=40 pytest -n0 --timeout 0 tests/test_kills.py` goes on until so many were killed,
+of one process and of two that share a run.
 """
 
 import multiprocessing
