@@ -1,5 +1,6 @@
 """The command line: stages by name, one sentence and exit code 1 on bad input."""
 
+import gc
 import json
 import os
 import subprocess
@@ -223,6 +224,17 @@ def test_version_and_wrong_usage(call) -> None:
     assert call("--version")[:2] == (0, f"{__version__}\n")
     assert call("run")[0] == 2
     assert call("run", "x", "--no-such-option")[0] == 2
+
+
+def test_main_looks_seldom_through_what_imports_have_made(call) -> None:
+    """A tenth as often as Python does; young objects as often."""
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        assert call("--version")[0] == 0
+        assert gc.get_threshold() == (700, 10, 100)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_pretrain_text_beside_evaluate_is_wrong_usage(call, tmp_path: Path) -> None:
