@@ -43,8 +43,20 @@ settings.load_profile("match-graph")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts slow tests first: one process takes them in turn, and quick ones are left to the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Puts slow tests first in the share of each process, so that quick ones are left to the end.
+
+    pytest-xdist gives each of them an equal share in a row, and lets the first that is done take
+    from the end of another one's.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    items[:] = [
+        item
+        for share in range(number)
+        for part in (slow, quick)
+        for item in part[len(part) * share // number : len(part) * (share + 1) // number]
+    ]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
