@@ -27,7 +27,7 @@ def speed(
         typer.Argument(
             metavar="STAGE",
             help="build, sample, pretrain, step, targets, hypernymy, predict, all of these; or "
-            "scaling, sharding (two processes), read, export.",
+            "scaling (corpora of its own), sharding (two processes), read, export.",
         ),
     ],
     size: Annotated[
@@ -62,7 +62,7 @@ def speed(
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
     from match_graph.report import write_time_to_quality
-    from match_graph.speed import SPEED_SIZES, check_stage, measure_speed
+    from match_graph.speed import OWN_CORPORA, SPEED_SIZES, check_stage, measure_speed
     from match_graph.training.device import choose_device
 
     if curve is not None and (busy or json_lines):
@@ -70,6 +70,12 @@ def speed(
             "a curve is measured without --busy and --json", param_hint="--curve"
         )
     check_stage(stage, busy)  # before a data set is built
+    if stage in OWN_CORPORA:
+        if dataset is not None:
+            raise typer.BadParameter(
+                f"'{stage}' measures corpora of its own", param_hint="--dataset"
+            )
+        dataset = "synthetic"  # not measured, and not downloaded either
     name, options = SPEED_SIZES[size] if dataset is None else (dataset, {})
     resolved, built = data.load(), data.open_dataset(name, Reporter(quiet=True), **options)
     device = choose_device(resolved.train.accelerator)

@@ -48,8 +48,8 @@ SPEED_SIZES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: ``all`` leaves them out: they measure other corpora, or whole files in processes of their own.
 _ALONE = frozenset({"scaling", "sharding", "read", "export"})
-#: Measured once at each size, by processor time.
-_SINGLE = frozenset({"scaling"})
+#: Measured once on corpora of their own, by processor time; the given data set counts for nothing.
+OWN_CORPORA = frozenset({"scaling"})
 
 
 def check_stage(stage: str, busy: int = 0) -> None:
@@ -62,7 +62,7 @@ def check_stage(stage: str, busy: int = 0) -> None:
         raise ConfigError(
             f"A stage must be one of {sorted(SPEED_STAGES)} or 'all', found '{stage}'."
         )
-    if busy and stage in _SINGLE:
+    if busy and stage in OWN_CORPORA:
         raise ConfigError(
             f"A stage that is measured beside busy processes must take turns with a baseline, but "
             f"'{stage}' does not; leave out --busy."

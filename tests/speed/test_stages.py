@@ -393,7 +393,23 @@ def test_measure_speed_command_checks_before_it_builds(call, tmp_path: Path) -> 
     code, _, error = call(*command, "pretrain", "--curve", tmp_path / "curve", "--json")
     assert code == 2
     assert "a curve is measured without --busy and --json" in error
+    code, _, error = call(*command, "scaling")
+    assert code == 2
+    assert "'scaling' measures corpora of its own" in error
     assert not [*tmp_path.iterdir()]
+
+
+def test_measure_speed_command_scaling_needs_no_download(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default size, debtags, is neither downloaded nor built for corpora of its own."""
+    opened = []
+    monkeypatch.setattr(
+        "match_graph.speed.measure_speed", lambda stage, dataset, *_: opened.append(dataset) or []
+    )
+    code, _, _ = call("speed", "scaling", "--root", tmp_path)
+    assert code == 0
+    assert [dataset.name for dataset in opened] == ["synthetic"]
 
 
 def test_measure_speed_command_prints_json_lines(tmp_path: Path) -> None:
