@@ -27,6 +27,8 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=10**9)]
+#: Length of a document's metadata beside 1 of its words, in the rows of linear models.
+MetadataWeight = Annotated[float, Field(gt=0, le=10**6)] | Literal["auto"] | None
 
 
 class StrictModel(BaseModel):
@@ -189,6 +191,9 @@ class ModelConfig(StrictModel):
         None,
         description="blend the network with a linear classifier over the same tokens; tree: with "
         "one of clustered labels; none: by size",
+    )
+    blend_metadata_weight: MetadataWeight = Field(
+        "auto", description="metadata_weight of the linear classifier of a blend"
     )
     head_from_labels: bool = Field(
         False, description="initialize the prediction layer from the labels' vectors"

@@ -76,8 +76,8 @@ class OmikujiTrees(Baseline):
             ConfigError: No document has features.
         """
         batches = list(batches)
-        rows = self.features.fit(batches)
         gold = stack_labels(batches, self.num_labels)
+        rows = self.features.fit(batches, gold, self.seed)
         read = rows.indptr[1:] > rows.indptr[:-1]
         if not read.any():
             raise ConfigError(
@@ -122,11 +122,11 @@ class OmikujiTrees(Baseline):
     def save(self, folder: Path) -> None:
         with _hush():
             self.trees.save(str(folder / TREES))
-        write_table(folder, {"idf": self.features.idf})
+        write_table(folder, self.features.tensors)
 
     def load(self, folder: Path) -> None:
         size = self.features.num_features
-        self.features.idf = read_table(folder, {"idf": [self.space.num_tokens]})["idf"]
+        self.features.take(folder, read_table(folder, self.features.shapes))
         path = folder / TREES
         try:
             with _hush():

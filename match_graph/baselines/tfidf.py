@@ -1,6 +1,7 @@
 """Rows of linear models: TF-IDF of words and metadata, and documents' own features."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,7 +10,13 @@ from pydantic import Field
 from scipy import sparse
 from torch import Tensor, nn
 
-from match_graph.config import StrictModel
+from match_graph.baselines.metadata_weight import (
+    choose_metadata_weight,
+    draw_documents,
+    weigh_metadata,
+)
+from match_graph.baselines.tensors import check_table
+from match_graph.config import MetadataWeight, StrictModel
 from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import EgoBatch, TokenSpace
 from match_graph.graph.csr import make_ptr
@@ -25,6 +32,11 @@ class TfidfConfig(StrictModel):
     sublinear: bool = Field(True, description="1 + ln of a token's count instead of the count")
     tokens: bool = Field(True, description="read words and metadata; false: documents' x alone")
     metadata: bool = Field(True, description="read metadata as tokens beside the words")
+    metadata_weight: MetadataWeight = Field(
+        "auto",
+        description="length of a document's metadata beside 1 of its words; auto: chosen on "
+        "training documents; none: what TF-IDF makes of each token",
+    )
     feature_weight: float = Field(
         0.5, gt=0, le=10**6, description="length of documents' features, data.features, beside 1"
     )
@@ -36,7 +48,8 @@ class TfidfFeatures:
     .. math:: x_{dt} \propto tf_{dt} \cdot \left(1 + \ln \frac{1 + D}{1 + df_t}\right)
 
     with rows of unit length, tf being the count of a token in a document or 1 + ln of it. A
-    metadata instance is one more token of the document. [PAD] and [UNK]s are no features. Behind
+    metadata instance is one more token of the document. [PAD] and [UNK]s are no features. Where
+    ``metadata_weight`` says so, metadata are weighed beside words as by `weigh_metadata`. Behind
     the tokens stand the features of the document, scaled to the length ``feature_weight``. With
     MiniLM's vectors 0.5 is best on the validation documents of bio.tools and costs least on those
     of debtags, where they do not help; on cacm 0.75 is a little better.
@@ -62,6 +75,10 @@ class TfidfFeatures:
                 "and documents have no features; set data.features.document."
             )
         self.space, self.config, self.width = space, config, width
+        #: Weight of metadata; None before it is chosen, and where none is: tokens count alike.
+        self.metadata_weight: float | None = (
+            None if config.metadata_weight == "auto" else config.metadata_weight
+        )
         self.transformer = TfidfTransformer(sublinear_tf=config.sublinear)
 
     @property
@@ -70,19 +87,56 @@ class TfidfFeatures:
         return self.space.num_tokens + self.width
 
     @property
-    def idf(self) -> Tensor:
-        """Inverse document frequency of each token, [num_tokens], float32."""
-        return torch.from_numpy(self.transformer.idf_.astype(np.float32))
+    def tensors(self) -> dict[str, Tensor]:
+        """What was fitted: inverse document frequencies, [num_tokens]; the weight of metadata, [1],
+        or [0] where it was not chosen; float32."""
+        weight = [self.metadata_weight] if self._chooses else []
+        return {
+            "idf": torch.from_numpy(self.transformer.idf_.astype(np.float32)),
+            "metadata_weight": torch.tensor(weight, dtype=torch.float32),
+        }
 
-    @idf.setter
-    def idf(self, value: Tensor) -> None:
-        self.transformer.idf_ = value.numpy()
+    @property
+    def shapes(self) -> dict[str, list[int | None]]:
+        """Shapes of ``tensors``."""
+        return {"idf": [self.space.num_tokens], "metadata_weight": [int(self._chooses)]}
 
-    def fit(self, batches: Sequence[EgoBatch]) -> Rows:
-        """Learns the factors from training documents and gives their rows, as `transform`."""
+    def take(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
+        """Takes ``tensors`` that were read.
+
+        Args:
+            folder: Folder of the file that they were read from.
+            tensors: Tensors of ``shapes``, others beside them.
+
+        Raises:
+            CheckpointError: A number is negative, or a weight is 0.
+        """
+        idf, weight = tensors["idf"], tensors["metadata_weight"]
+        check_table(folder, bool((idf >= 0).all()), "an idf is negative")
+        check_table(folder, bool((weight > 0).all()), "the weight of metadata is not positive")
+        self.transformer.idf_ = idf.numpy()
+        if self._chooses:
+            self.metadata_weight = weight.item()
+
+    @property
+    def _chooses(self) -> bool:
+        config, has_metadata = self.config, len(self.space.types) > 1
+        return config.metadata_weight == "auto" and config.metadata and has_metadata
+
+    def fit(self, batches: Sequence[EgoBatch], gold: Rows, seed: int = 0) -> Rows:
+        """Learns the factors from training documents and gives their rows, as `transform`.
+
+        Args:
+            batches: Batches of training documents.
+            gold: Their gold labels, see `stack_labels`; they choose the weight of metadata.
+            seed: Random seed of the documents that choose.
+        """
         counts = self._count(batches)
-        self.transformer.fit(counts)
-        return self._make_rows(counts, batches)
+        rows = self.transformer.fit(counts).transform(counts)
+        if self._chooses:
+            drawn = draw_documents(rows.shape[0], seed)
+            self.metadata_weight = choose_metadata_weight(*self._part(rows[drawn]), gold[drawn])
+        return self._finish_rows(rows, batches)
 
     def transform(self, batches: Sequence[EgoBatch]) -> Rows:
         """Rows of documents, [D, num_features], float32.
@@ -90,15 +144,30 @@ class TfidfFeatures:
         Raises:
             GraphError: The documents have no features, or others than were fitted.
         """
-        return self._make_rows(self._count(batches), batches)
+        return self._finish_rows(self.transformer.transform(self._count(batches)), batches)
 
-    def _make_rows(self, counts: Rows, batches: Sequence[EgoBatch]) -> Rows:
-        rows = self.transformer.transform(counts).astype(np.float32)
+    def _finish_rows(self, rows: Rows, batches: Sequence[EgoBatch]) -> Rows:
+        """Rows of tokens, [D, num_tokens], weighed and with the features beside them."""
+        if self.metadata_weight is not None:
+            rows = weigh_metadata(*self._part(rows), self.metadata_weight)
+        rows = rows.astype(np.float32)
         if not self.width:
             return rows
         x = torch.cat([self._take_features(batch) for batch in batches])  # [D, F]
         x = self.config.feature_weight * nn.functional.normalize(x, dim=1)
         return sparse.hstack([rows, sparse.csr_matrix(x.numpy())], format="csr")
+
+    def _part(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Rows of words alone and of metadata alone, both [D, num_tokens]."""
+        span = self.space.span(WORD) if WORD in self.space.types else slice(0, 0)
+        is_word = (rows.indices >= span.start) & (rows.indices < span.stop)
+        parts = []
+        for mask in (is_word, ~is_word):
+            part = rows.copy()
+            part.data *= mask
+            part.eliminate_zeros()
+            parts.append(part)
+        return parts[0], parts[1]
 
     def _take_features(self, batch: EgoBatch) -> Tensor:
         found = 0 if batch.x is None else batch.x.size(1)

@@ -84,9 +84,10 @@ class TfidfLinear(Baseline):
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Fits a classifier for each label that some training documents carry and some do not."""
         batches = list(batches)
-        rows = self.features.fit(batches)
+        gold = stack_labels(batches, self.num_labels)
+        rows = self.features.fit(batches, gold, self.seed)
         rows = rows.astype(np.float64)  # what LIBLINEAR computes in: otherwise each label copies
-        gold = stack_labels(batches, self.num_labels).tocsc()
+        gold = gold.tocsc()
         clusters = self._cluster(rows, gold)
         size = clusters.shape[1] + self.num_labels
         weights: list[Rows] = [None] * size
@@ -214,7 +215,7 @@ class TfidfLinear(Baseline):
 
     def save(self, folder: Path) -> None:
         tensors = {
-            "idf": self.features.idf,
+            **self.features.tensors,
             "bias": torch.from_numpy(self.bias),
             "weight_ptr": torch.from_numpy(self.weight.indptr),
             "weight_index": torch.from_numpy(self.weight.indices),
@@ -226,7 +227,7 @@ class TfidfLinear(Baseline):
     def load(self, folder: Path) -> None:
         size = self.features.num_features
         shapes: dict[str, list[int | None]] = {
-            "idf": [self.space.num_tokens],
+            **self.features.shapes,
             "bias": [None],
             "cluster": [self.num_labels if self.config.tree else 0],
             "weight_ptr": [size + 1],
@@ -248,9 +249,8 @@ class TfidfLinear(Baseline):
         check_table(folder, is_right, "its clusters are not of its labels")
         is_column = (index >= 0) & (index < columns)
         check_table(folder, bool(is_column.all()), f"a label is not in 0..{columns - 1}")
-        check_table(folder, bool((tensors["idf"] >= 0).all()), "an idf is negative")
-        self.features.idf, self.bias = tensors["idf"], tensors["bias"].numpy()
-        self.cluster = cluster
+        self.features.take(folder, tensors)
+        self.bias, self.cluster = tensors["bias"].numpy(), cluster
         parts = value.numpy(), index.numpy(), ptr.numpy()
         self.weight = sparse.csr_matrix(parts, shape=(size, columns))
 

@@ -22,8 +22,11 @@ def find_linear_model(config: Config) -> Model:
     Args:
         config: Configuration of the network's run.
     """
-    metadata, is_tree = find_model(config).reads_metadata, config.model.blend == "tree"
-    settings = {"metadata": metadata, "tree": is_tree}
+    settings = {
+        "metadata": find_model(config).reads_metadata,
+        "metadata_weight": config.model.blend_metadata_weight,
+        "tree": config.model.blend == "tree",
+    }
     return find_model(
         config.change("model", encoder="tfidf_linear", encoder_config=settings, coherent=False)
     )

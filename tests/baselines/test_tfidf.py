@@ -2,13 +2,17 @@
 
 import math
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from match_graph.baselines.metadata_weight import choose_metadata_weight, draw_documents
 from match_graph.baselines.tfidf import TfidfConfig, TfidfFeatures, stack_labels
 from match_graph.datasets import Synthetic
-from match_graph.errors import ConfigError, GraphError
+from match_graph.errors import CheckpointError, ConfigError, GraphError
 from match_graph.graph import EgoBatch
 
 
@@ -22,12 +26,17 @@ def tokens_of(batches: list[EgoBatch], num_special: int) -> list[Counter[int]]:
     return found
 
 
+def fit(features: TfidfFeatures, batches: list[EgoBatch], synthetic: Synthetic) -> Any:
+    """Rows of training documents."""
+    return features.fit(batches, stack_labels(batches, synthetic.num_labels))
+
+
 @pytest.mark.parametrize("sublinear", [True, False])
 def test_TfidfFeatures_equal_the_formula(synthetic: Synthetic, batches, sublinear: bool) -> None:
     """Counts, smoothed inverse document frequencies, unit length; [UNK]s are no features."""
     space = synthetic.token_space()
-    features = TfidfFeatures(space, TfidfConfig(sublinear=sublinear))
-    features.fit(batches("train"))
+    features = TfidfFeatures(space, TfidfConfig(sublinear=sublinear, metadata_weight=None))
+    fit(features, batches("train"), synthetic)
     found = features.transform(batches("test"))
     train, test = (tokens_of(batches(split), len(space.types)) for split in ("train", "test"))
     number = Counter(token for document in train for token in document)
@@ -44,24 +53,61 @@ def test_TfidfFeatures_equal_the_formula(synthetic: Synthetic, batches, sublinea
         assert columns & set(range(space.span(name).start, space.span(name).stop)), name
 
 
-def test_TfidfFeatures_factors_can_be_set(synthetic: Synthetic, batches) -> None:
+@pytest.mark.parametrize("weight", [None, "auto", 0.3])
+def test_TfidfFeatures_takes_what_was_fitted(
+    synthetic: Synthetic, batches, weight: Any, tmp_path: Path
+) -> None:
     """What is read gives the same features as what was fitted."""
-    features = TfidfFeatures(synthetic.token_space(), TfidfConfig())
-    expected = features.fit(batches("train"))
-    other = TfidfFeatures(synthetic.token_space(), TfidfConfig())
-    other.idf = features.idf
+    config = TfidfConfig(metadata_weight=weight)
+    features = TfidfFeatures(synthetic.token_space(), config)
+    expected = fit(features, batches("train"), synthetic)
+    other = TfidfFeatures(synthetic.token_space(), config)
+    other.take(tmp_path, features.tensors)
     found = other.transform(batches("train"))
     assert abs(found - expected).max() < 1e-6
+    assert {name: [*value.shape] for name, value in features.tensors.items()} == features.shapes
+    negative = {"idf": features.tensors["idf"], "metadata_weight": -torch.ones(1)}
+    with pytest.raises(CheckpointError, match="the weight of metadata is not positive"):
+        other.take(tmp_path, negative)
+
+
+def test_TfidfFeatures_weighs_metadata(synthetic: Synthetic, batches) -> None:
+    """Words have the length 1 and metadata the weight, in rows of unit length."""
+    space, train = synthetic.token_space(), batches("train")
+    rows = fit(TfidfFeatures(space, TfidfConfig(metadata_weight=2.0)), train, synthetic).toarray()
+    words = space.span("word")
+    of_words = np.linalg.norm(rows[:, words], axis=1)
+    of_metadata = np.linalg.norm(np.delete(rows, words, axis=1), axis=1)
+    both = (of_words > 0) & (of_metadata > 0)
+    assert both.any()
+    np.testing.assert_allclose(of_metadata[both], 2 * of_words[both], rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1)[both], 1, rtol=1e-5)
+
+
+def test_TfidfFeatures_chooses_the_weight_of_metadata(synthetic: Synthetic, batches) -> None:
+    """By what `choose_metadata_weight` says of the rows of words and of metadata."""
+    space, train = synthetic.token_space(), batches("train")
+    features = TfidfFeatures(space, TfidfConfig())
+    fit(features, train, synthetic)
+    plain = fit(TfidfFeatures(space, TfidfConfig(metadata_weight=None)), train, synthetic)
+    metadata = plain.tolil()
+    metadata[:, space.span("word")] = 0
+    words = (plain - metadata.tocsr()).tocsr()
+    words.eliminate_zeros()
+    gold = stack_labels(train, synthetic.num_labels)
+    drawn = draw_documents(gold.shape[0], 0)
+    expected = choose_metadata_weight(words[drawn], metadata.tocsr()[drawn], gold[drawn])
+    assert features.metadata_weight == expected
 
 
 def test_TfidfFeatures_appends_features_of_a_length(synthetic: Synthetic, batches) -> None:
     """Behind the tokens, which stay; a row of zeros stays too; without tokens they are alone."""
     space, train = synthetic.token_space(), batches("train", width=3)
-    plain = TfidfFeatures(space, TfidfConfig()).fit(train).toarray()
+    plain = fit(TfidfFeatures(space, TfidfConfig()), train, synthetic).toarray()
     for tokens in (True, False):
         config = TfidfConfig(feature_weight=0.5, tokens=tokens)
         features = TfidfFeatures(space, config, width=3)
-        found = features.fit(train)
+        found = fit(features, train, synthetic)
         assert found.shape == (len(plain), features.num_features)
         assert found.dtype == np.float32
         rows = found.toarray()
@@ -79,7 +125,7 @@ def test_TfidfFeatures_refuses_other_features(synthetic: Synthetic, batches) -> 
     features = TfidfFeatures(synthetic.token_space(), TfidfConfig(), width=3)
     for width, found in ((0, "none"), (2, "2")):
         with pytest.raises(GraphError) as caught:
-            features.fit(batches("train", width=width))
+            fit(features, batches("train", width=width), synthetic)
         assert str(caught.value) == (
             f"Documents must have the 3 features that the model was made for, found {found}; give "
             f"x with the batch."

@@ -59,6 +59,7 @@ MATCH = {
     "model.channels": 100,  # section 4.1
     "model.init": "spherical",  # section 3.2
     "model.blend": False,
+    "model.blend_metadata_weight": None,
     "model.head_from_labels": False,
     "model.label_prior": False,
     "model.scale_embedding": False,

@@ -1,0 +1,113 @@
+"""Weight of metadata beside words, against a slow loop and planted labels."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from match_graph.baselines import metadata_weight
+from match_graph.baselines.metadata_weight import (
+    choose_metadata_weight,
+    draw_documents,
+    weigh_metadata,
+)
+
+
+def draw(generator: np.random.Generator, documents: int, width: int, share: float) -> np.ndarray:
+    """Rows with a share of values, [documents, width]; some are empty."""
+    values = generator.random((documents, width))
+    return np.where(generator.random((documents, width)) < share, values, 0)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.5, 2.0]))
+def test_weigh_metadata_equals_the_formula(seed: int, weight: float) -> None:
+    """Both parts scaled to their lengths and added, in rows of unit length; empty ones stay so."""
+    generator = np.random.default_rng(seed)
+    words, metadata = draw(generator, 6, 5, 0.4), draw(generator, 6, 5, 0.2)
+    words[0] = metadata[1] = 0
+    found = weigh_metadata(sparse.csr_matrix(words), sparse.csr_matrix(metadata), weight).toarray()
+    for row, word, other in zip(found, words, metadata, strict=True):
+        expected = np.zeros(5)
+        for part, factor in ((word, 1.0), (other, weight)):
+            if part.any():
+                expected += factor * part / np.sqrt((part**2).sum())
+        if expected.any():
+            expected /= np.sqrt((expected**2).sum())
+        np.testing.assert_allclose(row, expected, atol=1e-12)
+
+
+def plant(documents: int, decides: str) -> tuple[sparse.csr_matrix, ...]:
+    """Rows of words, rows of metadata and labels, which one of the two decides.
+
+    A document has 20 of 200 words and 4 of 200 metadata, and one of 10 labels. In the part that
+    decides a quarter of its tokens are drawn from the 20 of its label.
+    """
+    generator = np.random.default_rng(0)
+    label = generator.integers(10, size=documents)
+    parts = {}
+    for name, number in (("words", 20), ("metadata", 4)):
+        part = np.zeros((documents, 400))
+        first = 200 * (name == "metadata")
+        for document in range(documents):
+            chosen = first + generator.choice(200, number, replace=False)
+            if name == decides:
+                own = 10 * generator.choice(20, number // 4, replace=False) + label[document]
+                chosen[: number // 4] = first + own
+            part[document, chosen] = 1
+        parts[name] = sparse.csr_matrix(part / np.linalg.norm(part, axis=1, keepdims=True))
+    gold = sparse.csr_matrix(np.eye(10)[label])
+    return parts["words"], parts["metadata"], gold
+
+
+@pytest.mark.parametrize(("decides", "weights"), [("words", (0.25, 0.5)), ("metadata", (1.0, 2.0))])
+def test_choose_metadata_weight_follows_what_decides(
+    decides: str, weights: tuple[float, float]
+) -> None:
+    """High where metadata tell the labels, low where words do, whatever documents choose."""
+    parts = plant(600, decides)
+    for seed in range(3):
+        drawn = np.random.default_rng(seed).permutation(600)[:400]
+        assert choose_metadata_weight(*(part[drawn] for part in parts)) in weights
+
+
+def test_choose_metadata_weight_few_documents_take_the_usual() -> None:
+    """Below 100 documents, and where a part is empty; labels of all documents decide nothing."""
+    assert choose_metadata_weight(*plant(99, "metadata")) == 0.5
+    words, metadata, gold = plant(200, "metadata")
+    empty = sparse.csr_matrix(words.shape)
+    assert choose_metadata_weight(empty, metadata, gold) == 0.5
+    assert choose_metadata_weight(words, empty, gold) == 0.5
+    everywhere = sparse.csr_matrix(np.ones((200, 2)))
+    assert choose_metadata_weight(words, metadata, everywhere) == 0.5
+
+
+def test_choose_metadata_weight_holds_documents_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter judges what the others fit, by the 256 most frequent labels; the best counts."""
+    seen = []
+
+    def judge(rows, is_gold, held, judged) -> float:
+        seen.append((rows, is_gold, held, judged))
+        return {1: 0.1, 2: 0.3, 3: 0.2, 4: 0.3}[len(seen)]
+
+    monkeypatch.setattr(metadata_weight, "_judge", judge)
+    words, metadata, gold = plant(400, "metadata")
+    rare = sparse.csr_matrix(np.eye(400))
+    wide = sparse.hstack([rare, gold], format="csr")
+    assert choose_metadata_weight(words, metadata, wide) == 0.5
+    for weight, (rows, is_gold, held, judged) in zip((0.25, 0.5, 1.0, 2.0), seen, strict=True):
+        expected = weigh_metadata(words, metadata, weight)
+        assert abs(held - expected[:100]).max() < 1e-12
+        assert abs(rows - expected[100:]).max() < 1e-12
+        assert (is_gold.shape, judged.shape) == ((300, 256), (100, 256))
+        assert is_gold[:, :10].sum() == 300  # the planted labels come first
+        assert judged[:, :10].sum() == 100
+
+
+def test_draw_documents_draws_no_more_than_it_says() -> None:
+    """Each document once, 4,000 of more, others with another seed."""
+    assert sorted(draw_documents(50, 0)) == [*range(50)]
+    drawn = draw_documents(5000, 0)
+    assert len({*drawn.tolist()}) == 4000
+    assert (drawn == draw_documents(5000, 0)).all()
+    assert (drawn != draw_documents(5000, 1)).any()
