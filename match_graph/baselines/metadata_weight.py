@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from match_graph.metrics.ranking import find_hits, ndcg_at_k, rank_labels
 
@@ -17,7 +18,7 @@ _MOST, _LEAST, _HELD_OUT = 4000, 100, 4
 _LABELS = 256
 
 
-def weigh_metadata(words: Any, metadata: Any, weight: float) -> Any:
+def weigh_metadata(rows: Any, is_word: np.ndarray, weight: float) -> Any:
     r"""Rows of unit length in which metadata have so many times the length of words.
 
     .. math:: x \propto \frac{x^{words}}{\|x^{words}\|} + w \frac{x^{metadata}}{\|x^{metadata}\|}
@@ -27,13 +28,21 @@ def weigh_metadata(words: Any, metadata: Any, weight: float) -> Any:
     A part that a document does not have is left out.
 
     Args:
-        words: Rows of the words alone, [D, F], compressed rows.
-        metadata: Rows of the metadata alone, [D, F], likewise.
+        rows: Rows of words and metadata, [D, F], compressed.
+        is_word: Whether each column is of a word, [F], bool.
         weight: Weight w.
     """
-    from sklearn.preprocessing import normalize
-
-    return normalize(normalize(words) + weight * normalize(metadata)).tocsr()
+    number, words = rows.shape[0], is_word[rows.indices]
+    document = np.repeat(np.arange(number), np.diff(rows.indptr))  # of each value
+    square = np.square(rows.data, dtype=np.float64)
+    lengths = [
+        np.sqrt(np.bincount(document, square * part, minlength=number)) for part in (words, ~words)
+    ]
+    whole = np.sqrt((lengths[0] > 0) + weight**2 * (lengths[1] > 0))
+    length = np.where(words, lengths[0][document], lengths[1][document] / weight)
+    return sparse.csr_matrix(
+        (rows.data / (length * whole[document]), rows.indices, rows.indptr), rows.shape
+    )
 
 
 def draw_documents(number: int, seed: int) -> np.ndarray:
@@ -46,7 +55,7 @@ def draw_documents(number: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(number)[:_MOST]
 
 
-def choose_metadata_weight(words: Any, metadata: Any, gold: Any) -> float:
+def choose_metadata_weight(rows: Any, is_word: np.ndarray, gold: Any) -> float:
     """Weight of `weigh_metadata` with the best NDCG@5 of held-out training documents.
 
     Of .25, .5, 1 and 2: for each, linear classifiers of the 256 most frequent labels are fitted to
@@ -54,11 +63,11 @@ def choose_metadata_weight(words: Any, metadata: Any, gold: Any) -> float:
     read. Below 100 documents it is .5.
 
     Args:
-        words: Rows of the words of training documents alone, [D, F], compressed rows.
-        metadata: Rows of their metadata alone, [D, F], likewise.
-        gold: Gold labels of the documents, [D, L], ones, likewise.
+        rows: Rows of words and metadata of training documents, [D, F], compressed.
+        is_word: Whether each column is of a word, [F], bool.
+        gold: Gold labels of the documents, [D, L], ones, likewise compressed.
     """
-    if gold.shape[0] < _LEAST or not words.nnz or not metadata.nnz:
+    if gold.shape[0] < _LEAST or len(np.unique(is_word[rows.indices])) < 2:
         return _USUAL
     number = gold.shape[0] // _HELD_OUT
     held, kept = gold[:number], gold[number:]
@@ -70,8 +79,8 @@ def choose_metadata_weight(words: Any, metadata: Any, gold: Any) -> float:
         return _USUAL
     found = []
     for weight in _WEIGHTS:
-        rows = weigh_metadata(words, metadata, weight)
-        found.append(_judge(rows[number:], is_gold, rows[:number], judged))
+        weighed = weigh_metadata(rows, is_word, weight)
+        found.append(_judge(weighed[number:], is_gold, weighed[:number], judged))
     return _WEIGHTS[int(np.argmax(found))]
 
 

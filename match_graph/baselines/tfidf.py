@@ -119,6 +119,14 @@ class TfidfFeatures:
             self.metadata_weight = weight.item()
 
     @property
+    def _is_word(self) -> np.ndarray:
+        """Whether each token is a word, [num_tokens], bool."""
+        is_word = np.zeros(self.space.num_tokens, dtype=bool)
+        if WORD in self.space.types:
+            is_word[self.space.span(WORD)] = True
+        return is_word
+
+    @property
     def _chooses(self) -> bool:
         config, has_metadata = self.config, len(self.space.types) > 1
         return config.metadata_weight == "auto" and config.metadata and has_metadata
@@ -135,7 +143,7 @@ class TfidfFeatures:
         rows = self.transformer.fit(counts).transform(counts)
         if self._chooses:
             drawn = draw_documents(rows.shape[0], seed)
-            self.metadata_weight = choose_metadata_weight(*self._part(rows[drawn]), gold[drawn])
+            self.metadata_weight = choose_metadata_weight(rows[drawn], self._is_word, gold[drawn])
         return self._finish_rows(rows, batches)
 
     def transform(self, batches: Sequence[EgoBatch]) -> Rows:
@@ -149,25 +157,13 @@ class TfidfFeatures:
     def _finish_rows(self, rows: Rows, batches: Sequence[EgoBatch]) -> Rows:
         """Rows of tokens, [D, num_tokens], weighed and with the features beside them."""
         if self.metadata_weight is not None:
-            rows = weigh_metadata(*self._part(rows), self.metadata_weight)
+            rows = weigh_metadata(rows, self._is_word, self.metadata_weight)
         rows = rows.astype(np.float32)
         if not self.width:
             return rows
         x = torch.cat([self._take_features(batch) for batch in batches])  # [D, F]
         x = self.config.feature_weight * nn.functional.normalize(x, dim=1)
         return sparse.hstack([rows, sparse.csr_matrix(x.numpy())], format="csr")
-
-    def _part(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Rows of words alone and of metadata alone, both [D, num_tokens]."""
-        span = self.space.span(WORD) if WORD in self.space.types else slice(0, 0)
-        is_word = (rows.indices >= span.start) & (rows.indices < span.stop)
-        parts = []
-        for mask in (is_word, ~is_word):
-            part = rows.copy()
-            part.data *= mask
-            part.eliminate_zeros()
-            parts.append(part)
-        return parts[0], parts[1]
 
     def _take_features(self, batch: EgoBatch) -> Tensor:
         found = 0 if batch.x is None else batch.x.size(1)

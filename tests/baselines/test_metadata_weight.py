@@ -24,12 +24,14 @@ def draw(generator: np.random.Generator, documents: int, width: int, share: floa
 def test_weigh_metadata_equals_the_formula(seed: int, weight: float) -> None:
     """Both parts scaled to their lengths and added, in rows of unit length; empty ones stay so."""
     generator = np.random.default_rng(seed)
-    words, metadata = draw(generator, 6, 5, 0.4), draw(generator, 6, 5, 0.2)
-    words[0] = metadata[1] = 0
-    found = weigh_metadata(sparse.csr_matrix(words), sparse.csr_matrix(metadata), weight).toarray()
-    for row, word, other in zip(found, words, metadata, strict=True):
-        expected = np.zeros(5)
-        for part, factor in ((word, 1.0), (other, weight)):
+    is_word = generator.random(10) < 0.6
+    rows = draw(generator, 6, 10, 0.4)
+    rows[0, is_word] = rows[1, ~is_word] = rows[2] = 0
+    found = weigh_metadata(sparse.csr_matrix(rows), is_word, weight).toarray()
+    for row, given_row in zip(found, rows, strict=True):
+        expected = np.zeros(10)
+        for columns, factor in ((is_word, 1.0), (~is_word, weight)):
+            part = np.where(columns, given_row, 0)
             if part.any():
                 expected += factor * part / np.sqrt((part**2).sum())
         if expected.any():
@@ -37,27 +39,26 @@ def test_weigh_metadata_equals_the_formula(seed: int, weight: float) -> None:
         np.testing.assert_allclose(row, expected, atol=1e-12)
 
 
-def plant(documents: int, decides: str) -> tuple[sparse.csr_matrix, ...]:
-    """Rows of words, rows of metadata and labels, which one of the two decides.
+IS_WORD = np.arange(400) < 200
+
+
+def plant(documents: int, decides: str) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    """Rows of words and metadata, and labels, which one of the two decides.
 
     A document has 20 of 200 words and 4 of 200 metadata, and one of 10 labels. In the part that
     decides a quarter of its tokens are drawn from the 20 of its label.
     """
     generator = np.random.default_rng(0)
     label = generator.integers(10, size=documents)
-    parts = {}
-    for name, number in (("words", 20), ("metadata", 4)):
-        part = np.zeros((documents, 400))
-        first = 200 * (name == "metadata")
+    rows = np.zeros((documents, 400))
+    for name, first, number in (("words", 0, 20), ("metadata", 200, 4)):
         for document in range(documents):
             chosen = first + generator.choice(200, number, replace=False)
             if name == decides:
                 own = 10 * generator.choice(20, number // 4, replace=False) + label[document]
                 chosen[: number // 4] = first + own
-            part[document, chosen] = 1
-        parts[name] = sparse.csr_matrix(part / np.linalg.norm(part, axis=1, keepdims=True))
-    gold = sparse.csr_matrix(np.eye(10)[label])
-    return parts["words"], parts["metadata"], gold
+            rows[document, chosen] = 1
+    return sparse.csr_matrix(rows), sparse.csr_matrix(np.eye(10)[label])
 
 
 @pytest.mark.parametrize(("decides", "weights"), [("words", (0.25, 0.5)), ("metadata", (1.0, 2.0))])
@@ -65,21 +66,21 @@ def test_choose_metadata_weight_follows_what_decides(
     decides: str, weights: tuple[float, float]
 ) -> None:
     """High where metadata tell the labels, low where words do, whatever documents choose."""
-    parts = plant(600, decides)
+    rows, gold = plant(600, decides)
     for seed in range(3):
         drawn = np.random.default_rng(seed).permutation(600)[:400]
-        assert choose_metadata_weight(*(part[drawn] for part in parts)) in weights
+        assert choose_metadata_weight(rows[drawn], IS_WORD, gold[drawn]) in weights
 
 
 def test_choose_metadata_weight_few_documents_take_the_usual() -> None:
     """Below 100 documents, and where a part is empty; labels of all documents decide nothing."""
-    assert choose_metadata_weight(*plant(99, "metadata")) == 0.5
-    words, metadata, gold = plant(200, "metadata")
-    empty = sparse.csr_matrix(words.shape)
-    assert choose_metadata_weight(empty, metadata, gold) == 0.5
-    assert choose_metadata_weight(words, empty, gold) == 0.5
+    rows, gold = plant(99, "metadata")
+    assert choose_metadata_weight(rows, IS_WORD, gold) == 0.5
+    rows, gold = plant(200, "metadata")
+    for column in (True, False):
+        assert choose_metadata_weight(rows, np.full(400, column), gold) == 0.5
     everywhere = sparse.csr_matrix(np.ones((200, 2)))
-    assert choose_metadata_weight(words, metadata, everywhere) == 0.5
+    assert choose_metadata_weight(rows, IS_WORD, everywhere) == 0.5
 
 
 def test_choose_metadata_weight_holds_documents_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +92,12 @@ def test_choose_metadata_weight_holds_documents_out(monkeypatch: pytest.MonkeyPa
         return {1: 0.1, 2: 0.3, 3: 0.2, 4: 0.3}[len(seen)]
 
     monkeypatch.setattr(metadata_weight, "_judge", judge)
-    words, metadata, gold = plant(400, "metadata")
+    given_rows, gold = plant(400, "metadata")
     rare = sparse.csr_matrix(np.eye(400))
     wide = sparse.hstack([rare, gold], format="csr")
-    assert choose_metadata_weight(words, metadata, wide) == 0.5
+    assert choose_metadata_weight(given_rows, IS_WORD, wide) == 0.5
     for weight, (rows, is_gold, held, judged) in zip((0.25, 0.5, 1.0, 2.0), seen, strict=True):
-        expected = weigh_metadata(words, metadata, weight)
+        expected = weigh_metadata(given_rows, IS_WORD, weight)
         assert abs(held - expected[:100]).max() < 1e-12
         assert abs(rows - expected[100:]).max() < 1e-12
         assert (is_gold.shape, judged.shape) == ((300, 256), (100, 256))
