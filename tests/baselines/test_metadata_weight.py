@@ -83,19 +83,39 @@ def test_choose_metadata_weight_few_documents_take_the_usual() -> None:
     assert choose_metadata_weight(rows, IS_WORD, everywhere) == 0.5
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([0.300, 0.296, 0.200, 0.100], 0.5),
+        ([0.300, 0.294, 0.200, 0.100], 0.25),
+        ([0.100, 0.200, 0.296, 0.300], 1.0),
+        ([0.100, 0.200, 0.294, 0.300], 2.0),
+        ([0.300, 0.299, 0.299, 0.299], 0.5),
+    ],
+)
+def test_choose_metadata_weight_takes_the_nearest_of_the_best(
+    found: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To .5, of those within .005 of the best."""
+    values = iter(found)
+    monkeypatch.setattr(metadata_weight, "_judge", lambda *_: next(values))
+    rows, gold = plant(200, "metadata")
+    assert choose_metadata_weight(rows, IS_WORD, gold) == expected
+
+
 def test_choose_metadata_weight_holds_documents_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter judges what the others fit, by the 256 most frequent labels; the best counts."""
+    """A quarter judges what the others fit, by the 256 most frequent labels."""
     seen = []
 
     def judge(rows, is_gold, held, judged) -> float:
         seen.append((rows, is_gold, held, judged))
-        return {1: 0.1, 2: 0.3, 3: 0.2, 4: 0.3}[len(seen)]
+        return 0.1 * len(seen)
 
     monkeypatch.setattr(metadata_weight, "_judge", judge)
     given_rows, gold = plant(400, "metadata")
     rare = sparse.csr_matrix(np.eye(400))
     wide = sparse.hstack([rare, gold], format="csr")
-    assert choose_metadata_weight(given_rows, IS_WORD, wide) == 0.5
+    assert choose_metadata_weight(given_rows, IS_WORD, wide) == 2.0
     for weight, (rows, is_gold, held, judged) in zip((0.25, 0.5, 1.0, 2.0), seen, strict=True):
         expected = weigh_metadata(given_rows, IS_WORD, weight)
         assert abs(held - expected[:100]).max() < 1e-12
