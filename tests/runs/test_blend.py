@@ -13,7 +13,13 @@ from match_graph.io.run_folder import BLEND, FITTED, METRICS, RECORD, SHARES
 from match_graph.metrics import Blend, BlendSearch
 from match_graph.predict import load
 from match_graph.runs import Run, open_run
-from match_graph.runs.blend import BlendedModel, fit_blend, load_linear, write_blend
+from match_graph.runs.blend import (
+    BlendedModel,
+    find_linear_model,
+    fit_blend,
+    load_linear,
+    write_blend,
+)
 from match_graph.runs.calibration import Validation, assign_folds
 from match_graph.runs.readers import read_blend
 from match_graph.training.evaluate import evaluate_model
@@ -106,6 +112,17 @@ def test_BlendedModel_measures_are_of_blended_scores(blended_run: Run) -> None:
         assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
 
 
+def test_find_linear_model_weighs_metadata(blended_run: Run, make_variant) -> None:
+    """By what training documents show, or as it is told."""
+    assert linear_of(blended_run).features.metadata_weight in (0.25, 0.5, 1, 2)
+    run = make_variant(
+        "weighed", "model.init=random", "model.blend=true", "model.blend_metadata_weight=3"
+    )
+    assert linear_of(run).features.metadata_weight == 3
+    alike = run.config.change("model", blend_metadata_weight=None)
+    assert find_linear_model(alike).complete().encoder_config["metadata_weight"] is None
+
+
 def test_load_blends_as_evaluation_does(blended_run: Run) -> None:
     """A loaded folder predicts what the run was measured by."""
     model = blended_run.finish_model(blended_run.load_model()).eval()
@@ -127,6 +144,7 @@ def test_load_of_text_encoders_reads_no_metadata(make_variant) -> None:
     """The linear classifier has no weight for what the network may not read."""
     run = make_variant("text", "model.encoder=bert_xml", "model.blend=true", "train.epochs=1")
     linear, space = linear_of(run), run.space
+    assert linear.features.metadata_weight is None
     rows = linear.weight[: space.num_tokens].getnnz(axis=1)
     is_word = torch.zeros(space.num_tokens, dtype=torch.bool)
     words = space.span("word")
