@@ -78,6 +78,7 @@ class RecordFile(BaseModel):
     vectors_from: str | None = None
     twins: dict[Split, TwinsEntry] = Field(default_factory=dict)
     network_share: float | None = Field(None, ge=0, le=1)
+    metadata_weight: float | None = Field(None, gt=0)
     peak_memory_mib: dict[str, Seconds]
     device: dict[str, str | int]
     versions: dict[str, str]

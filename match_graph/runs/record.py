@@ -22,7 +22,7 @@ _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "num
 #: What the process that trained a run has to say, or one that evaluated it first.
 _PROCESS = ("processes", "device", "versions", "python", "git")
 #: What only some runs have to say.
-Note: TypeAlias = Literal["parameters", "vectors_from", "twins", "network_share"]
+Note: TypeAlias = Literal["parameters", "vectors_from", "twins", "network_share", "metadata_weight"]
 _NOTES = get_args(Note)
 
 
@@ -74,7 +74,7 @@ class RunRecord:
 
     def note(self, name: Note, value: Any) -> None:
         """Adds entries: number of parameters, the run whose vectors were taken, twins by split,
-        the network's share in a blend.
+        the network's share in a blend, and the weight of metadata in its linear classifier.
         """
         self._notes[name] = value
         self.write()

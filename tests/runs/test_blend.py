@@ -97,6 +97,7 @@ def test_fit_blend_is_what_training_writes(blended_run: Run) -> None:
     assert torch.equal(written.fold_share, found.fold_share)
     record = json.loads((blended_run.folder / RECORD).read_text())
     assert record["network_share"] == found.share
+    assert record["metadata_weight"] == linear_of(blended_run).features.metadata_weight
     assert record["seconds"]["blend"] > 0
 
 
