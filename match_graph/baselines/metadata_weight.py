@@ -18,10 +18,12 @@ _NEAR = 0.005
 #: Labels whose classifiers choose: the most frequent ones decide NDCG@5, and the time does not grow
 #: with the others.
 _LABELS = 256
+#: LIBLINEAR's C, the default of `TfidfLinear`.
+_COST = 0.5
 
 
 def weigh_metadata(rows: Any, is_word: np.ndarray, weight: float) -> Any:
-    r"""Rows of unit length in which metadata have so many times the length of words.
+    r"""Scales the words and the metadata of each document to lengths of 1 : w, in unit rows.
 
     .. math:: x \propto \frac{x^{words}}{\|x^{words}\|} + w \frac{x^{metadata}}{\|x^{metadata}\|}
 
@@ -48,7 +50,7 @@ def weigh_metadata(rows: Any, is_word: np.ndarray, weight: float) -> Any:
 
 
 def draw_documents(number: int, seed: int) -> np.ndarray:
-    """Up to 4,000 training documents by which `choose_metadata_weight` chooses, in random order.
+    """Draws up to 4,000 training documents for `choose_metadata_weight`, in random order.
 
     Args:
         number: Number of training documents.
@@ -58,13 +60,13 @@ def draw_documents(number: int, seed: int) -> np.ndarray:
 
 
 def choose_metadata_weight(rows: Any, is_word: np.ndarray, gold: Any) -> float:
-    """Weight of `weigh_metadata` that ranks labels of held-out training documents well.
+    """Chooses the weight of metadata by NDCG@5 of held-out training documents.
 
-    Of .25, .5, 1 and 2: for each, linear classifiers of the 256 most frequent labels are fitted to
+    For each of .25, .5, 1 and 2 linear classifiers of the 256 most frequent labels are fitted to
     three quarters of the documents and judged by the others, so that no validation document is
-    read. Of those within .005 of the best NDCG@5 the one nearest to .5 is taken: all documents
-    teach more words than a part of them, and the best weight is less extreme. Below 100 documents
-    it is .5.
+    read. Of the weights within .005 of the best the one nearest to .5 is taken: all documents teach
+    more words than a part of them, and the best weight is less extreme. Below 100 documents it is
+    .5.
 
     Args:
         rows: Rows of words and metadata of training documents, [D, F], compressed.
@@ -105,7 +107,7 @@ def _judge(rows: Any, is_gold: np.ndarray, held: Any, judged: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to choose by
         for label in range(judged.shape[1]):
-            model = LinearSVC(C=0.5, dual=True, random_state=0).fit(rows, is_gold[:, label])
+            model = LinearSVC(C=_COST, dual=True, random_state=0).fit(rows, is_gold[:, label])
             scores[:, label] = model.decision_function(held)
     ptr, index = (torch.from_numpy(part).long() for part in (judged.indptr, judged.indices))
     hits = find_hits(rank_labels(torch.from_numpy(scores), 5), ptr, index)

@@ -1,6 +1,7 @@
 """Rows of linear models: TF-IDF of words and metadata, and documents' own features."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -88,8 +89,8 @@ class TfidfFeatures:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """What was fitted: inverse document frequencies, [num_tokens]; the weight of metadata, [1],
-        or [0] where it was not chosen; float32."""
+        """Fitted tensors by name, float32: inverse document frequencies, [num_tokens], and the
+        weight of metadata, [1], or [0] where it was not chosen."""
         weight = [self.metadata_weight] if self._chooses else []
         return {
             "idf": torch.from_numpy(self.transformer.idf_.astype(np.float32)),
@@ -102,7 +103,7 @@ class TfidfFeatures:
         return {"idf": [self.space.num_tokens], "metadata_weight": [int(self._chooses)]}
 
     def take(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
-        """Takes ``tensors`` that were read.
+        """Restores the fitted state from tensors that were read.
 
         Args:
             folder: Folder of the file that they were read from.
@@ -118,9 +119,9 @@ class TfidfFeatures:
         if self._chooses:
             self.metadata_weight = weight.item()
 
-    @property
+    @cached_property
     def _is_word(self) -> np.ndarray:
-        """Whether each token is a word, [num_tokens], bool."""
+        """Mask of the word tokens, [num_tokens], bool."""
         is_word = np.zeros(self.space.num_tokens, dtype=bool)
         if WORD in self.space.types:
             is_word[self.space.span(WORD)] = True
@@ -128,6 +129,7 @@ class TfidfFeatures:
 
     @property
     def _chooses(self) -> bool:
+        """Whether the weight of metadata is chosen on training documents."""
         config, has_metadata = self.config, len(self.space.types) > 1
         return config.metadata_weight == "auto" and config.metadata and has_metadata
 
@@ -155,7 +157,7 @@ class TfidfFeatures:
         return self._finish_rows(self.transformer.transform(self._count(batches)), batches)
 
     def _finish_rows(self, rows: Rows, batches: Sequence[EgoBatch]) -> Rows:
-        """Rows of tokens, [D, num_tokens], weighed and with the features beside them."""
+        """Weighs metadata in TF-IDF rows, [D, num_tokens], and appends documents' features."""
         if self.metadata_weight is not None:
             rows = weigh_metadata(rows, self._is_word, self.metadata_weight)
         rows = rows.astype(np.float32)
