@@ -29,7 +29,7 @@ from match_graph.io.run_folder import CONFIG, METRICS, RECORD
 from match_graph.runs.folder import find_difference, open_run_folder
 from match_graph.runs.inputs import find_changed_inputs, hash_inputs
 from match_graph.runs.readers import read_record
-from match_graph.runs.record import describe_software
+from match_graph.runs.record import describe_processor, describe_software
 
 #: What two experiments must have in common for their cells to stand in one table.
 _WHAT_ROWS_ARE = ("settings", "overrides", "budget", "split", "rows", "grid", "measures")
@@ -205,7 +205,7 @@ def describe_machine() -> Machine:
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return Machine(
         platform=platform.platform(terse=True),
-        processor=platform.processor() or platform.machine(),
+        processor=describe_processor(),
         cores=os.cpu_count() or 1,
         gpus=gpus,
         **describe_software(),

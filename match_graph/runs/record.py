@@ -133,9 +133,14 @@ def measure_peak_memory() -> dict[str, float]:
     return peak
 
 
+def describe_processor() -> str:
+    """Architecture and the instructions that torch computes with, by which it rounds."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
 def describe_device(accelerator: str) -> dict[str, Any]:
     """Processor and, if it is used, GPU."""
-    device: dict[str, Any] = {"processor": platform.machine(), "threads": torch.get_num_threads()}
+    device: dict[str, Any] = {"processor": describe_processor(), "threads": torch.get_num_threads()}
     if choose_device(accelerator).type == "cuda":
         device["cuda"] = torch.cuda.get_device_name()
     return device

@@ -23,6 +23,7 @@ from match_graph.benchmark.runner import choose_rows
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.files import write_json
+from match_graph.runs.record import describe_processor
 from match_graph.testing import toy_documents, write_match_folder
 
 #: An encoder of a user's own that fails in its own way.
@@ -94,6 +95,7 @@ def test_run_benchmark_cells_are_run_folders_and_rows_say_why(
     check_shared_vectors(out, cells)
     assert results.datasets[0].epochs == 1
     assert results.machine.versions["torch"]
+    assert results.machine.processor == cells["MATCH"].device["processor"] == describe_processor()
 
 
 def check_cell(out: Path, cell) -> None:

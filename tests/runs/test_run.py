@@ -1,6 +1,7 @@
 """Run folders: the whole line, the same twice, and what must hold before it starts."""
 
 import json
+import platform
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
 from match_graph.predict import load
 from match_graph.runs import Run, open_run, start_run
 from match_graph.runs.readers import read_record
+from match_graph.runs.record import describe_processor
 from match_graph.testing import toy_documents, write_match_folder
 from match_graph.training.evaluate import evaluate_model
 from match_graph.typing import MASKS
@@ -64,6 +66,12 @@ def test_start_run_line_writes_what_the_design_names(start) -> None:
         assert len(pd.read_parquet(run.folder / "tokens" / f"{table}.parquet")) == kept
     assert (run.folder / STATE).stat().st_size < 10_000  # it only says that training is over
     assert not list(run.folder.rglob("*.tmp"))
+
+
+def test_describe_processor_names_what_torch_computes_with() -> None:
+    """The architecture and the instruction set, by which the last digits of a run differ."""
+    found = [platform.machine(), torch.backends.cpu.get_cpu_capability()]
+    assert describe_processor().split(maxsplit=1) == found
 
 
 def test_RunRecord_stays_that_of_the_training(start, monkeypatch: pytest.MonkeyPatch) -> None:
