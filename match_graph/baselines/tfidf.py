@@ -129,7 +129,7 @@ class TfidfFeatures:
 
     @property
     def _chooses(self) -> bool:
-        """Whether the weight of metadata is chosen on training documents."""
+        """Whether `metadata_weight` is fitted to training documents, not given in the settings."""
         config, has_metadata = self.config, len(self.space.types) > 1
         return config.metadata_weight == "auto" and config.metadata and has_metadata
 

@@ -134,7 +134,7 @@ def measure_peak_memory() -> dict[str, float]:
 
 
 def describe_processor() -> str:
-    """Architecture and the instructions that torch computes with, by which it rounds."""
+    """CPU architecture and instruction set of torch's kernels; rounding depends on both."""
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
