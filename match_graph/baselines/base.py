@@ -54,6 +54,11 @@ class Baseline(nn.Module):
         """
         raise NotImplementedError
 
+    @property
+    def metadata_weight(self) -> float | None:
+        """Length of metadata beside 1 of words; None where they are not weighed, or not yet."""
+        return None
+
     def forward(self, batch: EgoBatch) -> Tensor:
         """`predict`, as a model is called."""
         return self.predict(batch)

@@ -67,6 +67,10 @@ class OmikujiTrees(Baseline):
         self.features = TfidfFeatures(space, config, width)
         self.trees: Any = None
 
+    @property
+    def metadata_weight(self) -> float | None:
+        return self.features.metadata_weight
+
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Fits the trees; omikuji reads a text file, which is written for it and removed.
 

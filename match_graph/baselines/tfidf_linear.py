@@ -81,6 +81,10 @@ class TfidfLinear(Baseline):
         self.weight: Rows = None
         self.bias = np.zeros(num_labels, dtype=np.float32)  # of the clusters, and of the labels
 
+    @property
+    def metadata_weight(self) -> float | None:
+        return self.features.metadata_weight
+
     def fit(self, batches: Iterable[EgoBatch], advance: Advance = lambda _done: None) -> None:
         """Fits a classifier for each label that some training documents carry and some do not."""
         batches = list(batches)

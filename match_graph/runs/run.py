@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
+from match_graph.baselines import Baseline
 from match_graph.errors import ConfigError
 from match_graph.graph import Hierarchy, count_twins
 from match_graph.io.beside import remove_leftovers
@@ -171,6 +172,8 @@ class Run(RunFinish):
             self.folder / PROFILE if is_last and self.profiled and self.leads else None,
         )
         model.fit(module, inputs)
+        if isinstance(module, Baseline) and module.metadata_weight is not None:
+            self.record.note("metadata_weight", module.metadata_weight)
         if not is_last:  # what the next level starts from are its weights alone
             lead(self.fabric, lambda: close_training(level.folder, config.train))
 

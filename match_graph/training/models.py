@@ -339,7 +339,9 @@ class BaselineModel(Model):
                 module.fit(inputs.train_loader, lambda done: advance(done, ""))
             write_folder(folder / FITTED, module.save)
             seconds = time.monotonic() - start
-            reporter.line(f"train: {self.config.model.encoder} fitted in {seconds:.1f} s")
+            weight = module.metadata_weight
+            told = "" if weight is None else f", metadata weigh {weight:g} beside words"
+            reporter.line(f"train: {self.config.model.encoder} fitted in {seconds:.1f} s{told}")
 
         lead(inputs.fabric, fit_once)
 

@@ -18,6 +18,7 @@ from match_graph.io.run_folder import ENCODER_FILES, FITTED, LOCK, METRICS, RECO
 from match_graph.nn import ENCODERS, MatchEncoder, TokenEmbedding
 from match_graph.predict.summary import list_files, show_examples
 from match_graph.runs import open_run
+from match_graph.runs.readers import read_record
 from match_graph.training.models import NeuralModel, find_model
 from match_graph.typing import MASKS
 
@@ -125,6 +126,22 @@ def test_Run_linear_peer_is_fitted_once_and_the_same_each_time(start) -> None:
     assert (other.folder / FITTED / "tensors.safetensors").read_bytes() == fitted.read_bytes()
     assert other.evaluate() == run.read_metrics()
     assert [path.name for path in run.folder.glob(".*")] == [LOCK]
+
+
+@pytest.mark.parametrize("encoder", ["tfidf_linear", "omikuji"])
+def test_Run_record_names_the_weight_of_metadata(start, encoder: str) -> None:
+    """The one that was fitted, also after a second call; none where nothing is weighed."""
+    if encoder == "omikuji":
+        pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
+    for _ in range(2):
+        run = start(encoder)
+        run.train()
+        weight = read_record(run.folder)["metadata_weight"]
+        assert weight == run.load_model().metadata_weight > 0
+    plain = start(encoder, "model.encoder_config.metadata_weight=null", name="plain")
+    plain.train()
+    assert plain.load_model().metadata_weight is None
+    assert "metadata_weight" not in read_record(plain.folder)
 
 
 def test_Run_broken_fit_leaves_no_folder(start, monkeypatch) -> None:
