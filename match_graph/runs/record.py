@@ -74,7 +74,7 @@ class RunRecord:
 
     def note(self, name: Note, value: Any) -> None:
         """Adds entries: number of parameters, the run whose vectors were taken, twins by split,
-        the network's share in a blend, and the weight of metadata in its linear classifier.
+        the network's share in a blend, and the weight of metadata in a linear classifier.
         """
         self._notes[name] = value
         self.write()
