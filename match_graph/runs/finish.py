@@ -111,10 +111,8 @@ class RunFinish(RunInputs):
             blend = fit_blend(model, self._linear, search, self._validation)
         lead(self.fabric, lambda: write_blend(self.folder, blend))
         self.record.note("network_share", blend.share)
-        weight = self._linear.metadata_weight
-        self.record.note("metadata_weight", weight)
-        told = "" if weight is None else f", in which metadata weigh {weight:g} beside words"
-        self.reporter.line(f"blend: {blend.share:.0%} network, the rest linear{told}")
+        self.record.note("metadata_weight", self._linear.metadata_weight)
+        self.reporter.line(f"blend: {blend.share:.0%} network, the rest linear")
         return blend
 
     def _calibrate(self, model: nn.Module) -> PlattScaling:
