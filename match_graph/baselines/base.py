@@ -56,7 +56,7 @@ class Baseline(nn.Module):
 
     @property
     def metadata_weight(self) -> float | None:
-        """Length of metadata beside 1 of words; None where they are not weighed, or not yet."""
+        """Weight of metadata features relative to words; None if unweighted or not fitted."""
         return None
 
     def forward(self, batch: EgoBatch) -> Tensor:

@@ -91,7 +91,7 @@ class TfidfFeatures:
     def tensors(self) -> dict[str, Tensor]:
         """Fitted tensors by name, float32: inverse document frequencies, [num_tokens], and the
         weight of metadata, [1], or [0] where it was not chosen."""
-        weight = [self.metadata_weight] if self._chooses else []
+        weight = [self.metadata_weight] if self._fits_weight else []
         return {
             "idf": torch.from_numpy(self.transformer.idf_.astype(np.float32)),
             "metadata_weight": torch.tensor(weight, dtype=torch.float32),
@@ -100,7 +100,7 @@ class TfidfFeatures:
     @property
     def shapes(self) -> dict[str, list[int | None]]:
         """Shapes of ``tensors``."""
-        return {"idf": [self.space.num_tokens], "metadata_weight": [int(self._chooses)]}
+        return {"idf": [self.space.num_tokens], "metadata_weight": [int(self._fits_weight)]}
 
     def take(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
         """Restores the fitted state from tensors that were read.
@@ -116,7 +116,7 @@ class TfidfFeatures:
         check_table(folder, bool((idf >= 0).all()), "an idf is negative")
         check_table(folder, bool((weight > 0).all()), "the weight of metadata is not positive")
         self.transformer.idf_ = idf.numpy()
-        if self._chooses:
+        if self._fits_weight:
             self.metadata_weight = weight.item()
 
     @cached_property
@@ -128,8 +128,8 @@ class TfidfFeatures:
         return is_word
 
     @property
-    def _chooses(self) -> bool:
-        """Whether `metadata_weight` is fitted to training documents, not given in the settings."""
+    def _fits_weight(self) -> bool:
+        """Whether the metadata weight is a fitted parameter and not a fixed hyperparameter."""
         config, has_metadata = self.config, len(self.space.types) > 1
         return config.metadata_weight == "auto" and config.metadata and has_metadata
 
@@ -143,7 +143,7 @@ class TfidfFeatures:
         """
         counts = self._count(batches)
         rows = self.transformer.fit(counts).transform(counts)
-        if self._chooses:
+        if self._fits_weight:
             drawn = draw_documents(rows.shape[0], seed)
             self.metadata_weight = choose_metadata_weight(rows[drawn], self._is_word, gold[drawn])
         return self._finish_rows(rows, batches)

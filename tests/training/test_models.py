@@ -130,7 +130,7 @@ def test_Run_linear_peer_is_fitted_once_and_the_same_each_time(start) -> None:
 
 @pytest.mark.parametrize("encoder", ["tfidf_linear", "omikuji"])
 def test_Run_record_names_the_weight_of_metadata(start, encoder: str) -> None:
-    """The one that was fitted, also after a second call; none where nothing is weighed."""
+    """``metadata_weight`` in record.json is the fitted one, also on resuming; absent if null."""
     if encoder == "omikuji":
         pytest.importorskip("omikuji", reason="omikuji is not installed (extra: peers)")
     for _ in range(2):
