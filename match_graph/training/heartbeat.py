@@ -98,11 +98,16 @@ class Heartbeat(threading.Thread):
         os._exit(1)
 
     def explain(self) -> ProcessError:
-        """The lost process, and what to do."""
+        """The lost process, and what to do.
+
+        A killed child breaks its connections before its parent sees its end, which is waited for.
+        """
+        if self.children:
+            _wait_until(lambda: any(one.poll() not in (None, 0) for one in self.children), _BEAT)
         ended = [
             (number, child.returncode)
             for number, child in enumerate(self.children, start=1)
-            if child.poll() not in (None, 0)
+            if child.returncode not in (None, 0)
         ]
         seconds = f"{self.timeout.total_seconds():.0f} s (${TIMEOUT})"
         who = f"another one ended, or has not answered for {seconds}"
@@ -125,10 +130,11 @@ class Heartbeat(threading.Thread):
             self.lost.wait(3 * _BEAT)
             is_sign = any(sign in str(error).lower() for sign in _SIGNS)
             if self.lost.is_set() or is_sign:
+                lost = self.explain()  # before the others are killed
                 self.kill_children()
                 if PARENT in os.environ:  # which says it, and ends this process, if it still can
                     time.sleep(2 * _BEAT)
-                raise self.explain() from error
+                raise lost from error
         self._state[1] = 1
         self._wake.set()
 
@@ -140,12 +146,16 @@ class Heartbeat(threading.Thread):
 
     def kill_children(self, patience: float = 0.0) -> None:
         """Ends the processes that this one started, those that a stop holds too."""
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and any(one.poll() is None for one in self.children):
-            time.sleep(0.05)
+        _wait_until(lambda: all(one.poll() is not None for one in self.children), patience)
         for child in self.children:
             if child.poll() is None:
                 child.kill()
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 @dataclass

@@ -131,6 +131,35 @@ def test_shared_with_a_process_that_fails(tmp_path: Path) -> None:
     assert "out of luck" in (tmp_path / "error1").read_text()
 
 
+class DyingChild:
+    """A child whose end is seen at the n-th look, or when it is killed."""
+
+    returncode: int | None = None
+
+    def __init__(self, looks: float = float("inf")) -> None:
+        self.looks = looks
+
+    def poll(self) -> int | None:
+        self.looks -= 1
+        if self.looks <= 0:
+            self.returncode = -signal.SIGKILL
+        return self.returncode
+
+    def kill(self) -> None:
+        self.returncode = -signal.SIGKILL
+
+
+def test_Heartbeat_judge_names_the_lost_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its end is seen late, and not the one that this process kills then."""
+    monkeypatch.setattr(heartbeat.distributed, "new_group", lambda **_: None)
+    living, lost = DyingChild(), DyingChild(looks=4)
+    beat = heartbeat.Heartbeat(read_timeout(), [living, lost])
+    beat.lost.set()
+    with pytest.raises(ProcessError, match="process 2 of this machine was killed by signal 9;"):
+        beat.judge(RuntimeError("Connection closed by peer"))
+    assert living.returncode == -signal.SIGKILL
+
+
 def test_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten minutes, or what the variable says."""
     monkeypatch.delenv(TIMEOUT, raising=False)
