@@ -1,5 +1,6 @@
 """Processes as torchrun would start them, for tests of what they share."""
 
+import faulthandler
 import multiprocessing
 import os
 import socket
@@ -39,9 +40,13 @@ def run_together(
 
 
 def run_forked(start: Callable[[int], object], number: int, seconds: float) -> list[int | None]:
-    """Calls ``start`` with their ranks in several processes of one thread; their exit codes."""
+    """Calls ``start`` with their ranks in several processes of one thread; their exit codes.
+
+    Processes that take longer are killed, having written where they stand.
+    """
 
     def begin(rank: int) -> None:
+        faulthandler.dump_traceback_later(0.9 * seconds)
         torch.set_num_threads(1)
         start(rank)
 
