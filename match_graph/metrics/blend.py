@@ -1,6 +1,5 @@
 """Blend of a network's scores with a linear classifier's, its weight from validation documents."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -61,19 +60,11 @@ class BlendSearch(Meter):
 
     Args:
         num_folds: Number of folds K.
-        coherent: Function that makes label scores coherent; None where the output is not.
-        label_rank: Rank of each label among equal scores, [L], int64, see `rank_labels`.
     """
 
     summed = ("_sums",)
 
-    def __init__(
-        self,
-        num_folds: int = 5,
-        coherent: Callable[[Tensor], Tensor] | None = None,
-        label_rank: Tensor | None = None,
-    ) -> None:
-        self._coherent, self._rank = coherent, label_rank
+    def __init__(self, num_folds: int = 5) -> None:
         self._sums = torch.zeros(num_folds, len(_SHARES), dtype=torch.float64)
 
     def update(
@@ -93,9 +84,7 @@ class BlendSearch(Meter):
         num_gold = gold[0].diff()
         for place, share in enumerate(_SHARES):
             scores = _mix(network.float(), linear.float(), share)
-            if self._coherent is not None:
-                scores = self._coherent(scores)
-            hits = find_hits(rank_labels(scores, 5, self._rank), *gold)
+            hits = find_hits(rank_labels(scores, 5), *gold)
             self._sums[:, place].index_add_(0, fold, ndcg_at_k(hits, num_gold, 5))
 
     def compute(self) -> Blend:

@@ -4,7 +4,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from match_graph.graph import Hierarchy
 
@@ -18,14 +17,15 @@ class CoherentOutput(nn.Module):
     .. math:: \pi_p \leftarrow \max_{c \in \{p\} \cup descendants(p)} \pi_c
 
     Afterwards no child is above its parent, exactly. As the sigmoid is monotone the maximum is
-    taken of logits. Of equal largest scores each gets an equal share of the gradient.
+    taken of logits.
 
     Source: the max constraint module of C-HMCNN (Giunchiglia & Lukasiewicz, NeurIPS 2020),
-    https://arxiv.org/abs/2010.10151. Differs from it by the loss, which is that of MATCH here: a
-    gold label may pull up a descendant that is not gold, which that one's own term pushes down.
+    https://arxiv.org/abs/2010.10151. Differs from it by its place: networks are not trained
+    through it, so that it stands behind blends, calibration and baselines alike. Trained through
+    it, MATCH is no better where labels are closed upwards (experiments/hierarchy).
 
     The closure is sparse, [labels, descendants] pairs and never [L, L]; labels are taken in
-    chunks, which the gradient computes again.
+    chunks.
 
     Args:
         hierarchy: Label hierarchy.
@@ -55,11 +55,7 @@ class CoherentOutput(nn.Module):
         for start, stop in self._chunks(max(1, self.chunk_values // scores.size(1))):
             first, last = self.ptr[start], self.ptr[stop]
             lengths = torch.tensor(self.ptr[start : stop + 1], device=scores.device).diff()
-            arguments = scores, self.descendant[first:last], lengths
-            if torch.is_grad_enabled() and scores.requires_grad:
-                largest.append(checkpoint(max_of_rows, *arguments, use_reentrant=False))
-            else:
-                largest.append(max_of_rows(*arguments))
+            largest.append(_max_of_rows(scores, self.descendant[first:last], lengths))
         return scores.index_copy(0, self.inner, torch.cat(largest)).t()
 
     def _chunks(self, most: int) -> list[tuple[int, int]]:
@@ -74,7 +70,7 @@ class CoherentOutput(nn.Module):
         return chunks
 
 
-def max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
+def _max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
     """The largest of some rows of scores [L, B] for each list of rows, [lists, B].
 
     Args:
@@ -86,8 +82,6 @@ def max_of_rows(scores: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
         torch.arange(lengths.numel(), device=index.device), lengths, output_size=index.numel()
     )
     found = scores.index_select(0, index)
-    # lists start at -inf: torch's gradient counts what they start from among ties even where the
-    # reduction is told to leave it out
     lowest = scores.new_full((lengths.numel(), scores.size(1)), -torch.inf)
     places = lists.unsqueeze(1).expand_as(found)
     return lowest.scatter_reduce(0, places, found, "amax")

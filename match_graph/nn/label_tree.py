@@ -31,8 +31,7 @@ class TreeModel(MatchModel):
         space: The token space.
         sizes: Number of nodes of each level from the top to this one, two at least.
         config: Settings of the model; the head is `LabelAttentionHead` or a subclass.
-        hierarchy: Label hierarchy, for the head and a coherent output of the last level; None
-            where that is not of the labels.
+        hierarchy: Label hierarchy, for the head; None where the last level is not of the labels.
         features: Features of documents and other nodes.
         sharded: Whether processes share the tables of tokens, where there are several.
 
@@ -54,8 +53,7 @@ class TreeModel(MatchModel):
         sharded: bool = False,
     ) -> None:
         super().__init__(space, sizes[-1], config, hierarchy, features, sharded)
-        inner = config.model_copy(update={"coherent": False})
-        self.above = make_levels(space, sizes[:-1], inner, None, features, sharded)
+        self.above = make_levels(space, sizes[:-1], config, None, features, sharded)
         self.above.requires_grad_(False)
         self.register_buffer("parent", torch.zeros(sizes[-1], dtype=torch.int64))
         self.register_buffer("child_ptr", torch.zeros(sizes[-2] + 1, dtype=torch.int64))
@@ -99,8 +97,7 @@ class TreeModel(MatchModel):
             scores = join_log_odds(above[row, node], scores.float())
         shape = self.parent.numel(), above.size(0)
         outside = torch.full(shape, OUTSIDE, dtype=scores.dtype, device=scores.device)
-        logits = outside.index_put((candidates[valid], row), scores).t()
-        return logits if self.training or self.coherent is None else self.coherent(logits)
+        return outside.index_put((candidates[valid], row), scores).t()
 
     def _choose_nodes(self, above: Tensor, batch: EgoBatch) -> Tensor:
         """The nodes above whose children are scored, [B, nodes above], bool."""

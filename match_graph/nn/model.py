@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from match_graph.config import ModelConfig, StrictModel, parse_settings
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, Hierarchy, LabelGraph, NodeFeatures, TokenSpace
-from match_graph.nn.coherent import CoherentOutput
 from match_graph.nn.contract import check_encoder_class, check_head_class, check_width
 from match_graph.nn.embedding import FeatureInput, TokenEmbedding
 from match_graph.nn.encoders import ENCODERS, Encoder, EncoderOutput
@@ -36,14 +35,13 @@ class MatchModel(nn.Module):
         space: The token space.
         num_labels: Number of labels L.
         config: Names of encoder and head, with their settings.
-        hierarchy: Label hierarchy, for the head and ``config.coherent``; None for the nodes of a
-            level above the labels.
+        hierarchy: Label hierarchy, for the head; None for the nodes of a level above the labels.
         features: Features of documents and other nodes.
         sharded: Whether processes share the tables of tokens, where there are several.
 
     Raises:
         ConfigError: A name or setting is unknown, the head takes what the encoder does not give,
-            or a coherent output or a head that needs it has no hierarchy.
+            or a head that needs it has no hierarchy.
         GraphError: The hierarchy is of another number of labels.
     """
 
@@ -98,12 +96,11 @@ class MatchModel(nn.Module):
                 features.width, _JOINED, scale=1.0, dropout=config.feature_dropout
             )
         self.head = head_cls(width, num_labels, head_settings(head_cls, config), label_graph)
-        self.coherent = _make_coherent(hierarchy, num_labels) if config.coherent else None
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L]."""
         logits: Tensor = self.head(self.encode(batch))
-        return logits if self.coherent is None else self.coherent(logits)
+        return logits
 
     def encode(self, batch: EgoBatch) -> EncoderOutput:
         """The states of a batch as the head takes them, with features of documents."""
@@ -137,15 +134,6 @@ class MatchModel(nn.Module):
         self.head.reset_parameters()
         if self.joined is not None:
             self.joined.reset_parameters()
-
-
-def _make_coherent(hierarchy: Hierarchy | None, num_labels: int) -> CoherentOutput:
-    if hierarchy is None:
-        raise ConfigError(
-            f"A coherent output needs the hierarchy of the {num_labels} labels, found none; give a "
-            f"hierarchy, or set model.coherent to false."
-        )
-    return CoherentOutput(hierarchy)
 
 
 def choose_head(encoder_cls: type[Encoder]) -> str:

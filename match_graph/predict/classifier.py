@@ -29,6 +29,7 @@ from match_graph.io.run_folder import SHARES
 from match_graph.metrics import Blend, PlattScaling
 from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
+from match_graph.nn.coherent import CoherentOutput
 from match_graph.openmp import limit_threads
 from match_graph.predict.hub import HubMixin
 from match_graph.predict.share import take_own_files
@@ -112,9 +113,12 @@ class Classifier(HubMixin):
         self.network = model if isinstance(model, MatchModel) else None
         self.model: nn.Module = fabric.setup_module(model.eval())
         if linear is not None and blend is not None:
-            self.model = BlendedModel(self.model, linear, blend, hierarchy).eval()
+            self.model = BlendedModel(self.model, linear, blend).eval()
         if calibration is not None and calibration.width:
-            self.model = CalibratedModel(self.model, calibration, hierarchy).eval()
+            self.model = CalibratedModel(self.model, calibration).eval()
+        if hierarchy is not None:
+            coherent = CoherentOutput(hierarchy).to(fabric.device)
+            self.model = nn.Sequential(self.model, coherent).eval()
         labels = vocabulary.labels
         names = labels["name"] if "name" in labels else labels["id"]
         self._labels = [

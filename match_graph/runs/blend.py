@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
 from match_graph.config import Config
-from match_graph.graph import EgoBatch, Hierarchy, NodeFeatures, TokenSpace
+from match_graph.graph import EgoBatch, NodeFeatures, TokenSpace
 from match_graph.io.files import write_json
 from match_graph.io.run_folder import BLEND, SHARES
 from match_graph.metrics import Blend, BlendSearch
-from match_graph.nn.coherent import CoherentOutput
 from match_graph.runs.calibration import Validation
 from match_graph.training.models import Model, find_model
 
@@ -27,9 +26,7 @@ def find_linear_model(config: Config) -> Model:
         "metadata_weight": config.model.blend_metadata_weight,
         "tree": config.model.blend == "tree",
     }
-    return find_model(
-        config.change("model", encoder="tfidf_linear", encoder_config=settings, coherent=False)
-    )
+    return find_model(config.change("model", encoder="tfidf_linear", encoder_config=settings))
 
 
 def load_linear(
@@ -56,8 +53,6 @@ class BlendedModel(nn.Module):
         network: Trained network, maps an `EgoBatch` to logits [B, L].
         linear: Fitted linear classifier, likewise, on the CPU.
         blend: Shares of the two.
-        hierarchy: Label hierarchy, where the output is coherent: blended logits are made coherent
-            again.
         fold: Fold of each document by its number in the graph, [documents], int64; None blends by
             all of the documents that were fitted. See `Blend`.
     """
@@ -67,20 +62,17 @@ class BlendedModel(nn.Module):
         network: nn.Module,
         linear: nn.Module,
         blend: Blend,
-        hierarchy: Hierarchy | None = None,
         fold: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.network, self.linear, self.blend, self.fold = network, linear, blend, fold
-        self.coherent = None if hierarchy is None else CoherentOutput(hierarchy)
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L], float32."""
         network = self.network(batch)
         linear = self.linear(batch).to(network.device)
         fold = None if self.fold is None else self.fold[batch.document.cpu()]
-        logits = self.blend(network, linear, fold)
-        return logits if self.coherent is None else self.coherent.to(logits.device)(logits)
+        return self.blend(network, linear, fold)
 
 
 @torch.no_grad()

@@ -7,11 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from match_graph.graph import EgoBatch, Hierarchy
+from match_graph.graph import EgoBatch
 from match_graph.io.files import write_tensors
 from match_graph.io.run_folder import CALIBRATION
 from match_graph.metrics import PlattScaling, PlattSearch
-from match_graph.nn.coherent import CoherentOutput
 from match_graph.runs.readers import NUMBERS, TABLES
 from match_graph.training.evaluate import ScoredBatch, evaluate_model
 
@@ -22,28 +21,20 @@ class CalibratedModel(nn.Module):
     Args:
         model: Model that maps an `EgoBatch` to logits [B, L].
         calibration: Calibration of the model's labels.
-        hierarchy: Label hierarchy, where the output is coherent: calibrated logits are made
-            coherent again.
         fold: Fold of each document by its number in the graph, [documents], int64; None calibrates
             by all of the documents that were fitted. See `PlattScaling`.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        calibration: PlattScaling,
-        hierarchy: Hierarchy | None = None,
-        fold: Tensor | None = None,
+        self, model: nn.Module, calibration: PlattScaling, fold: Tensor | None = None
     ) -> None:
         super().__init__()
         self.model, self.calibration, self.fold = model, calibration, fold
-        self.coherent = None if hierarchy is None else CoherentOutput(hierarchy)
 
     def forward(self, batch: EgoBatch) -> Tensor:
         """Label scores before the sigmoid, [B, L], float32."""
         fold = None if self.fold is None else self.fold[batch.document.cpu()]
-        logits = self.calibration(self.model(batch), fold)
-        return logits if self.coherent is None else self.coherent.to(logits.device)(logits)
+        return self.calibration(self.model(batch), fold)
 
 
 def assign_folds(documents: Tensor, num_nodes: int, num_folds: int) -> Tensor:
@@ -69,14 +60,12 @@ class Validation:
     Args:
         batches: Batches of validation documents, with gold labels; read twice.
         fold: Fold of each document, as given by `assign_folds`.
-        hierarchy: Label hierarchy, where the output is coherent.
         device: Device of the model.
         total: Sums a tensor over the processes that share the batches; None for a single process.
     """
 
     batches: Iterable[EgoBatch]
     fold: Tensor
-    hierarchy: Hierarchy | None = None
     device: torch.device | str = "cpu"
     total: Callable[[Tensor], Tensor] | None = None
 
@@ -88,9 +77,8 @@ class Validation:
                 search.update(batch.logits, *batch.gold, self.fold[batch.document])
 
         measures = evaluate_model(
-            model, self.batches, None, self.device, observers=[see], total=self.total,
-            label_rank=None if self.hierarchy is None else self.hierarchy.rank,
-        )  # fmt: skip
+            model, self.batches, None, self.device, observers=[see], total=self.total
+        )
         if search is not None and self.total is not None:
             search.reduce(self.total)
         return measures["NDCG@5"]
@@ -118,7 +106,7 @@ def fit_calibration(
     calibration = search.compute()
     if not calibration.width:
         return calibration, before, before
-    after = valid.ndcg(CalibratedModel(model, calibration, valid.hierarchy, valid.fold))
+    after = valid.ndcg(CalibratedModel(model, calibration, valid.fold))
     return (calibration if after >= before else calibration.undo()), before, after
 
 

@@ -136,11 +136,12 @@ def count_weights(run: Run) -> int:
     """
     if "text" in run.model.needs:
         return 0
-    settings = run.config.model.model_copy(update={"coherent": False})  # it has no weights
     no_edge = Hierarchy.without_edges(run.sizes[-1])  # what the run's caches would have no values
     try:
         with torch.device("meta"):
-            model: nn.Module = make_levels(run.space, run.sizes, settings, no_edge, run.features)
+            model: nn.Module = make_levels(
+                run.space, run.sizes, run.config.model, no_edge, run.features
+            )
     except MatchGraphError:
         raise
     except Exception:  # whatever the code of others does not do on the meta device

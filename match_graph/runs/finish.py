@@ -1,4 +1,4 @@
-"""Trained model of a run as predictions have it: blended with a linear classifier, calibrated."""
+"""Trained model of a run as predictions have it: blended, calibrated, coherent."""
 
 from functools import cached_property, partial
 
@@ -38,7 +38,7 @@ class RunFinish(RunInputs):
     """Run folder whose trained model is finished; `finish_model` fits what is missing."""
 
     def finish_model(self, model: nn.Module, held_out: bool = False) -> nn.Module:
-        """Model with blended and calibrated logits, as predictions have them.
+        """Model with blended, calibrated and coherent logits, as predictions have them.
 
         Args:
             model: Model from `load_model`, on the run's device.
@@ -50,7 +50,7 @@ class RunFinish(RunInputs):
             with self.record.timed("blend"):
                 blend = read_blend(self.folder) if self._all_see(SHARES) else self._blend(model)
             assert blend is not None
-            model = BlendedModel(model, self._linear, blend, self._coherent)
+            model = BlendedModel(model, self._linear, blend)
         calibration = None
         if self.is_calibrated:
             with self.record.timed("calibrate"):
@@ -60,9 +60,12 @@ class RunFinish(RunInputs):
                     calibration = self._calibrate(model)
         if isinstance(model, BlendedModel):
             model.fold = folds  # after the calibration, which is of the blend by all documents
-        if calibration is None or not calibration.width:
-            return model
-        return CalibratedModel(model, calibration, self._coherent, folds)
+        if calibration is not None and calibration.width:
+            model = CalibratedModel(model, calibration, folds)
+        if self.config.model.coherent:
+            coherent = CoherentOutput(self.dataset.hierarchy).to(self.fabric.device)
+            model = nn.Sequential(model, coherent)
+        return model
 
     @property
     def is_calibrated(self) -> bool:
@@ -81,7 +84,6 @@ class RunFinish(RunInputs):
         return Validation(
             self.loader("valid", sample=self.config.train.valid_documents),
             self._valid_folds(),
-            self._coherent,
             self.fabric.device,
             partial(sum_up, self.fabric),
         )
@@ -101,14 +103,8 @@ class RunFinish(RunInputs):
         no_edge, folder = Hierarchy.without_edges(self.dataset.num_labels), self.folder / BLEND
         inputs = FitInputs(train, train, no_edge, folder, self.reporter, self.fabric, self.origin)
         linear.fit(module, inputs)
-        coherent = self._coherent
-        search = BlendSearch(
-            _FOLDS,
-            None if coherent is None else CoherentOutput(coherent),
-            None if coherent is None else coherent.rank,
-        )
         with self.fabric.autocast():
-            blend = fit_blend(model, self._linear, search, self._validation)
+            blend = fit_blend(model, self._linear, BlendSearch(_FOLDS), self._validation)
         lead(self.fabric, lambda: write_blend(self.folder, blend))
         self.record.note("network_share", blend.share)
         self.record.note("metadata_weight", self._linear.metadata_weight)
@@ -136,8 +132,3 @@ class RunFinish(RunInputs):
     def _all_see(self, name: str) -> bool:
         """Whether a file exists for every process; a shared disk may show it to some late."""
         return not any_of(self.fabric, not (self.folder / name).is_file())
-
-    @property
-    def _coherent(self) -> Hierarchy | None:
-        """Label hierarchy, where the output is coherent."""
-        return self.dataset.hierarchy if self.config.model.coherent else None

@@ -40,7 +40,7 @@ from match_graph.training.evaluate import evaluate_model, label_prior
 from match_graph.training.heartbeat import shared
 from match_graph.training.loggers import check_logger, open_tracker
 from match_graph.training.loop import FitInputs, Watch, watch_nothing
-from match_graph.training.models import NeuralModel, count_parameters, find_model
+from match_graph.training.models import NeuralModel, count_parameters
 from match_graph.training.processes import lead, sum_up
 from match_graph.typing import DOCUMENT, LABEL, MASKS, Split
 
@@ -153,9 +153,8 @@ class Run(RunFinish):
 
     def _train_level(self, level: Level, watch: Watch) -> None:
         config, is_last = self.config, level.folder == self.folder
-        model = self.model if is_last else find_model(config.change("model", coherent=False))
         hierarchy = self.dataset.hierarchy if is_last else None
-        module = level.build(model, self.space, hierarchy, self.features)
+        module = level.build(self.model, self.space, hierarchy, self.features)
         if isinstance(module, MatchModel):
             self._initialise(level, module, is_last)
         by_steps = self.model.is_neural
@@ -171,7 +170,7 @@ class Run(RunFinish):
             self._settings if is_last else None,
             self.folder / PROFILE if is_last and self.profiled and self.leads else None,
         )
-        model.fit(module, inputs)
+        self.model.fit(module, inputs)
         if isinstance(module, Baseline) and module.metadata_weight is not None:
             self.record.note("metadata_weight", module.metadata_weight)
         if not is_last:  # what the next level starts from are its weights alone
@@ -235,7 +234,7 @@ class Run(RunFinish):
             ranking = evaluate_model(
                 models[split], self.loader(split), self.dataset.hierarchy, fabric.device,
                 observers=[own.update], total=total,
-                label_rank=None if self._coherent is None else self._coherent.rank,
+                label_rank=self.dataset.hierarchy.rank if self.config.model.coherent else None,
             )  # fmt: skip
             own.reduce(total)
             return {**ranking, **own.compute()}

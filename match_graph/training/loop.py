@@ -347,9 +347,8 @@ def _validate(
 ) -> dict[str, float]:
     with fabric.autocast():
         return evaluate_model(
-            model, loader, hierarchy, fabric.device, total=lambda values: sum_up(fabric, values),
-            label_rank=None if model.coherent is None else hierarchy.rank,
-        )  # fmt: skip
+            model, loader, hierarchy, fabric.device, total=lambda values: sum_up(fabric, values)
+        )
 
 
 def _open_tracker(

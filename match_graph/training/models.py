@@ -167,8 +167,7 @@ class Model(ABC):
         Args:
             space: Token space of the run.
             sizes: Nodes on each level, from `level_sizes`.
-            hierarchy: Label hierarchy, for the head and ``model.coherent``; None for a level above
-                the labels.
+            hierarchy: Label hierarchy, for the head; None for a level above the labels.
             features: Features of documents and other nodes.
 
         Raises:
@@ -319,11 +318,6 @@ class BaselineModel(Model):
     ) -> Baseline:
         width = 0 if features is None else features.width
         baseline: Baseline = self.cls(space, sizes[-1], self.settings, self.config.seed, width)
-        if self.config.model.coherent:
-            raise ConfigError(
-                f"A coherent output stands behind a network's head, but "
-                f"'{self.config.model.encoder}' is a baseline; set model.coherent to false."
-            )
         return baseline
 
     def fit(self, module: nn.Module, inputs: FitInputs) -> None:

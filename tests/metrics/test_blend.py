@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from match_graph.errors import GraphError
-from match_graph.metrics import Blend, BlendSearch, RankingMeter, rank_labels
+from match_graph.metrics import Blend, BlendSearch
 
 FOLDS, LABELS = 3, 6
 
@@ -23,8 +23,8 @@ def draw(seed: int, num_documents: int, noise: tuple[float, float]):
     return network, linear, (ptr, gold.nonzero()[:, 1]), fold
 
 
-def search_of(batch, **settings) -> BlendSearch:
-    search = BlendSearch(FOLDS, **settings)
+def search_of(batch) -> BlendSearch:
+    search = BlendSearch(FOLDS)
     search.update(*batch)
     return search
 
@@ -90,28 +90,6 @@ def test_BlendSearch_in_batches_and_processes() -> None:
     whole, summed = search_of((network, linear, gold, fold)).compute(), parts[0].compute()
     assert summed.share == whole.share
     assert torch.equal(summed.fold_share, whole.fold_share)
-
-
-def test_BlendSearch_ranks_coherent_scores() -> None:
-    """Blended scores are made coherent before they are ranked."""
-    seen = []
-
-    def coherent(scores: Tensor) -> Tensor:
-        seen.append(scores)
-        return scores.cummax(dim=1).values
-
-    batch = draw(2, 30, (0.5, 0.5))
-    rank = torch.arange(LABELS).flip(0)
-    found = search_of(batch, coherent=coherent, label_rank=rank).compute()
-    assert len(seen) == 10
-    network, linear, gold, _ = batch
-    sums = []
-    for step in range(10):
-        meter = RankingMeter((5,))
-        scores = coherent(step / 10 * network + (1 - step / 10) * linear)
-        meter.update(rank_labels(scores, 5, rank), *gold)
-        sums.append(30 * meter.compute()["NDCG@5"] - 20 * (step / 10 - 0.4) ** 2)
-    assert found.share == sums.index(max(sums)) / 10
 
 
 def test_BlendSearch_refuses_nan() -> None:

@@ -155,18 +155,6 @@ def test_TreeModel_state_dict_carries_all_levels_and_the_tree(
         assert not torch.equal(other.above(batch), model.above(batch))
 
 
-@torch.no_grad()
-def test_TreeModel_tree_can_be_coherent(synthetic: Synthetic, batch: EgoBatch) -> None:
-    """Only the labels; what is predicted, not what is trained."""
-    model = make_tree(synthetic, coherent=True)
-    assert model.above.coherent is None
-    plain = make_tree(synthetic)
-    child, parent = synthetic.hierarchy.edge_index
-    logits = model(batch)
-    assert bool((logits[:, child] <= logits[:, parent]).all())
-    assert torch.equal(logits, model.coherent(plain(batch)))
-
-
 @given(st.floats(-40, 40), st.floats(-40, 40))
 def test_join_log_odds_joint_log_odds_equal_the_product(one: float, other: float) -> None:
     """Also where a probability is next to 0 or 1."""

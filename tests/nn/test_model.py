@@ -7,7 +7,7 @@ import torch
 
 from match_graph.config import ModelConfig
 from match_graph.datasets import Synthetic
-from match_graph.errors import ConfigError
+from match_graph.errors import ConfigError, GraphError
 from match_graph.graph import (
     EgoBatch,
     EgoLoader,
@@ -302,6 +302,13 @@ def test_MatchModel_head_that_needs_the_label_graph_gets_it() -> None:
     )
     config = ModelConfig(channels=8, head=own, encoder_config=SMALL)
     assert type(MatchModel(SPACE, 5, config, Hierarchy.without_edges(5)).head) is NeedyHead
+
+
+def test_MatchModel_hierarchy_is_that_of_its_labels(synthetic: Synthetic) -> None:
+    """Whatever the head; one sentence."""
+    with pytest.raises(GraphError) as caught:
+        MatchModel(synthetic.token_space(), 3, ModelConfig(), synthetic.hierarchy)
+    assert str(caught.value) == ("Values must be of the 25 labels of the hierarchy, found 3.")
 
 
 def test_MatchModel_without_a_name_the_head_is_the_one_that_fits() -> None:

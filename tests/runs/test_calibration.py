@@ -70,10 +70,10 @@ class Inflated(nn.Module):
         return logits + 4.0 * (torch.arange(logits.size(1)) == 0)
 
 
-def valid_of(run: Run, coherent: bool = False) -> Validation:
+def valid_of(run: Run) -> Validation:
     documents = run.dataset.documents(MASKS["valid"])
     fold = assign_folds(documents, run.dataset[0]["document"].num_nodes, 5)
-    return Validation(run.loader("valid"), fold, run.dataset.hierarchy if coherent else None)
+    return Validation(run.loader("valid"), fold)
 
 
 def test_assign_folds_are_runs_of_documents_of_nearly_one_size() -> None:
@@ -93,7 +93,7 @@ def test_CalibratedModel_scores_scaled_by_all_or_by_other_folds(trained_run: Run
             logits = model(batch).clamp(min=-7.5)
             rest = [
                 CalibratedModel(model, calibration),
-                CalibratedModel(model, calibration, None, fold),
+                CalibratedModel(model, calibration, fold),
             ]
             found = [one(batch) for one in rest]
         own = fold[batch.document]
@@ -104,34 +104,17 @@ def test_CalibratedModel_scores_scaled_by_all_or_by_other_folds(trained_run: Run
             torch.testing.assert_close(one[above], (scale * logits + shift)[above])
 
 
-def test_CalibratedModel_coherent_scores_stay_coherent(make_variant) -> None:
-    """No label scores below a descendant after calibration either."""
-    run = make_variant("coherent", "model.coherent=true", "train.epochs=1")
-    calibration = make_scaling(run.dataset.num_labels)
-    child, parent = run.dataset.hierarchy.edge_index
-    model = CalibratedModel(run.load_model().eval(), calibration, run.dataset.hierarchy)
-    plain = CalibratedModel(run.load_model().eval(), calibration)
-    broken = 0
-    for batch in run.loader("test"):
-        with torch.no_grad():
-            logits = model(batch)
-            assert (logits[:, child] <= logits[:, parent]).all()
-            before = plain(batch)
-        broken += int((before[:, child] > before[:, parent]).sum())
-    assert broken > 0
-
-
 @pytest.mark.gpu
 def test_CalibratedModel_scores_are_scaled_where_they_are(trained_run: Run) -> None:
-    """On a GPU as on the CPU, by folds and coherent."""
-    calibration, dag = make_scaling(trained_run.dataset.num_labels), trained_run.dataset.hierarchy
+    """On a GPU as on the CPU, by folds."""
+    calibration = make_scaling(trained_run.dataset.num_labels)
     fold = valid_of(trained_run).fold % 2
     batch = next(iter(trained_run.loader("valid")))
     found = []
     for device in ("cpu", "cuda"):
         model = trained_run.load_model().eval().to(device)
         with torch.no_grad():
-            found.append(CalibratedModel(model, calibration, dag, fold)(batch.to(device)).cpu())
+            found.append(CalibratedModel(model, calibration, fold)(batch.to(device)).cpu())
     torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
 
 
@@ -258,7 +241,7 @@ def test_CalibratedModel_measures_are_of_scaled_scores(scaled_run: Run) -> None:
     assert calibration is not None
     valid = valid_of(scaled_run)
     for split, fold in (("valid", valid.fold), ("test", None)):
-        scaled = CalibratedModel(model, calibration, None, fold)
+        scaled = CalibratedModel(model, calibration, fold)
         measures = evaluate_model(scaled, scaled_run.loader(split), hierarchy)
         assert {name: metrics[split][name] for name in measures} == pytest.approx(measures)
 

@@ -17,6 +17,7 @@ from match_graph.io import Reporter
 from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
 from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
+from match_graph.nn.coherent import CoherentOutput
 from match_graph.predict import load
 from match_graph.runs import Run, open_run, start_run
 from match_graph.runs.readers import read_record
@@ -404,14 +405,17 @@ def test_load_label_attention_goes_the_whole_line(start) -> None:
     assert len(found["labels"]) == 5
 
 
-def test_load_coherent_run_no_violations_predicts_parents_first(start) -> None:
-    """In training, in metrics.json, and in predictions; equal scores with the parent first."""
-    run = start("a", "model.coherent=true", "model.init=random", "train.epochs=1")
+BLENDED = ("model.init=random", "train.epochs=1", "model.blend=true")
+LINEAR = ("model.encoder=tfidf_linear", "model.encoder_config={}")
+
+
+@pytest.mark.parametrize("settings", [BLENDED, LINEAR], ids=["blended", "baseline"])
+def test_load_coherent_run_no_violations_predicts_parents_first(start, settings) -> None:
+    """In metrics.json and in predictions; equal scores with the parent first."""
+    run = start("a", "model.coherent=true", *settings)
     run.train()
-    history = pd.read_csv(run.folder / "history.csv")
     metrics = run.evaluate()
-    assert [*history["violation_rate"], metrics["valid"]["violation_rate"]] == [0, 0]
-    assert metrics["test"]["violation_rate"] == 0
+    assert metrics["valid"]["violation_rate"] == metrics["test"]["violation_rate"] == 0
     names = run.dataset.names("label").tolist()
     depth = dict(zip(names, run.dataset.hierarchy.depth.tolist(), strict=True))
     parents = [
@@ -449,14 +453,18 @@ def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, 
     assert ("of the training documents with a label only 0% have its parent too" in said) != closed
 
 
-def test_start_run_baseline_is_not_coherent(start) -> None:
-    """It has no head to stand behind; no folder is made."""
-    with pytest.raises(ConfigError) as caught:
-        start("a", "model.encoder=prior", "model.encoder_config={}", "model.coherent=true")
-    assert str(caught.value) == (
-        "A coherent output stands behind a network's head, but 'prior' is a baseline; set "
-        "model.coherent to false."
-    )
+def test_Run_finish_model_is_coherent_at_last(start) -> None:
+    """The blended and calibrated scores are those of a run that is not; then they are joined."""
+    settings = (*BLENDED, "train.calibrate=true")
+    plain, run = start("plain", *settings), start("coherent", "model.coherent=true", *settings)
+    batch = next(iter(plain.loader("valid")))
+    for one in (plain, run):
+        one.train()
+    with torch.no_grad():
+        before, found = (one.finish_model(one.load_model().eval())(batch) for one in (plain, run))
+    child, parent = run.dataset.hierarchy.edge_index
+    assert (before[:, child] > before[:, parent]).any()
+    assert torch.equal(found, CoherentOutput(run.dataset.hierarchy)(before))
 
 
 def test_Run_prior_knows_its_splits(trained_run: Run) -> None:
