@@ -177,8 +177,10 @@ class ModelConfig(StrictModel):
         None, description="a registered head; none: the one that fits the encoder"
     )
     head_config: dict[str, Any] = Field({}, description="settings of the head, by name")
-    coherent: bool = Field(
-        False, description="hierarchy-coherent output: no label scores below its descendants"
+    coherent: bool | None = Field(
+        None,
+        description="hierarchy-coherent output: no label scores below its descendants; none: where "
+        "training documents have the parents of their labels",
     )
     channels: Width = Field(100, description="size of token embeddings; the paper's delta")
     init: Literal["spherical", "spherical_text", "word_vectors", "random"] = Field(

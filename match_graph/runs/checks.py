@@ -80,14 +80,6 @@ def check_word_vectors(config: ModelConfig) -> None:
         )
 
 
-def find_closed_share(run: Run) -> float:
-    """P(parent | child) in training, mean of the hierarchy's edges; 1 where there are none."""
-    hierarchy, train = run.dataset.hierarchy, run.dataset.documents(MASKS["train"])
-    if not hierarchy.num_edges:
-        return 1.0
-    return float(hierarchy.parent_given_child(run.dataset.targets, train).mean())
-
-
 def check_memory(run: Run) -> None:
     """Refuses settings whose weights, gradients and moments do not fit into memory.
 

@@ -39,6 +39,8 @@ from match_graph.training.setting_faults import find_setting_faults
 from match_graph.typing import CITES, CONTAINS, DOCUMENT, IS_A, MASKS
 
 NO_METADATA, NO_HIERARCHY, NO_PRETRAIN = "no-metadata", "no-hierarchy", "no-pretrain"
+#: P(parent | child) in training from which labels count as closed upwards.
+_CLOSED = 0.99
 
 
 def load_preset_config(
@@ -205,8 +207,8 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
 
     Args:
         config: Configuration; ``pretrain.samples``, ``model.head``, ``model.blend``,
-            ``train.epochs``, ``train.batch_size`` and ``train.valid_documents`` may be None,
-            ``train.precision`` "auto".
+            ``model.coherent``, ``train.epochs``, ``train.batch_size`` and
+            ``train.valid_documents`` may be None, ``train.precision`` "auto".
         dataset: Built data set.
 
     With a label tree there is no hypernymy in the output space.
@@ -246,7 +248,18 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         per_document = int(dataset.targets.count(train_documents).sum()) / max(1, num_train)
         blend = derive_blend(dataset.num_labels, per_document, width, config.train.epochs)
         config = config.change("model", blend=find_model(config).is_neural and blend)
+    if config.model.coherent is None:
+        is_closed = dataset.hierarchy.num_edges > 0 and find_closed_share(dataset) >= _CLOSED
+        config = config.change("model", coherent=is_closed)
     return config
+
+
+def find_closed_share(dataset: CorpusDataset) -> float:
+    """P(parent | child) in training, mean of the hierarchy's edges; 1 where there are none."""
+    hierarchy, train = dataset.hierarchy, dataset.documents(MASKS["train"])
+    if not hierarchy.num_edges:
+        return 1.0
+    return float(hierarchy.parent_given_child(dataset.targets, train).mean())
 
 
 def derive_samples(num_words: int) -> int:

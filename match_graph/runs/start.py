@@ -16,8 +16,8 @@ from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.own_code import shorten_code
-from match_graph.runs.checks import check_model, check_word_vectors, find_closed_share
-from match_graph.runs.configure import locate_config, settle_config
+from match_graph.runs.checks import check_model, check_word_vectors
+from match_graph.runs.configure import find_closed_share, locate_config, settle_config
 from match_graph.runs.features import join_features, keep_features, write_features
 from match_graph.runs.folder import (
     check_own_code,
@@ -40,7 +40,7 @@ from match_graph.training.processes import lead, lead_all
 from match_graph.typing import DOCUMENT, MASKS
 
 #: Share of documents with a label that have its parent too, below which coherence is a mistake.
-_CLOSED = 0.5
+_MOSTLY_CLOSED = 0.5
 
 
 @shared
@@ -105,7 +105,7 @@ def start_run(
             f"features of {unread} are read by no part of this model; choose one that reads them "
             f"(those of labels: model.head=label_graph), or leave them out of data.features"
         )
-    if config.model.coherent and (share := find_closed_share(run)) < _CLOSED:
+    if config.model.coherent and (share := find_closed_share(dataset)) < _MOSTLY_CLOSED:
         reporter.warn(
             f"a coherent output ranks no label above its parents, but of the training documents "
             f"with a label only {share:.0%} have its parent too (mean of the hierarchy's edges), "

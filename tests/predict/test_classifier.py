@@ -113,7 +113,8 @@ def test_Classifier_predictions_are_ranking_evaluation_measures(
     records = make_records(trained_run.dataset, "test")
     logits = evaluated_logits(trained_run, "test")
     ids = trained_run.dataset.names("label").tolist()
-    ranked = [[ids[label] for label in row] for row in rank_labels(logits, 5).tolist()]
+    rank = trained_run.dataset.hierarchy.rank
+    ranked = [[ids[label] for label in row] for row in rank_labels(logits, 5, rank).tolist()]
     for size in (3, 256):
         results = list(classifier.predict(records, batch_size=size))
         assert [result["paper"] for result in results] == [record["paper"] for record in records]

@@ -29,7 +29,8 @@ from match_graph.typing import MASKS
 @pytest.fixture(scope="module")
 def blended_run(make_variant) -> Run:
     """A run whose network is blended with a linear classifier."""
-    return make_variant("blended", "model.init=random", "model.blend=true")
+    settings = ("model.init=random", "model.blend=true", "model.coherent=false")
+    return make_variant("blended", *settings)
 
 
 def linear_of(run: Run):
@@ -168,7 +169,8 @@ def test_load_refuses_a_blend_that_was_not_finished(
 
 def test_load_without_blend(make_variant) -> None:
     """No file, the network as it is."""
-    run = make_variant("plain", "model.blend=false", "model.init=random", "train.epochs=1")
+    settings = ("model.blend=false", "model.coherent=false")
+    run = make_variant("plain", "model.init=random", "train.epochs=1", *settings)
     assert not (run.folder / BLEND).exists()
     assert load(run.folder, "cpu").blend is None
     model = run.load_model()

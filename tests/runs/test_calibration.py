@@ -55,7 +55,8 @@ def from_few():
 @pytest.fixture(scope="module")
 def scaled_run(from_few, make_variant) -> Run:
     """A run whose scores are scaled."""
-    return make_variant("scaled", "model.init=random", "model.blend=false")
+    settings = ("model.init=random", "model.blend=false", "model.coherent=false")
+    return make_variant("scaled", *settings)
 
 
 class Inflated(nn.Module):
@@ -215,9 +216,8 @@ def test_open_run_without_it_is_scaled_when_it_is_evaluated(
 
 def test_load_without_calibration_scores_stay(from_few, make_variant, trained_run: Run) -> None:
     """No file, the model as it is: if the settings say so, or there are too few documents."""
-    plain = make_variant(
-        "plain", "train.calibrate=false", "model.blend=false", "model.init=random", "train.epochs=1"
-    )
+    settings = ("train.calibrate=false", "model.blend=false", "model.coherent=false")
+    plain = make_variant("plain", "model.init=random", "train.epochs=1", *settings)
     assert not plain.is_calibrated
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finish, "_MIN_DOCUMENTS", 41)

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from match_graph.config import TrainConfig, load_config
-from match_graph.datasets import Synthetic
+from match_graph.datasets import Synthetic, from_frames, open_dataset
 from match_graph.errors import ConfigError
 from match_graph.graph import TokenSpace
 from match_graph.nn import ENCODERS, MatchModel, TextEncoder, XmlCnnEncoder
@@ -214,6 +215,33 @@ def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
         (tree, True),
     ):
         assert resolve_config(load_config(None, settings), synthetic).model.blend == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.6, False), (0.995, True), (1.0, True)])
+def test_resolve_config_is_coherent_where_labels_are_closed(
+    tmp_path: Path, share: float, expected: bool
+) -> None:
+    """Nearly all training documents with the child have the parent; what is given stays."""
+    both = round(share * 200)
+    labels = [["top"], *[["leaf", "top"]] * both, *[["leaf"]] * (200 - both)]
+    folds = ["train"] * 201 + ["valid", "test"]
+    labels += [["leaf"], ["leaf"]]  # of other splits, which do not count
+    names = [f"w{n}" for n in range(203)]
+    frame = pd.DataFrame({"id": names, "text": names, "label": labels, "fold": folds})
+    corpus = from_frames(frame, hierarchy=[("leaf", "top")], columns={"split": "fold"})
+    dataset = open_dataset(corpus, root=tmp_path)
+    for encoder in ("match", "tfidf_linear"):
+        settings = [f"model.encoder={encoder}", "model.encoder_config={}"]
+        assert resolve_config(load_config(None, settings), dataset).model.coherent is expected
+        given = load_config(None, [*settings, f"model.coherent={not expected}"])
+        assert resolve_config(given, dataset).model.coherent is not expected
+
+
+def test_resolve_config_without_edges_is_not_coherent(tmp_path: Path) -> None:
+    """There is nothing to be coherent with."""
+    frame = pd.DataFrame({"id": ["a", "b"], "text": ["w", "v"], "label": [["x"], ["y"]]})
+    dataset = open_dataset(from_frames(frame), root=tmp_path)
+    assert resolve_config(load_config(None, []), dataset).model.coherent is False
 
 
 def test_resolve_config_label_tree_refuses_hypernymy_output(synthetic: Synthetic) -> None:

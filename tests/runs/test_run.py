@@ -139,7 +139,7 @@ def test_start_run_regularizers_lower_the_violation_rate(start) -> None:
     for name, parameter, output in (("with", 1e-4, 2.0), ("without", 0.0, 0.0)):
         run = start(
             name, f"train.lambda_parameter={parameter}", f"train.lambda_output={output}",
-            "train.epochs=4", "model.blend=false",
+            "train.epochs=4", "model.blend=false", "model.coherent=false",
         )  # fmt: skip
         run.train()
         rates.append(run.evaluate()["valid"]["violation_rate"])
@@ -164,7 +164,8 @@ def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
     """Changed data are refused, by start and by open."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
-    run = start_run(str(folder), small_settings("data.options={}"), tmp_path / "run")
+    config = small_settings("data.options={}", "model.coherent=false")
+    run = start_run(str(folder), config, tmp_path / "run")
     lines = (folder / "train.json").read_text().splitlines()
     (folder / "train.json").write_text("\n".join(lines[:-1]))
     expected = (
@@ -172,7 +173,7 @@ def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
         f"restore the data, or start again with --overwrite."
     )
     for attempt in (
-        lambda: start_run(str(folder), small_settings("data.options={}"), tmp_path / "run"),
+        lambda: start_run(str(folder), config, tmp_path / "run"),
         lambda: open_run(tmp_path / "run"),
     ):
         with pytest.raises(CheckpointError) as caught:
@@ -456,7 +457,8 @@ def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, 
 def test_Run_finish_model_is_coherent_at_last(start) -> None:
     """The blended and calibrated scores are those of a run that is not; then they are joined."""
     settings = (*BLENDED, "train.calibrate=true")
-    plain, run = start("plain", *settings), start("coherent", "model.coherent=true", *settings)
+    plain, run = start("plain", "model.coherent=false", *settings), start("coherent", *settings)
+    assert run.config.model.coherent
     batch = next(iter(plain.loader("valid")))
     for one in (plain, run):
         one.train()
