@@ -22,7 +22,7 @@ class CoherentOutput(nn.Module):
     Source: the max constraint module of C-HMCNN (Giunchiglia & Lukasiewicz, NeurIPS 2020),
     https://arxiv.org/abs/2010.10151. Differs from it by its place: networks are not trained
     through it, so that it stands behind blends, calibration and baselines alike. Trained through
-    it, MATCH is no better where labels are closed upwards (experiments/hierarchy).
+    it, MATCH was behind, ahead and level with three numbers of documents (experiments/hierarchy).
 
     The closure is sparse, [labels, descendants] pairs and never [L, L]; labels are taken in
     chunks.

@@ -8,7 +8,8 @@ no-metadata   every metadata field: its tokens, nodes and edges     pre-trains o
 no-FIELD      one field, likewise; with ``reference`` also the      pre-trains without the pairs of
               edges from documents to cited documents               the field
 no-hierarchy  both hypernymy terms (``train.lambda_parameter``,     pre-trains as before, without
-              ``train.lambda_output``)                              (label, parent) pairs
+              ``train.lambda_output``) and coherent scores          (label, parent) pairs
+              (``model.coherent``)
 no-pretrain   pre-training (``model.init=random``)                  rows uniform on the unit sphere,
                                                                     the prediction layer at random,
                                                                     a language model's weights too
