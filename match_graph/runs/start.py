@@ -105,13 +105,24 @@ def start_run(
             f"features of {unread} are read by no part of this model; choose one that reads them "
             f"(those of labels: model.head=label_graph), or leave them out of data.features"
         )
-    if config.model.coherent and (share := find_closed_share(dataset)) < _MOSTLY_CLOSED:
+    if config.model.coherent:
+        _tell_coherent(find_closed_share(dataset), reporter)
+    return run
+
+
+def _tell_coherent(share: float, reporter: Reporter) -> None:
+    """Says that scores will be coherent; warns where few documents have a label's parent too."""
+    if share < _MOSTLY_CLOSED:
         reporter.warn(
             f"a coherent output ranks no label above its parents, but of the training documents "
             f"with a label only {share:.0%} have its parent too (mean of the hierarchy's edges), "
             f"and most rankings will be wrong; leave model.coherent out"
         )
-    return run
+    else:
+        reporter.line(
+            f"coherent: no label will score below its descendants, as {share:.0%} of the training "
+            f"documents with a label have its parent too"
+        )
 
 
 def _launch(

@@ -452,6 +452,7 @@ def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, 
     start_run(corpus, config, tmp_path / "run", tmp_path, reporter=Reporter())
     said = " ".join(capsys.readouterr().err.split())
     assert ("of the training documents with a label only 0% have its parent too" in said) != closed
+    assert ("as 100% of the training documents with a label have its parent too" in said) == closed
 
 
 def test_Run_finish_model_is_coherent_at_last(start) -> None:
