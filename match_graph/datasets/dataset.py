@@ -41,7 +41,7 @@ from match_graph.io.cluster import Cluster
 from match_graph.io.manifest import MANIFEST
 from match_graph.io.source import Snapshot, Track, resolve_path
 from match_graph.own_code import hash_code
-from match_graph.typing import DOCUMENT, LABEL
+from match_graph.typing import DOCUMENT, LABEL, MASKS
 
 FORMAT_VERSION = 4
 
@@ -327,6 +327,14 @@ class CorpusDataset(InMemoryDataset):
     def hierarchy(self) -> Hierarchy:
         """Label hierarchy after contraction."""
         return Hierarchy.from_data(self.graph)
+
+    @cached_property
+    def closed_share(self) -> float:
+        """P(parent | child) of training documents, mean over the label edges; 1 without edges."""
+        if not self.hierarchy.num_edges:
+            return 1.0
+        train = self.documents(MASKS["train"])
+        return float(self.hierarchy.parent_given_child(self.targets, train).mean())
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""

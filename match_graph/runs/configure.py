@@ -250,17 +250,9 @@ def resolve_config(config: Config, dataset: CorpusDataset) -> Config:
         blend = derive_blend(dataset.num_labels, per_document, width, config.train.epochs)
         config = config.change("model", blend=find_model(config).is_neural and blend)
     if config.model.coherent is None:
-        is_closed = dataset.hierarchy.num_edges > 0 and find_closed_share(dataset) >= _CLOSED
+        is_closed = dataset.hierarchy.num_edges > 0 and dataset.closed_share >= _CLOSED
         config = config.change("model", coherent=is_closed)
     return config
-
-
-def find_closed_share(dataset: CorpusDataset) -> float:
-    """P(parent | child) in training, mean of the hierarchy's edges; 1 where there are none."""
-    hierarchy, train = dataset.hierarchy, dataset.documents(MASKS["train"])
-    if not hierarchy.num_edges:
-        return 1.0
-    return float(hierarchy.parent_given_child(dataset.targets, train).mean())
 
 
 def derive_samples(num_words: int) -> int:

@@ -17,7 +17,7 @@ from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, RECORD
 from match_graph.own_code import shorten_code
 from match_graph.runs.checks import check_model, check_word_vectors
-from match_graph.runs.configure import find_closed_share, locate_config, settle_config
+from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.features import join_features, keep_features, write_features
 from match_graph.runs.folder import (
     check_own_code,
@@ -106,7 +106,7 @@ def start_run(
             f"(those of labels: model.head=label_graph), or leave them out of data.features"
         )
     if config.model.coherent:
-        _tell_coherent(find_closed_share(dataset), reporter)
+        _tell_coherent(dataset.closed_share, reporter)
     return run
 
 
