@@ -16,10 +16,10 @@ from match_graph.graph import count_twins
 from match_graph.io import Reporter
 from match_graph.io.files import read_tensors
 from match_graph.io.manifest import write_manifest
-from match_graph.io.run_folder import METRICS, MODEL, RECORD, STATE
+from match_graph.io.run_folder import CALIBRATION, METRICS, MODEL, RECORD, STATE
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.predict import load
-from match_graph.runs import Run, open_run, start_run
+from match_graph.runs import Run, finish, open_run, start_run
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_processor
 from match_graph.testing import toy_documents, write_match_folder
@@ -455,8 +455,9 @@ def test_start_run_coherent_where_labels_are_not_closed(tmp_path: Path, capsys, 
     assert ("as 100% of the training documents with a label have its parent too" in said) == closed
 
 
-def test_Run_finish_model_is_coherent_at_last(start) -> None:
+def test_Run_finish_model_is_coherent_at_last(start, monkeypatch) -> None:
     """The blended and calibrated scores are those of a run that is not; then they are joined."""
+    monkeypatch.setattr(finish, "_MIN_DOCUMENTS", 1)
     settings = (*BLENDED, "train.calibrate=true")
     plain, run = start("plain", "model.coherent=false", *settings), start("coherent", *settings)
     assert run.config.model.coherent
@@ -465,6 +466,7 @@ def test_Run_finish_model_is_coherent_at_last(start) -> None:
         one.train()
     with torch.no_grad():
         before, found = (one.finish_model(one.load_model().eval())(batch) for one in (plain, run))
+    assert (run.folder / CALIBRATION).is_file()
     child, parent = run.dataset.hierarchy.edge_index
     assert (before[:, child] > before[:, parent]).any()
     assert torch.equal(found, CoherentOutput(run.dataset.hierarchy)(before))
