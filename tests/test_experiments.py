@@ -135,6 +135,45 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
+def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of validation with seeds, of test with intervals; by a measure without these with seeds."""
+    toy = write_match_folder(tmp_path / "toy")
+    experiment = load_experiment("encoders", [str(toy)], runs=2, settings=TINY)
+    rows = [row for row in experiment.rows if row.name in ("label prior", "Omikuji", "MATCH")]
+    few = experiment.model_copy(update={"rows": rows})
+    run_benchmark(few, tmp_path / "out", tmp_path / "root")
+    content = runpy.run_path(str(FOLDER / "tables" / "write_tables.py"))
+    (tmp_path / "encoders").mkdir()
+    monkeypatch.setitem(content["take"].__globals__, "HERE", tmp_path)
+    content["take"](tmp_path / "out", "encoders")
+    results = read_results(tmp_path / "out")
+
+    def find(row: str, split: str, measure: str) -> np.ndarray:
+        cells = results.find_cells("toy", row)
+        return np.array([cell.metrics[split][measure] for cell in cells])
+
+    def show(value: float, sign: str = "+") -> str:
+        return f"{value:{sign}.4f}".replace("0.", ".")
+
+    for measure, is_worse in (("NDCG@5", np.less), ("violation_rate", np.greater)):
+        text = f"<!-- differences: encoders/toy {measure}: label prior | Omikuji -->\n<!-- end -->"
+        lines = content["fill"](text).splitlines()
+        assert lines[2] == "| | toy,<br>validation | toy,<br>test |"
+        shown = {line[2:].split(" | ")[0]: line[2:-2].split(" | ")[1:] for line in lines[4:7]}
+        first = [show(find("MATCH", split, measure).mean(), "") for split in ("valid", "test")]
+        assert shown["MATCH"] == first
+        for row in ("label prior", "Omikuji"):
+            for column, split in enumerate(("valid", "test")):
+                ours, others = find(row, split, measure), find("MATCH", split, measure)
+                cell = shown[row][column]
+                assert cell.startswith(show((ours - others).mean()))
+                counted = f" ({is_worse(ours, others).sum()} of 2)"
+                has_interval = split == "test" and measure == "NDCG@5"
+                assert cell.endswith("]") if has_interval else cell.endswith(counted)
+    with pytest.raises(MatchGraphError, match=r"Differences must be of rows of toy, found 'SAGE'"):
+        content["fill"](text.replace("Omikuji", "SAGE"))
+
+
 def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates of stages in the order that is asked for, a row each with all of its baselines."""
     shared = {"size": "toy: batches of 2", "device": "cpu, 2 threads", "unit": "documents/s"}

@@ -1,13 +1,14 @@
-"""Tables of README and RESULTS.md, written from the results that lie beside the experiments.
+"""Tables of README and of the pages of experiments, written from the results beside these.
 
     python experiments/tables/write_tables.py                           writes them
     python experiments/tables/write_tables.py --take FOLDER --as NAME   takes results first
 
 A table stands between two comments. The first one names a data set and measures, which stand behind
-NDCG@5 on validation where they are of another split; or experiments and a measure of some rows on
-all of their data sets:
+NDCG@5 on validation where they are of another split; data sets, and a measure by which some rows
+differ from the reference; or experiments and a measure of some rows on all of their data sets:
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
+    <!-- differences: encoders/cacm encoders/biotools NDCG@5: MATCH-NoBlend | Omikuji -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
     <!-- speed: step predict -->
     <!-- speed summary: step predict -->
@@ -22,8 +23,10 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from match_graph.benchmark import Results, read_results
+from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.errors import MatchGraphError
 from match_graph.report.benchmark_tables import (
     collect_notes,
@@ -35,13 +38,14 @@ from match_graph.report.summary import Value, publish, summarize
 from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
-FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/RESULTS.md"))]
+FILES = [HERE.parent / "README.md", *sorted(HERE.glob("*/*.md"))]
 #: Heading of the measure that chooses epochs and defaults.
 VALIDATION = "validation NDCG@5"
 #: Stars of a summary, behind a mean.
 _MARKS = {"\\*": "worse", "+": "better"}
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+DIFFERENCES = re.compile(SUMMARY.pattern.replace("summary", "differences"), re.DOTALL)
 SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -67,8 +71,7 @@ def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
 
 def add_validation(table: Table, results: Results, dataset: str) -> Table:
     """The table with NDCG@5 on validation, by which settings are chosen, behind the names."""
-    update = {"split": "valid", "measures": ["NDCG@5"]}
-    chosen = results.model_copy(update={"experiment": results.experiment.model_copy(update=update)})
+    chosen = take_validation(results, "NDCG@5")
     found = {row.name: row.measured.get("NDCG@5") for row in summarize(chosen, dataset)}
     best = {
         (row, 1)
@@ -88,12 +91,77 @@ def add_validation(table: Table, results: Results, dataset: str) -> Table:
     )
 
 
+def take_validation(results: Results, measure: str) -> Results:
+    """The same cells by one measure on validation."""
+    update = {"split": "valid", "measures": [measure]}
+    return results.model_copy(update={"experiment": results.experiment.model_copy(update=update)})
+
+
+def make_differences(places: list[str], measure: str, names: list[str]) -> str:
+    """A measure of some rows less that of the reference, which stands first.
+
+    A column for validation and one for the split of the experiment, of each data set.
+    """
+    head, columns, references = [], [], set()
+    for place in places:
+        experiment, _, dataset = place.rpartition("/")
+        results = read_results(HERE / experiment / "results.json")
+        references.add(str(results.experiment.reference))
+        by_split = {"validation": take_validation(results, measure)}
+        if results.experiment.split != "valid":
+            by_split[results.experiment.split] = results
+        for split, of_split in by_split.items():
+            head.append(f"{dataset},<br>{split}")
+            columns.append(_compare(of_split, dataset, measure, names))
+    [reference] = references
+    lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
+    rows = zip(*columns, strict=True)
+    lines += [
+        f"| {name} | {' | '.join(cells)} |"
+        for name, cells in zip((reference, *names), rows, strict=True)
+    ]
+    text = "\n".join(lines)
+    about = f"{measure} of {reference}, and what the others differ from it"
+    if " of " in text:
+        about += ": mean over common seeds, and with how many of these it is worse"
+    if "[" in text:
+        about += "; [95 % interval over documents], stars as in the tables below"
+    return f"\n{text}\n\n{about}.\n\n"
+
+
+def _compare(results: Results, dataset: str, measure: str, names: list[str]) -> list[str]:
+    """Cells of a column of differences, that of the reference first."""
+    reference = str(results.experiment.reference)
+    rows = {row.name: row.measured.get(measure) for row in summarize(results, dataset)}
+    if unknown := [name for name in names if name not in rows]:
+        raise MatchGraphError(
+            f"Differences must be of rows of {dataset}, found '{unknown[0]}'; take some of "
+            f"{', '.join(rows)}."
+        )
+    of_reference = results.find_values(dataset, reference, measure)
+    cells = [_shorten(f"{fmean(of_reference.values()):.4f}")]
+    for name in names:
+        value, by_seed = rows[name], results.find_values(dataset, name, measure)
+        if value is None:
+            cells.append("-")
+        elif value.documents is None or value.interval is None:
+            found = [by_seed[seed] - of_reference[seed] for seed in by_seed if seed in of_reference]
+            signs = [(one > 0) if measure in LOWER_IS_BETTER else (one < 0) for one in found]
+            cells.append(_shorten(f"{fmean(found):+.4f} ({sum(signs)} of {len(found)})"))
+        else:
+            low, high = value.interval
+            difference = f"{value.documents.difference:+.4f}{value.stars}".replace("*", "\\*")
+            cells.append(_shorten(f"{difference}<br>[{low:+.4f}, {high:+.4f}]"))
+    return cells
+
+
 def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     """A measure of some rows on every data set of some experiments.
 
     Means, 95 % intervals over documents, and stars.
     """
-    head, cells, runs, splits = [], {name: [] for name in names}, set(), set()
+    head, cells, splits = [], {name: [] for name in names}, set()
+    runs: dict[int, dict[str, list[str]]] = {}
     for experiment in experiments:
         results = read_results(HERE / experiment / "results.json")
         reference = results.experiment.reference
@@ -107,13 +175,11 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                 if row is None or not row.runs:
                     cells[name].append("-")
                     continue
-                runs.add(row.runs)
+                runs.setdefault(row.runs, {}).setdefault(name, []).append(record.name)
                 cells[name].append(_show(row.measured[measure], name == reference))
     lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     lines += [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
-    *first, last = map(str, sorted(runs) or [0])
-    seeds = f"{', '.join(first)} or {last}" if first else last
-    kind = "one seed" if seeds == "1" else f"mean of {seeds} seeds"
+    kind = _describe_runs(runs)
     about = (
         f"{measure} on {' and '.join(sorted(splits))}, {kind} [95 % interval over documents of the "
         f"difference to {reference}, for it of the mean]"
@@ -125,6 +191,19 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                 f"; {mark} significantly {word} than {reference} (p < .05), {mark * 2} (p < .01)"
             )
     return f"\n{text}\n\n{about}.\n\n"
+
+
+def _describe_runs(runs: dict[int, dict[str, list[str]]]) -> str:
+    """How many seeds the cells are means of: that of most, and of which others by rows."""
+    sizes = {number: sum(map(len, rows.values())) for number, rows in runs.items()}
+    most = max(sizes, key=lambda number: sizes[number], default=0)
+    others = []
+    for number, rows in sorted(runs.items()):
+        if number != most:
+            found = [f"{name} on {' and '.join(where)}" for name, where in rows.items()]
+            others.append(f"{number}: {', '.join(found)}")
+    kind = "one seed" if most == 1 else f"mean of {most} seeds"
+    return f"{kind} ({'; '.join(others)})" if others else kind
 
 
 def make_speed(stages: list[str], is_summary: bool) -> str:
@@ -160,19 +239,32 @@ def make_speed(stages: list[str], is_summary: bool) -> str:
     return f"\n{table.to_markdown()}\n\n"
 
 
+def _shorten(text: str) -> str:
+    """Fractions without the 0 before their point."""
+    return re.sub(r"(?<!\d)0\.", ".", text)
+
+
 def _show(value: Value, is_reference: bool) -> str:
     mean = f"{value.mean:.3f}{value.stars}".replace("*", "\\*")
     if value.interval is None:
-        return mean.lstrip("0")
+        return _shorten(mean)
     sign = "" if is_reference else "+"
     low, high = (f"{bound:{sign}.3f}" for bound in value.interval)
-    return f"{mean}<br>[{low}, {high}]".replace("0.", ".")
+    return _shorten(f"{mean}<br>[{low}, {high}]")
 
 
 def fill(text: str) -> str:
     """The text with all of its tables as the results give them."""
     text = TABLE.sub(
         lambda found: found[1] + make_table(found[2], found[3], found[4].split()) + found[5], text
+    )
+    text = DIFFERENCES.sub(
+        lambda found: (
+            found[1]
+            + make_differences(found[2].split(), found[3], found[4].split(" | "))
+            + found[5]
+        ),
+        text,
     )
     text = SPEED.sub(
         lambda found: found[1] + make_speed(found[3].split(), found[2] is not None) + found[4], text

@@ -180,8 +180,8 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
     if reference is not None:
         lines.append(
             f"Stars need both the bootstrap over documents and the t-test paired by seed, from "
-            f"{FEWEST_SEEDS} common seeds on, after Holm's correction over the rows: * "
-            f"significantly worse than {reference} (p < 0.05), ** (p < 0.01); + and ++ "
+            f"{FEWEST_SEEDS} common seeds on, after Holm's correction over the rows of this "
+            f"table: * significantly worse than {reference} (p < 0.05), ** (p < 0.01); + and ++ "
             f"significantly better."
         )
     if without := [name for name in names if name not in SCORE_NAMES]:
@@ -191,7 +191,8 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
         )
     lines.append(
         "blend: the network is blended with a linear classifier; features: node types with "
-        "features; start: initialization of token embeddings (model.init)."
+        "features; start: initialization of token embeddings (model.init); train s: with "
+        "the classifier of a blend, without pre-training."
     )
     return lines
 

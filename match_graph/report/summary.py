@@ -71,9 +71,9 @@ class RowSummary:
         features: Node types with features.
         start: Initialization of token embeddings (``model.init``); None as for ``blend``.
         parameters: Number of parameters of a network; None where none is known.
-        train_seconds: Seconds of training or fitting, without pre-training; the mean over runs on
-            the device that most runs of the data set used (CPUs or a kind of GPU; of as many, that
-            of the first row), None where none is known, as of interrupted runs.
+        train_seconds: Seconds of training or fitting and of a blend, without pre-training; the mean
+            over runs on the device that most runs of the data set used (CPUs or a kind of GPU; of
+            as many, that of the first row), None where none is known, as of interrupted runs.
         seconds_per_epoch: Seconds per epoch, the mean over the same runs; None where none is known.
         peak_mib: Peak memory in MiB of all runs on that device, of the GPU if it is one; None where
             none is known.
@@ -187,7 +187,9 @@ class _Summarizer:
             runs=len(done),
             **_describe_model(self.cells[row]),
             parameters=max(parameters, default=None),
-            train_seconds=_mean([cell.seconds["train"] for cell in whole]),
+            train_seconds=_mean(
+                [cell.seconds["train"] + cell.seconds.get("blend", 0.0) for cell in whole]
+            ),
             seconds_per_epoch=_mean(epochs),
             peak_mib=max((_peak(cell) for cell in here), default=None),
             notes=(
