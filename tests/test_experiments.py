@@ -201,14 +201,14 @@ def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "|  | size | ours | baseline | its rate | times as fast |\n"
         "| --- | --- | --: | --: | --: | --: |\n"
         "| predict | toy: batches of 2 | 7 documents/s | one by one | 14 documents/s | 0.5 |\n"
-        "| step | toy: batches of 2 | 1,391 documents/s | padded | 100 documents/s | 13.9 |\n"
-        "| step | toy: batches of 2 | 1,391 documents/s | ours, slowly | 500 documents/s | 2.78 |\n"
-        "| step | toy: batches of 2 | 1,391 documents/s | sorted | 1,000 documents/s | 1.39 |\n"
+        "| step | toy: batches of 2 | 1,391 documents/s | padded | 100 documents/s | 14 |\n"
+        "| step | toy: batches of 2 | 1,391 documents/s | ours, slowly | 500 documents/s | 2.8 |\n"
+        "| step | toy: batches of 2 | 1,391 documents/s | sorted | 1,000 documents/s | 1.4 |\n"
         "\n<!-- end -->\nb\n"
     )
     assert content["fill"](filled) == filled
     filled = content["fill"](text.replace("speed: predict step", "speed summary: step"))
-    assert "\n| step | 1,391 documents/s | 13.9 padded; 1.39 sorted |\n\n<!-- end" in filled
+    assert "\n| step | 1,391 documents/s | 14 padded; 1.4 sorted |\n\n<!-- end" in filled
     with pytest.raises(MatchGraphError, match=r"found 'sample'; add it with `match-graph speed"):
         content["fill"](text.replace("predict", "sample"))
 

@@ -19,6 +19,7 @@ The last two name stages of speed/measured.jsonl, the output of `match-graph spe
 
 import argparse
 import json
+import math
 import re
 import sys
 from dataclasses import replace
@@ -28,13 +29,8 @@ from statistics import fmean
 from match_graph.benchmark import Results, read_results
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.errors import MatchGraphError
-from match_graph.report.benchmark_tables import (
-    collect_notes,
-    format_value,
-    make_legend,
-    tabulate_rows,
-)
-from match_graph.report.summary import Value, publish, summarize
+from match_graph.report.benchmark_tables import format_value, make_legend, tabulate_rows
+from match_graph.report.summary import Value, collect_notes, publish, summarize
 from match_graph.report.tables import Table
 
 HERE = Path(__file__).resolve().parents[1]
@@ -92,9 +88,11 @@ def add_validation(table: Table, results: Results, dataset: str) -> Table:
 
 
 def take_validation(results: Results, measure: str) -> Results:
-    """The same cells by one measure on validation."""
+    """The same cells by one measure on validation, of which no tests are kept."""
     update = {"split": "valid", "measures": [measure]}
-    return results.model_copy(update={"experiment": results.experiment.model_copy(update=update)})
+    experiment = results.experiment.model_copy(update=update)
+    datasets = [record.model_copy(update={"tests": []}) for record in results.datasets]
+    return results.model_copy(update={"experiment": experiment, "datasets": datasets})
 
 
 def make_differences(places: list[str], measure: str, names: list[str]) -> str:
@@ -102,7 +100,7 @@ def make_differences(places: list[str], measure: str, names: list[str]) -> str:
 
     A column for validation and one for the split of the experiment, of each data set.
     """
-    head, columns, references = [], [], set()
+    head, columns, references = list[str](), list[list[str]](), set[str]()
     for place in places:
         experiment, _, dataset = place.rpartition("/")
         results = read_results(HERE / experiment / "results.json")
@@ -123,9 +121,12 @@ def make_differences(places: list[str], measure: str, names: list[str]) -> str:
     text = "\n".join(lines)
     about = f"{measure} of {reference}, and what the others differ from it"
     if " of " in text:
-        about += ": mean over common seeds, and with how many of these it is worse"
+        about += "; (k of n): mean over n common seeds, with k of which the row is worse"
     if "[" in text:
-        about += "; [95 % interval over documents], stars as in the tables below"
+        about += (
+            "; [95 % interval over documents]: means over all seeds of both, stars as in the full "
+            "tables"
+        )
     return f"\n{text}\n\n{about}.\n\n"
 
 
@@ -160,7 +161,8 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
 
     Means, 95 % intervals over documents, and stars.
     """
-    head, cells, splits = [], {name: [] for name in names}, set()
+    head, splits = list[str](), set[str]()
+    cells: dict[str, list[str]] = {name: [] for name in names}
     runs: dict[int, dict[str, list[str]]] = {}
     for experiment in experiments:
         results = read_results(HERE / experiment / "results.json")
@@ -200,8 +202,11 @@ def _describe_runs(runs: dict[int, dict[str, list[str]]]) -> str:
     others = []
     for number, rows in sorted(runs.items()):
         if number != most:
-            found = [f"{name} on {' and '.join(where)}" for name, where in rows.items()]
-            others.append(f"{number}: {', '.join(found)}")
+            places: dict[str, list[str]] = {}
+            for name, where in rows.items():
+                places.setdefault(" and ".join(where), []).append(name)
+            found = [f"{', '.join(names)} on {where}" for where, names in places.items()]
+            others.append(f"{number}: {'; '.join(found)}")
     kind = "one seed" if most == 1 else f"mean of {most} seeds"
     return f"{kind} ({'; '.join(others)})" if others else kind
 
@@ -219,11 +224,13 @@ def make_speed(stages: list[str], is_summary: bool) -> str:
             f"The stages of a table must be measured in {path}, found '{unknown[0]}'; add it with "
             f"`match-graph speed {unknown[0]} --json`."
         )
-    rows, summary = [], []
+    rows, summary = list[list[str]](), list[list[str]]()
     for stage in stages:
         beside = []
         for line in (line for line in lines if line["stage"] == stage):
-            name, ratio = line["baseline"].rpartition(": ")[0], f"{line['ratio']:.3g}"
+            name = line["baseline"].rpartition(": ")[0]
+            digits = 1 - math.floor(math.log10(line["ratio"]))
+            ratio = f"{round(line['ratio'], digits):g}"  # two digits: no third one is stable
             ours, theirs = (
                 f"{rate:,.0f} {line['unit']}"
                 for rate in (line["rate"], line["rate"] / line["ratio"])
