@@ -52,7 +52,7 @@ def find_hits(ranked: Tensor, label_ptr: Tensor, label_index: Tensor) -> Tensor:
 def precision_at_k(hits: Tensor, k: int) -> Tensor:
     r"""P@k of each document, :math:`\frac{1}{k} \sum_{i \le k} y_{rank(i)}`.
 
-    Source: equation 27 of MATCH, https://arxiv.org/abs/2102.07349; divides by k also where there
+    Source: equation 21 of MATCH, https://arxiv.org/abs/2102.07349; divides by k also where there
     are fewer labels.
 
     Args:
@@ -82,7 +82,7 @@ def recall_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
 def ndcg_at_k(hits: Tensor, num_gold: Tensor, k: int) -> Tensor:
     r"""NDCG@k of each document, the ideal being min(k, number of gold labels) hits.
 
-    Source: equation 27 of MATCH, https://arxiv.org/abs/2102.07349.
+    Source: equation 21 of MATCH, https://arxiv.org/abs/2102.07349.
 
     Args:
         hits: Whether each ranked label is gold, from `find_hits`, [B, K], bool.

@@ -222,7 +222,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> T
 class RaggedAttention(nn.Module):
     """Multi-head attention of tokens to the tokens of their own document.
 
-    Source: equations 17 and 18 of MATCH, https://arxiv.org/abs/2102.07349, after Vaswani et al.
+    Source: equations 12 and 13 of MATCH, https://arxiv.org/abs/2102.07349, after Vaswani et al.
     2017. The paper prints the scale as the root of the whole width; here it is the root of a
     head's width, as in its source.
 

@@ -65,7 +65,7 @@ class _Drop(torch.autograd.Function):
 class TransformerLayer(nn.Module):
     """Post-norm: attention, then a feed-forward network, each added and normalised.
 
-    Source: equation 19 of MATCH; LayerNorm is that of Ba et al. 2016.
+    Source: equation 14 of MATCH; LayerNorm is that of Ba et al. 2016.
 
     Args:
         channels: Width of the tokens.

@@ -35,7 +35,7 @@ def match_loss(
     document_weight: float = 1.0,
     check: bool = True,
 ) -> Losses:
-    """Equation 26 of MATCH; a term whose weight is 0 costs nothing.
+    """Equation 20 of MATCH; a term whose weight is 0 costs nothing.
 
     Its terms are those of `sparse_bce`, `hypernymy_parameter_penalty` and
     `hypernymy_output_penalty`.
@@ -110,7 +110,7 @@ def sparse_bce(
 
     .. math:: \frac{1}{B} \sum_b \Bigl(\sum_l \log(1 + e^{z_{bl}}) - \sum_{l \in L_b} z_{bl}\Bigr)
 
-    This is equation 23 of MATCH (https://arxiv.org/abs/2102.07349) divided by the number of
+    This is equation 17 of MATCH (https://arxiv.org/abs/2102.07349) divided by the number of
     documents, without a dense target. So a weight that the paper would put beside its sum over
     documents is divided by their number here.
 
@@ -147,7 +147,7 @@ def hypernymy_parameter_penalty(
 
     with the Laplacian :math:`\Delta` of the label edges: no difference is stored per edge.
 
-    Source: equation 24 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
+    Source: equation 18 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
     authors' release, where the term has no gradient.
 
     Args:
@@ -171,7 +171,7 @@ def hypernymy_output_penalty(logits: Tensor, hierarchy: Hierarchy, check: bool =
 
     .. math:: \frac{1}{B} \sum_b \sum_{(c, p)} a_{cp} \max(0, \sigma(z_{bc}) - \sigma(z_{bp}))
 
-    Source: equation 25 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
+    Source: equation 19 of MATCH, https://arxiv.org/abs/2102.07349 (a = 1). Differs from the
     authors' release, which sums over the batch and has no gradient. Takes memory for [E, B].
 
     Args:

@@ -32,7 +32,7 @@ def margin_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Loss and Euclidean gradients; each positive's loss is the mean over its K negatives.
 
-    Source: equation 13 of MATCH, for several negatives at once. The authors' release attracts a
+    Source: equation 9 of MATCH, for several negatives at once. The authors' release attracts a
     negative whose cosine with the anchor is negative; here the indicator is the margin's alone.
 
     Args:

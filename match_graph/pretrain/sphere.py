@@ -1,6 +1,6 @@
 """Riemannian stochastic gradient descent on the unit sphere, on the rows of a table.
 
-Source: equations 14 and 15 of MATCH (https://arxiv.org/abs/2102.07349), after Bonnabel 2013
+Source: equations 10 and 11 of MATCH (https://arxiv.org/abs/2102.07349), after Bonnabel 2013
 (https://arxiv.org/abs/1111.5280) and Meng et al. 2019 (https://arxiv.org/abs/1911.01196). The
 paper prints the step with plus; as the objective is minimised, the step here is minus.
 """

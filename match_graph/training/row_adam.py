@@ -76,13 +76,55 @@ class StepTables:
             return
         keeps = np.asarray(kept)
         self.first = 1 + int(np.argmax(keeps < 1))
-        # before its first step an average is nothing, and what it was is forgotten at once
-        product = np.concatenate([[np.inf], np.cumprod(np.where(step <= self.first, 1, keeps))])
-        product[: self.first] = np.inf
-        self.product = torch.from_numpy(product).to(device)
-        self.taken = torch.from_numpy(
-            self._sum_ahead((1 - keeps) / product[1:] * ahead[1:], self.ratio)
-        ).to(device)  # fmt: skip
+        # from its first step on an average is that of the weights, whatever it was before
+        factor = np.where(step <= self.first, 1, keeps)
+        log = np.concatenate([[0.0], np.cumsum(np.log(factor))])
+        self.log_kept = torch.from_numpy(log).to(device)
+        #: The step up to which the average forgets faster than the first moment does.
+        self.turn = int(np.argmin((log - np.arange(len(log)) * np.log(self.ratio))[self.first :]))
+        self.turn += self.first
+        taken = self._sum_taken((1 - keeps) * ahead[1:], factor)
+        self.taken = torch.from_numpy(taken).to(device)
+
+    def keep(self, upto: Tensor, now: int) -> Tensor:
+        """What an average of a row's step keeps until now, in [0, 1], shaped like the steps."""
+        return self._share(upto, now).masked_fill(upto < self.first, 0)
+
+    def take(self, upto: Tensor, now: int) -> Tensor:
+        """:math:`C_s (T_t - r^{s - t} T_s)` from a row's step t to now, s, shaped like the steps.
+
+        As two sums, up to the turn and from there on.
+        """
+        middle = min(now, self.turn)
+        before = upto.clamp(max=middle)
+        taken = self._take(before, middle, self.taken[0])
+        if now == middle:
+            return taken
+        behind = upto.clamp(min=middle)
+        shrunk = self.ratio ** (behind - upto).double()
+        return self._share(middle, now) * taken + shrunk * self._take(behind, now, self.taken[1])
+
+    def _share(self, upto: Tensor | int, now: int) -> Tensor:
+        return torch.exp(self.log_kept[now] - self.log_kept[upto])
+
+    def _take(self, upto: Tensor, now: int, solved: Tensor) -> Tensor:
+        shrunk = self.ratio ** (now - upto).double()
+        return self._share(upto, now) * solved[upto] - shrunk * solved[now]
+
+    def _sum_taken(self, values: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """Two solutions S of :math:`S_t = r / k_{t + 1} (S_{t + 1} + (1 - k_{t + 1}) B_{t + 1})`.
+
+        For any of them the sum from t to s is :math:`C_s / C_t S_t - r^{s - t} S_s`. One goes
+        forwards from the first step to the turn, one backwards from the last step to the turn, so
+        that neither grows: the sums T themselves do, beyond all digits, where the average forgets
+        faster than the first moment.
+        """
+        found = np.zeros((2, len(values) + 1))
+        for step in range(self.turn):
+            found[0, step + 1] = factor[step] / self.ratio * found[0, step] - values[step]
+        for step in range(len(values) - 1, self.turn - 1, -1):
+            found[1, step] = self.ratio / factor[step] * (found[1, step + 1] + values[step])
+        return found
 
     @staticmethod
     def _sum_ahead(values: np.ndarray, ratio: float) -> np.ndarray:
@@ -310,10 +352,8 @@ class RowAdam:
         direction = rows.mean / (rows.square.sqrt() + epsilon.to(rows.square))
         average = rows.average
         if average is not None and now >= tables.first:
-            product = tables.product[now]
-            kept = product / tables.product[upto]
-            size_taken = tables.taken[upto] - shrunk * tables.taken[now]
-            size_taken = (1 - kept) * behind - product * size_taken
+            kept = tables.keep(upto, now)
+            size_taken = (1 - kept) * behind - tables.take(upto, now)
             kept = kept.to(average)
             average = torch.lerp(rows.weight, average, kept) - size_taken.to(average) * direction
         return _Rows(

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from together import run_together
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from match_graph.config import Config
@@ -89,7 +89,7 @@ def _make_rates(schedule: str) -> list[float]:
 @settings(max_examples=20, deadline=None)
 @given(
     schedule=st.sampled_from(["linear", "constant"]),
-    share=st.sampled_from([0.0, 0.1, 0.25, 0.5]),
+    share=st.sampled_from([0.0, 0.005, 0.02, 0.1, 0.25, 0.5]),
     after=st.sampled_from([0, 70, _STEPS]),
     lookups=st.integers(1, 3),
     settle_every=st.sampled_from([1, 50, 1000]),
@@ -202,6 +202,28 @@ def test_StepTables_ahead_is_the_sum_over_later_steps() -> None:
         )  # fmt: skip
         assert float(tables.ahead[step]) == pytest.approx(expected, rel=1e-12)
     assert (tables.clamp(4), tables.clamp(9)) == (4, 5)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.02, 0.1, 0.5])
+def test_StepTables_take_is_the_sum_of_what_is_averaged(share: float) -> None:
+    """The definition, term by term, also where an average forgets faster than a moment."""
+    num_steps, after = 1000, 5
+    average = WeightAverage(nn.Linear(1, 1), share)
+    kept = [average.keeps(step - after) for step in range(1, num_steps + 1)]
+    tables = StepTables([0.1] * num_steps, kept, (0.9, 0.999), torch.device("cpu"))
+    for upto, now in [(0, 9), (3, 400), (20, 21), (20, 600), (700, 950), (990, num_steps)]:
+        expected = of_average = 0.0
+        for step in range(upto + 1, now + 1):
+            keeps = 1.0 if step <= tables.first else kept[step - 1]
+            ahead = tables.ratio ** (step - upto) * float(tables.ahead[step])
+            expected = keeps * expected + (1 - kept[step - 1]) * ahead
+            of_average = kept[step - 1] if step == upto + 1 else of_average * kept[step - 1]
+        found = tables.take(torch.tensor([[upto]]), now)
+        torch.testing.assert_close(
+            found, torch.tensor([[expected]], dtype=torch.float64), rtol=1e-9, atol=1e-12
+        )
+        found = tables.keep(torch.tensor([[upto]]), now)
+        assert float(found) == pytest.approx(of_average, abs=1e-12)
 
 
 @pytest.mark.parametrize("encoder", ["match", "hetero_sage"])

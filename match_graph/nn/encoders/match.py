@@ -18,7 +18,7 @@ from match_graph.typing import WORD
 class MatchEncoder(Encoder):
     """[CLS] tokens, metadata and words attend to each other; the final [CLS] states are joined.
 
-    Source: section 3.2 and equations 16 to 20 of MATCH, https://arxiv.org/abs/2102.07349.
+    Source: section 3.2 and equations 12 to 15 of MATCH, https://arxiv.org/abs/2102.07349.
 
     The paper is silent on the following, and this is what stands here: the position code has 28
     channels, so that the width is 128 with delta = 100; metadata are a set, so their code is zero;
@@ -51,7 +51,7 @@ class MatchEncoder(Encoder):
     - step: without the release's factor, 1 minus a cosine, which the paper does not have.
     - vectors: training starts from the pre-trained ones; the release overwrites them at random.
     - LayerNorm: as the paper has it; in the release it does nothing.
-    - layers: 3, then equation 22; the release has a fourth and a linear layer with ELU after it.
+    - layers: 3, then equation 16; the release has a fourth and a linear layer with ELU after it.
     - hypernymy: both terms have gradients, as the paper has it; in the release neither has.
     - dropout: not on attention weights, on which the release has it too.
     """

@@ -128,7 +128,7 @@ def prior_log_odds(count: Tensor, num_documents: int | Tensor) -> Tensor:
 class LinearHead(Head):
     """One linear score per label from the document's state.
 
-    Source: equation 22 of MATCH, https://arxiv.org/abs/2102.07349.
+    Source: equation 16 of MATCH, https://arxiv.org/abs/2102.07349.
 
     The scores are computed as [L, B] and handed out as their transpose, a view: the hypernymy
     term reads whole rows of labels then. Outside of training they are computed in float32 under
