@@ -139,7 +139,9 @@ class LengthBucketSampler(Sampler[list[int]]):
     """Batches of items of similar length, in an order that depends on (seed, epoch) alone.
 
     Items are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, cut into
-    batches, and the batches shuffled: padding stays small and batches stay random.
+    batches, and the batches shuffled: padding stays small and batches stay random. Few batches are
+    of three pools, so that no epoch has the batches of another, and the smaller one is not always
+    that of the longest items.
 
     Several processes take a part each of the same batches: every so many-th item, so that the parts
     are of like length. The last batch may have fewer items than there are processes; a process
@@ -147,11 +149,11 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     Args:
         lengths: Length of each item, [num_items].
-        batch_size: Items per batch over all processes; one batch, of the last pool, may be smaller.
+        batch_size: Items per batch over all processes; one batch may be smaller.
         shuffle: Whether to shuffle; otherwise all items are one pool and keep their order within
             equal length.
         seed: Random seed of the shuffling.
-        pool: Number of batches per pool.
+        pool: Number of batches per pool, a third of all at most.
         rank: Rank of this process.
         num_processes: Number of processes that share each batch.
     """
@@ -205,10 +207,17 @@ class LengthBucketSampler(Sampler[list[int]]):
             return torch.argsort(self.lengths, stable=True).split(self.batch_size)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(num_items, generator=generator)
-        pool_of = torch.arange(num_items) // (self.pool * self.batch_size)
+        pool = min(self.pool, max(1, len(self) // 3))
+        pool_of = torch.arange(num_items) // (pool * self.batch_size)
         longest = int(self.lengths.max()) + 1
         key = pool_of * longest + self.lengths[order]
-        batches = order[torch.argsort(key, stable=True)].split(self.batch_size)
+        order = order[torch.argsort(key, stable=True)]
+        sizes = [len(part) for part in order.split(self.batch_size)]
+        if pool < self.pool:
+            start = (len(sizes) - 1) // pool * pool  # of the last pool
+            place = torch.randint(start, len(sizes), (), generator=generator)
+            sizes.insert(int(place), sizes.pop())
+        batches = order.split(sizes)
         numbers = torch.randperm(len(batches), generator=generator)
         return [batches[number] for number in numbers.tolist()]
 

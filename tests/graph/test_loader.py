@@ -367,6 +367,7 @@ def test_LengthBucketSampler_items_are_sorted_within_their_pool(
         max(lengths[item] for item in batch) - min(lengths[item] for item in batch)
         for batch in sampler
     ]
+    pool = min(pool, max(1, len(sampler) // 3))
     num_pools = math.ceil(len(lengths) / (batch_size * pool))
     assert sum(wide) <= 60 * num_pools
 
@@ -385,6 +386,22 @@ def test_LengthBucketSampler_order_depends_seed_and_epoch_alone() -> None:
     assert batches(0, 2, noise=0) == batches(0, 2, noise=1)
     assert batches(0, 2, noise=0) != batches(0, 3, noise=0)
     assert batches(0, 2, noise=0) != batches(1, 2, noise=0)
+
+
+@pytest.mark.parametrize("num_items", [65, 161, 305])
+def test_LengthBucketSampler_few_batches_are_mixed(num_items: int) -> None:
+    """Epochs have other batches, and the small one has other items than the longest."""
+    lengths = torch.randperm(num_items, generator=torch.Generator().manual_seed(0))
+    sampler = LengthBucketSampler(lengths, 16, shuffle=True)
+    partitions, small = set(), set()
+    for epoch in range(8):
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        partitions.add(frozenset(map(frozenset, batches)))
+        small |= {int(lengths[item]) for batch in batches if len(batch) < 16 for item in batch}
+    assert len(partitions) == 8
+    assert len(small) > 4
+    assert min(small) < num_items // 2
 
 
 def test_LengthBucketSampler_padding_is_smaller_than_unsorted() -> None:
