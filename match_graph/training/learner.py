@@ -21,7 +21,7 @@ from match_graph.nn.tables import TokenTable
 from match_graph.training.average import WeightAverage
 from match_graph.training.checkpoint import LossMeter, TrainState
 from match_graph.training.device import keep_apart
-from match_graph.training.optimizers import make_optimizer, schedule
+from match_graph.training.optimizers import find_progress, make_optimizer, schedule
 from match_graph.training.parts import PartsReader, Share, remove_parts, write_parts, write_weights
 from match_graph.training.processes import gather, lead
 from match_graph.training.row_adam import RowAdam
@@ -312,7 +312,8 @@ def make_learner(
     if by_rows and table.weight.requires_grad:
         steps = range(1, num_steps + 1)
         rates = [
-            config.learning_rate * schedule(step / num_steps, config.warmup, config.schedule)
+            config.learning_rate
+            * schedule(find_progress(step, num_steps), config.warmup, config.schedule)
             for step in steps
         ]
         start = start_average(config, num_steps)

@@ -33,7 +33,7 @@ from match_graph.training.device import count_threads
 from match_graph.training.evaluate import evaluate_model
 from match_graph.training.learner import Learner, make_learner, start_average
 from match_graph.training.loggers import Tracker, open_tracker
-from match_graph.training.optimizers import set_progress
+from match_graph.training.optimizers import find_progress, set_progress
 from match_graph.training.processes import lead, sum_squares, sum_up
 from match_graph.training.profiling import profile_steps
 from match_graph.training.shards import find_shard
@@ -261,7 +261,7 @@ def train_step(
     """
     fabric, model = learner.fabric, learner.model
     batch = cpu_batch.to(fabric.device, non_blocking=True)
-    set_progress(learner.optimizer, step / num_steps, config)
+    set_progress(learner.optimizer, find_progress(step, num_steps), config)
     learner.optimizer.zero_grad()
     if learner.rows is not None:
         learner.rows.start(step)

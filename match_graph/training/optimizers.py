@@ -55,6 +55,12 @@ def set_progress(optimizer: optim.Optimizer, progress: float, config: TrainConfi
         group["lr"] = group["peak_lr"] * schedule(progress, config.warmup, config.schedule)
 
 
+def find_progress(step: int, num_steps: int) -> float:
+    """Share of the steps done with this one, from 1; half of them where it is the only one, which
+    would else have no rate."""
+    return step / max(2, num_steps)
+
+
 def schedule(progress: float, warmup: float, kind: str = "linear") -> float:
     """Factor of the learning rate: linear warm-up, then linear decay to 0, or a constant rate.
 

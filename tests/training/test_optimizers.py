@@ -5,7 +5,12 @@ import pytest
 from match_graph.config import ModelConfig, TrainConfig
 from match_graph.graph import TokenSpace
 from match_graph.nn import MatchModel
-from match_graph.training.optimizers import make_optimizer, schedule, set_progress
+from match_graph.training.optimizers import (
+    find_progress,
+    make_optimizer,
+    schedule,
+    set_progress,
+)
 
 SPACE = TokenSpace(("venue", "word"), (3, 4))
 
@@ -27,6 +32,12 @@ def test_schedule_constant_stays_after_the_warm_up() -> None:
     """Adam at a constant rate, as in the paper; also at the last step."""
     found = [schedule(p, 0.2, "constant") for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
     assert found == pytest.approx([0, 0.5, 1, 1, 1])
+
+
+def test_find_progress_one_step_has_a_rate() -> None:
+    """Else it is the share of the steps, 1 with the last; a single step is not at rate 0."""
+    assert [find_progress(step, 4) for step in (1, 2, 4)] == [0.25, 0.5, 1.0]
+    assert schedule(find_progress(1, 1), 0.1) > 0.5
 
 
 def test_set_progress_follows_the_schedule() -> None:
