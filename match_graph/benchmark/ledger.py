@@ -26,7 +26,7 @@ from match_graph.errors import CheckpointError, MatchGraphError
 from match_graph.features import identify_features
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, METRICS, RECORD
-from match_graph.runs.folder import find_difference, open_run_folder
+from match_graph.runs.folder import advise, find_difference, open_run_folder
 from match_graph.runs.inputs import find_changed_inputs, hash_inputs
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_processor, describe_software
@@ -73,14 +73,16 @@ class Ledger:
                 self.read(planned)
 
     def _check_folder(self, planned: PlannedCell, folder: Path) -> None:
-        difference = find_difference(open_run_folder(folder), planned.config)
+        there = open_run_folder(folder)
+        difference = find_difference(there, planned.config)
+        advice = advise(there, planned.config) if difference else ""
         if not difference and (folder / RECORD).is_file():
             difference = self._compare_record(planned, read_record(folder))
         if difference:
             raise CheckpointError(
                 f"A cell that is there must have the settings and data of the plan, but "
-                f"'{folder}' has others ({difference}); choose another folder with --out, or "
-                f"delete this one."
+                f"'{folder}' has others ({difference}); {advice}choose another folder with --out, "
+                f"or delete this one."
             )
 
     def _compare_record(self, planned: PlannedCell, record: Mapping[str, Any]) -> str:

@@ -161,10 +161,12 @@ def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:
         _check_ours(folder)
         remove_leftovers(folder)
         if (folder / CONFIG).is_file() and not overwrite:
-            if difference := find_difference(open_run_folder(folder), config):
+            there = open_run_folder(folder)
+            if difference := find_difference(there, config):
                 raise CheckpointError(
                     f"The run in '{folder}' has other settings ({difference}); "
-                    f"choose another folder with --out, or delete it with --overwrite."
+                    f"{advise(there, config)}choose another folder with --out, or delete it with "
+                    f"--overwrite."
                 )
             return
         _clear(folder)
@@ -225,6 +227,17 @@ def find_difference(there: Config, here: Config) -> str:
     keys.sort(key=lambda key: (key in derived, "_config." in key, _WEIGHT.get(key, len(_WEIGHT))))
     shown = [f"{key} is {_show(old, key)} there and {_show(new, key)} here" for key in keys[:3]]
     return ", ".join(shown) + (f", and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def advise(there: Config, here: Config) -> str:
+    """The beginning of what to do where two runs differ in precision alone; else empty.
+
+    "auto" is another precision on another processor or device.
+    """
+    precision = there.train.precision
+    if find_difference(there, here.change("train", precision=precision)):
+        return ""
+    return f"go on with --set train.precision={precision}, or "
 
 
 #: Settings from which others follow.

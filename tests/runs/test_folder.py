@@ -32,6 +32,19 @@ def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> 
     )
 
 
+def test_claim_run_folder_another_precision_is_told_with_a_way_on(tmp_path: Path) -> None:
+    """Another processor resolves "auto" to another one; not where other settings differ too."""
+    folder = tmp_path / "run"
+    folders.claim_run_folder(folder, load_config(None, ["train.precision=bf16-mixed"]), False)
+    for more, advice in (
+        ([], "go on with --set train.precision=bf16-mixed, or choose"),
+        (["seed=1"], "choose"),
+    ):
+        here = load_config(None, ["train.precision=32-true", *more])
+        with pytest.raises(CheckpointError, match=rf"here\); {advice} another folder with --out"):
+            folders.claim_run_folder(folder, here, overwrite=False)
+
+
 def test_find_difference_names_what_was_chosen_before_follows() -> None:
     """The encoder, then other settings, then those that the corpus gives; three of them."""
     there = load_config(None, ["pretrain.samples=5", "train.epochs=3", "train.warmup=0.1"])
