@@ -146,11 +146,13 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
     cells = [cell for cell in results.cells if cell.dataset == record.name]
     seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
     finished = sum(cell.status == "done" for cell in cells)
+    commits = sorted({cell.git or "unknown" for cell in cells if cell.status == "done"})
+    versions = f"commit{'s' * (len(commits) > 1)} {', '.join(commits) or 'unknown'}"
     return (
         f"{sizes} documents, {record.num_labels:,} labels; measured on {experiment.split}. "
         f"Seeds {', '.join(map(str, seeds))}; {finished} runs are finished.{budget} "
         f"{results.updated}, {processor}, torch {machine.versions.get('torch', '?')}, "
-        f"commit {machine.git or 'unknown'}, data {record.checksum[:12]}."
+        f"{versions}, data {record.checksum[:12]}."
     )
 
 
@@ -194,6 +196,19 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
         "features; start: initialization of token embeddings (model.init); train s: with "
         "the classifier of a blend, without pre-training."
     )
+    shown = {row.name for row in rows}
+    commits = [
+        cell.git
+        for cell in results.cells
+        if cell.dataset == record.name and cell.row in shown and cell.status == "done"
+    ]
+    if len(known := set(commits)) > 1:
+        unknown = commits.count(None)
+        lines.append(
+            f"Runs are of {len(known - {None})} commits of the code"
+            f"{f', and {unknown} of one that is not known' * bool(unknown)}: differences between "
+            f"them may be of the code."
+        )
     return lines
 
 

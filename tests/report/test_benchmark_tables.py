@@ -36,6 +36,25 @@ def test_make_legend_says_what_was_tuned_on() -> None:
     assert "on validation of other; this data set is for reporting alone." in texts[2]
 
 
+def test_make_legend_says_that_runs_are_of_several_commits() -> None:
+    """How many, and of how many runs none is known; nothing where all are of one."""
+    results = make_results()
+    [record] = results.datasets
+    texts = []
+    for names in (["a"] * 9, [None] * 9, ["a"] * 3 + ["b"] * 6, ["a"] * 4 + [None] * 2 + ["b"] * 3):
+        commits = iter(names)
+        cells = [
+            cell.model_copy(update={"git": next(commits)}) if cell.status == "done" else cell
+            for cell in results.cells
+        ]
+        found = results.model_copy(update={"cells": cells})
+        [*_, last] = make_legend(found, record, summarize(found, "toy"))
+        texts.append(last)
+    assert not any("commits" in text for text in texts[:2])
+    assert texts[2].startswith("Runs are of 2 commits of the code: differences")
+    assert texts[3].startswith("Runs are of 2 commits of the code, and 2 of one that is not known:")
+
+
 def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
     """Earlier calls with more runs, or another first seed, are in its means too."""
     results = make_results()
