@@ -52,7 +52,12 @@ class NeighborhoodSampler(EpochSampler):
     Every seed has a component of its own. So its state cannot depend on the other seeds of a
     batch, whatever layers an encoder has and although it adds reverse edges. Samples are hashes of
     (seed, node, edge type), and of epoch and seed document where they are random, so that they
-    depend on no other sample.
+    depend on no other sample. Where they are not random the first hop leaves the node out: a
+    document samples the same in the graph and as a new one, and lists of the same length give the
+    same places to all documents.
+
+    A seed that is ``reachable``, as training documents are, may be drawn at a later hop of its own
+    component, where it adds nothing: others reach a few more documents by the same fan-outs.
 
     No edge that touches a ``label`` node is ever sampled. Nodes of the seeds' type are reached only
     where ``reachable``, by any kind of edge, and where a sample is up to a time, only those whose
