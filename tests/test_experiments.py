@@ -170,6 +170,10 @@ def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
                 counted = f" ({is_worse(ours, others).sum()} of 2)"
                 has_interval = split == "test" and measure == "NDCG@5"
                 assert cell.endswith("]") if has_interval else cell.endswith(counted)
+    filled = content["fill"](text.replace(": label prior", " less label prior: MATCH"))
+    of_base = find("MATCH", "test", measure) - find("label prior", "test", measure)
+    [line] = [line for line in filled.splitlines() if line.startswith("| MATCH |")]
+    assert line.split(" | ")[2].startswith(f"{show(of_base.mean())} (")
     with pytest.raises(MatchGraphError, match=r"Differences must be of rows of toy, found 'SAGE'"):
         content["fill"](text.replace("Omikuji", "SAGE"))
 

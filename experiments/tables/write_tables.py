@@ -9,6 +9,7 @@ differ from the reference; or experiments and a measure of some rows on all of t
 
     <!-- table: encoders/cacm NDCG@5 P@1 -->
     <!-- differences: encoders/cacm encoders/biotools NDCG@5: MATCH-NoBlend | Omikuji -->
+    <!-- differences: defaults/cacm_1130 NDCG@5 less bare: only blend | only LSA -->
     <!-- summary: encoders encoders/sigma NDCG@5: MATCH | TF-IDF + linear -->
     <!-- speed: step predict -->
     <!-- speed summary: step predict -->
@@ -41,7 +42,10 @@ VALIDATION = "validation NDCG@5"
 _MARKS = {"\\*": "worse", "+": "better"}
 TABLE = re.compile(r"(<!-- table: (\S+)/(\S+)((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary: (.+?) (\S+): ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-DIFFERENCES = re.compile(SUMMARY.pattern.replace("summary", "differences"), re.DOTALL)
+DIFFERENCES = re.compile(
+    r"(<!-- differences: (.+?) (\S+?)(?: less ([^:\n]+))?: ([^\n]+) -->\n).*?(<!-- end -->)",
+    re.DOTALL,
+)
 SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -95,22 +99,25 @@ def take_validation(results: Results, measure: str) -> Results:
     return results.model_copy(update={"experiment": experiment, "datasets": datasets})
 
 
-def make_differences(places: list[str], measure: str, names: list[str]) -> str:
+def make_differences(
+    places: list[str], measure: str, names: list[str], base: str | None = None
+) -> str:
     """A measure of some rows less that of the reference, which stands first.
 
-    A column for validation and one for the split of the experiment, of each data set.
+    A column for validation and one for the split of the experiment, of each data set. A base is
+    another row to compare with, for which there are no tests.
     """
     head, columns, references = list[str](), list[list[str]](), set[str]()
     for place in places:
         experiment, _, dataset = place.rpartition("/")
         results = read_results(HERE / experiment / "results.json")
-        references.add(str(results.experiment.reference))
+        references.add(base or str(results.experiment.reference))
         by_split = {"validation": take_validation(results, measure)}
         if results.experiment.split != "valid":
             by_split[results.experiment.split] = results
         for split, of_split in by_split.items():
             head.append(f"{dataset},<br>{split}")
-            columns.append(_compare(of_split, dataset, measure, names))
+            columns.append(_compare(of_split, dataset, measure, names, base))
     [reference] = references
     lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     rows = zip(*columns, strict=True)
@@ -130,11 +137,13 @@ def make_differences(places: list[str], measure: str, names: list[str]) -> str:
     return f"\n{text}\n\n{about}.\n\n"
 
 
-def _compare(results: Results, dataset: str, measure: str, names: list[str]) -> list[str]:
+def _compare(
+    results: Results, dataset: str, measure: str, names: list[str], base: str | None
+) -> list[str]:
     """Cells of a column of differences, that of the reference first."""
-    reference = str(results.experiment.reference)
+    reference = base or str(results.experiment.reference)
     rows = {row.name: row.measured.get(measure) for row in summarize(results, dataset)}
-    if unknown := [name for name in names if name not in rows]:
+    if unknown := [name for name in (reference, *names) if name not in rows]:
         raise MatchGraphError(
             f"Differences must be of rows of {dataset}, found '{unknown[0]}'; take some of "
             f"{', '.join(rows)}."
@@ -145,7 +154,7 @@ def _compare(results: Results, dataset: str, measure: str, names: list[str]) -> 
         value, by_seed = rows[name], results.find_values(dataset, name, measure)
         if value is None:
             cells.append("-")
-        elif value.documents is None or value.interval is None:
+        elif base or value.documents is None or value.interval is None:
             found = [by_seed[seed] - of_reference[seed] for seed in by_seed if seed in of_reference]
             signs = [(one > 0) if measure in LOWER_IS_BETTER else (one < 0) for one in found]
             cells.append(_shorten(f"{fmean(found):+.4f} ({sum(signs)} of {len(found)})"))
@@ -268,8 +277,8 @@ def fill(text: str) -> str:
     text = DIFFERENCES.sub(
         lambda found: (
             found[1]
-            + make_differences(found[2].split(), found[3], found[4].split(" | "))
-            + found[5]
+            + make_differences(found[2].split(), found[3], found[5].split(" | "), found[4])
+            + found[6]
         ),
         text,
     )
