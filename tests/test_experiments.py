@@ -81,6 +81,23 @@ def test_write_tables_leaves_nothing_to_write() -> None:
         assert content["fill"](text) == text, f"run {FOLDER}/tables/write_tables.py: {path}"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        FOLDER.parent / "README.md",
+        *(path.with_name("RESULTS.md") for path in sorted(FOLDER.glob("*/results.json"))),
+    ],
+    ids=lambda path: path.parent.name,
+)
+def test_figures_stand_in_written_tables(path: Path) -> None:
+    """Outside of what a command writes from results, and of code, no fraction is typed."""
+    text = re.sub(
+        r"(<!-- \w+.*?-->\n).*?<!-- end -->", "", path.read_text("utf-8"), flags=re.DOTALL
+    )
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    assert re.findall(r"[^\n]*(?<![\w.])0?\.\d{2,}[^\n]*", text) == []
+
+
 def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a benchmark, beside the experiment; a table holds the measures that are asked for."""
     toy = write_match_folder(tmp_path / "toy")
