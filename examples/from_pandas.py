@@ -10,8 +10,9 @@ with labels, their hierarchy and features, and a run takes it as it is.
 # Frames
 # ------
 # A row per document: the text, the labels and the metadata as lists. The labels have names and
-# parents. Features are a frame with the ids in its index, or an array in the order of the rows;
-# here a vector per document, as a model of yours would give.
+# parents, which documents carry too: the hierarchy is one of the labels of documents. Features are
+# a frame with the ids in its index, or an array in the order of the rows; here a vector per
+# document, as a model of yours would give.
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,11 +25,14 @@ import match_graph as mg
 TOPICS = {"baking": "dough", "soups": "broth", "roses": "petals", "vegetables": "carrots"}
 draw = np.random.default_rng(0)
 topic = draw.choice([*TOPICS], 400)
-texts = [f"{TOPICS[one]} and {draw.choice([*TOPICS.values()])}" for one in topic]
-documents = pd.DataFrame({"id": range(400), "text": texts, "label": [[one] for one in topic]})
+parents = dict(zip(TOPICS, ["cooking", "cooking", "gardening", "gardening"], strict=True))
+words = [*TOPICS.values()]
+texts = [f"{TOPICS[a]} and {draw.choice(words)}, page {n}" for n, a in enumerate(topic)]
+documents = pd.DataFrame({"id": range(400), "text": texts})
+documents["label"] = [[one, parents[one]] for one in topic]
 documents["author"] = [[f"writer {draw.integers(9)}"] for _ in topic]
-labels = pd.DataFrame({"id": [*TOPICS], "name": [*map(str.title, TOPICS)]})
-labels["parent"] = ["cooking", "cooking", "gardening", "gardening"]
+labels = pd.DataFrame({"id": [*TOPICS, "cooking", "gardening"]})
+labels["name"], labels["parent"] = labels["id"].str.title(), labels["id"].map(parents)
 vectors = pd.get_dummies(topic).to_numpy() + draw.normal(0, 1, (400, 4))
 
 # %%

@@ -358,6 +358,11 @@ def read_given(path: str | Path | None, settings: list[str] | None) -> dict[str,
     """Keys and values of a file, overridden by settings; arguments and errors as `load_config`."""
     content = {} if path is None else read_settings(read_path(path, "A configuration"))
     given: dict[str, Any] = {}
+    if isinstance(settings, dict):
+        raise ConfigError(
+            f"Settings must be a list of key=value, such as ['train.epochs=1'], found the mapping "
+            f"{settings!r:.60}; write each of its settings as one text of the list."
+        )
     for key, value in parse_given(settings):
         put(given, key, value)
         put(content, key, deepcopy(value))

@@ -165,7 +165,8 @@ def find_class(
     if name in registered:
         return registered[name]
     place, colon, class_name = name.rpartition(":")
-    found, cause = None, ""
+    found = module = None
+    cause = ""
     if colon:
         try:
             module = _import_file(place) if is_file_code(name) else _import_module(place)
@@ -173,12 +174,23 @@ def find_class(
         except ModuleNotFoundError as error:
             if not _is_of(error.name, place):
                 raise _describe_failure(name, kind, error) from error
-            cause = f" ({error})"
+            raise _describe_missing(name, kind, error) from error
         except (Exception, SystemExit) as error:  # whatever the code of others raises
             if not place or place.startswith("."):
                 cause = f" ({error})"
             else:
                 raise _describe_failure(name, kind, error) from error
+    if module is not None and class_name and not hasattr(module, class_name):
+        own = [
+            key
+            for key, one in vars(module).items()
+            if isinstance(one, type) and issubclass(one, base) and one.__module__ == module.__name__
+        ]
+        clause = suggest(class_name, own, f"choose one of {own}" if own else "check the name")
+        raise ConfigError(
+            f"The {kind} '{name}' must be a class, but '{getattr(module, '__file__', place)}' has "
+            f"no '{class_name}'; {clause}."
+        )
     if not (isinstance(found, type) and issubclass(found, base)):
         bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
         raise ConfigError(
@@ -224,6 +236,19 @@ def _append_path(folder: Path) -> None:
 def _is_of(missing: str | None, module: str) -> bool:
     """Whether a module that was not found is the named one, or a package above it."""
     return missing is not None and f"{module}.".startswith(f"{missing}.")
+
+
+def _describe_missing(name: str, kind: str, error: ModuleNotFoundError) -> ConfigError:
+    """Error for a module or a file that is not found, with where it was looked for."""
+    start = f"The {kind} '{name}' must be importable, but "
+    if is_file_code(name):
+        return ConfigError(f"{start}{error}; check the path.")
+    missing, place = error.name or "", name.rpartition(":")[0]
+    remedy = "check the name"
+    if "." not in missing:
+        file = f"{missing}.py" if missing == place else f"{missing}/"
+        remedy = f"check the name, or run in the folder of {file}, or put that into PYTHONPATH"
+    return ConfigError(f"{start}no module '{missing}' is found from '{Path.cwd()}'; {remedy}.")
 
 
 def _describe_failure(name: str, kind: str, error: BaseException) -> ConfigError:

@@ -160,6 +160,14 @@ def test_build_reads_the_graph_in_place(call, toy: Path, monkeypatch: pytest.Mon
     assert "hierarchy edges" in printed
 
 
+def test_build_checks_the_features_of_the_settings(call, toy: Path) -> None:
+    """As a run would refuse them, in one sentence."""
+    code, _, error = call("build", toy, "--set", f"data.features.document={toy / 'missing.npy'}")
+    assert code == 1
+    assert "missing.npy" in error
+    assert error.count("\n") == 1
+
+
 def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:
     """Where a paper gave counts, they stand beside, with the difference."""
     write_release_folder(tmp_path / "raw" / "MAG")

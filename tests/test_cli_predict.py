@@ -366,3 +366,14 @@ def test_main_a_full_device_is_one_sentence(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(sys.modules[main.__module__], "app", lambda: raise_(RuntimeError("other")))
     with pytest.raises(RuntimeError, match="other"):
         main()
+
+
+def test_predict_lines_names_keys_that_are_not_read(call: Call) -> None:
+    """Once, also with --quiet, and the results are those without them."""
+    lines = "".join(f"{json.dumps({**one, 'venu': 'WWW'})}\n" for one in DOCUMENTS).encode()
+    code, out, err = call("--quiet", stdin=lines)
+    assert (code, out) == call("--quiet", stdin=LINES)[:2]
+    assert err == (
+        "warning: the keys ['venu'] of documents are not read; this run reads ['text', 'venue', "
+        "'author', 'reference']\n"
+    )

@@ -85,6 +85,11 @@ def test_load_config_wrong_type_is_not_converted() -> None:
     [
         (["train.epochs"], "A setting must be key=value, found 'train.epochs'."),
         (
+            {"train.epochs": 1},
+            "Settings must be a list of key=value, such as ['train.epochs=1'], found the mapping "
+            "{'train.epochs': 1}; write each of its settings as one text of the list.",
+        ),
+        (
             ["seed=[1"],
             "The value of 'seed' must be YAML, found '[1' (expected ',' or ']', but got "
             "'<stream end>', line 1).",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from match_graph.corpus import (
     WORD_PATTERN,
     Corpus,
+    describe_oddities,
     hierarchy_frame,
     split_words,
 )
@@ -307,6 +308,23 @@ def test_hierarchy_frame_find_oddities_hierarchy_something_else() -> None:
         "names",
     ]
     assert Corpus(**tables()).find_oddities() == []
+
+
+def test_Corpus_find_oddities_labels_missing_in_the_hierarchy() -> None:
+    """Several are counted and shown; a single one, or few of many, are usual."""
+
+    def find(labels: list[str]) -> list[str]:
+        hierarchy = hierarchy_frame([("child", "parent", "f:1")])
+        return describe_oddities(hierarchy, ["child", "parent", *labels], [])
+
+    assert find(["D", "B", "C", "A"]) == [
+        "4 of 6 labels of documents are in no line of the hierarchy that has a parent and a child, "
+        "such as 'A', 'B', 'C', so that they have neither; check that they are spelt there as in "
+        "the documents"
+    ]
+    assert find(["A"]) == []
+    many = hierarchy_frame([(f"child {one}", "parent", "f:1") for one in range(99)])
+    assert describe_oddities(many, [*many["child"], "parent", "A", "B"], []) == []
 
 
 def test_Corpus_find_oddities_documents_with_leaves_alone() -> None:

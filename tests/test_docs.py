@@ -206,6 +206,20 @@ def test_features_in_memory_of_the_page_run(
     assert known["labels"] == new["labels"]
 
 
+def test_export_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training documents have targets, those of valid and test have none; batches bring them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MATCH_GRAPH_HOME", str(tmp_path / "home"))
+    names: dict[str, Any] = {}
+    for block in blocks("how_to/export.md", "python"):
+        exec(block, names)
+    dataset, y = names["dataset"], names["y"]
+    train = dataset.documents("train_mask")
+    assert torch.equal(y[train].sum(dim=1).long(), dataset.targets.ptr.diff()[train])
+    assert y.sum() == y[train].sum() > 0
+    assert names["target"].shape[1] == dataset.num_labels
+
+
 def test_predictions_of_the_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,9 +7,13 @@ import runpy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
+
+from match_graph import build_graph, from_frames
+from match_graph.typing import IS_A
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
@@ -89,6 +93,16 @@ def test_example_runs(
     assert "Warning" not in printed.err, printed.err
     assert list_files(tmp_path, match_graph_home, short_folder) == []
     assert list_files(FOLDER) == before
+
+
+def test_from_pandas_keeps_its_hierarchy() -> None:
+    """The frames of the page have a hierarchy among the labels of documents, and no warning."""
+    source = (FOLDER / "from_pandas.py").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(source.partition("# A corpus\n")[0], names)
+    corpus = from_frames(names["documents"], names["labels"], fields=["author"])
+    assert build_graph(corpus).data[IS_A].edge_index.shape == (2, 4)
+    assert not corpus.warnings
 
 
 def list_files(*folders: Path) -> list[str]:

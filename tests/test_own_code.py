@@ -65,30 +65,65 @@ def test_find_class_running_script_is_not_run_again(
     assert find(f"{path}:Shelf") is main.Shelf
 
 
-CHOICES = "The shelf must be one of ['plain'], or module:Class or file.py:Class naming a"
+@pytest.mark.parametrize("name", ["plan", "collections:deque", "mine.py:Other", "mine.py:"])
+def test_find_class_of_no_class_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """No registered name, or what is no class of the kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("Other = 3\n")
+    clause = "the nearest is 'plain'" if name == "plan" else "check the name"
+    assert refusal(name) == (
+        f"The shelf must be one of ['plain'], or module:Class or file.py:Class naming a subclass "
+        f"of dict, found '{name}'; {clause}."
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
+    ("name", "found"),
     [
-        ("plan", ""),
-        ("collections:deque", ""),
-        ("no_such:Shelf", " (No module named 'no_such')"),
-        ("no_such.inner:Shelf", " (No module named 'no_such')"),
-        ("nowhere/mine.py:Shelf", " (there is no file '{here}/nowhere/mine.py')"),
-        ("mine.py:Other", ""),
-        ("mine.py:", ""),
+        (
+            "no_such:Shelf",
+            "no module 'no_such' is found from '{here}'; check the name, or run in the folder of "
+            "no_such.py, or put that into PYTHONPATH.",
+        ),
+        (
+            "no_such.inner:Shelf",
+            "no module 'no_such' is found from '{here}'; check the name, or run in the folder of "
+            "no_such/, or put that into PYTHONPATH.",
+        ),
+        ("json.no_such:Shelf", "no module 'json.no_such' is found from '{here}'; check the name."),
+        (
+            "nowhere/mine.py:Shelf",
+            "there is no file '{here}/nowhere/mine.py'; check the path.",
+        ),
     ],
 )
-def test_find_class_missing_code_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, cause: str
+def test_find_class_missing_module_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
 ) -> None:
-    """No such module, file or class, or a class of another kind."""
+    """Where a module or a file was looked for, and from where it would be found."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("Other = 3\n")
-    cause = cause.format(here=tmp_path)
-    clause = "the nearest is 'plain'" if name == "plan" else "check the name"
-    assert refusal(name) == f"{CHOICES} subclass of dict, found '{name}'{cause}; {clause}."
+    found = found.format(here=tmp_path)
+    assert refusal(name) == f"The shelf '{name}' must be importable, but {found}"
+
+
+@pytest.mark.parametrize("place", ["mine.py", "mine"])
+@pytest.mark.parametrize(
+    ("name", "clause"),
+    [("Shelv", "the nearest is 'Shelf'"), ("Box", "choose one of ['Shelf', 'Rack']")],
+)
+def test_find_class_misspelt_class_names_near_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str, clause: str
+) -> None:
+    """The file's own classes of the kind, not those that it imports."""
+    monkeypatch.chdir(tmp_path)
+    source = "from collections import OrderedDict\n"
+    (tmp_path / "mine.py").write_text(f"{source}class Shelf(dict): ...\nclass Rack(dict): ...\n")
+    assert refusal(f"{place}:{name}") == (
+        f"The shelf '{place}:{name}' must be a class, but '{tmp_path}/mine.py' has no '{name}'; "
+        f"{clause}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ import pandas as pd
 from match_graph.benchmark.experiment import EACH_FIELD, Experiment, PlannedRow
 from match_graph.benchmark.plan import Plan, PlannedCell
 from match_graph.benchmark.runner import choose_rows
-from match_graph.benchmark.space import Space, find_defaults, list_ends, split_keys
+from match_graph.benchmark.space import (
+    Space,
+    draw_settings,
+    find_defaults,
+    list_ends,
+    list_points,
+    split_keys,
+)
 from match_graph.benchmark.trial import SECONDS, open_study
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.features import identify_features
@@ -20,9 +27,12 @@ from match_graph.training.models import find_model
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
 JOURNAL = "search.journal"
+#: Draws of a trial in a finite space before the first point without a trial is taken.
+_DRAWS = 20
 
 
 @dataclass
@@ -60,6 +70,37 @@ class RowSearch:
     def count(self, state: str) -> int:
         """Number of trials in a state: COMPLETE, PRUNED, FAIL or RUNNING."""
         return sum(one.state.name == state for one in self.trials)
+
+    def ask(self, sampler: "BaseSampler") -> int:
+        """Number of a new trial; in a finite space of a point without a trial, while there is one.
+
+        Args:
+            sampler: Sampler, new and seeded, so that a killed search draws the same.
+        """
+        is_waiting = len(self.trials) < len(self.study.get_trials(deepcopy=False))
+        if not is_waiting and (point := self._find_untried(sampler)) is not None:
+            self.study.enqueue_trial(point)
+        self.study.sampler = sampler
+        trial = self.study.ask()
+        draw_settings(self.space, trial)
+        return trial.number
+
+    def _find_untried(self, sampler: "BaseSampler") -> dict[str, Any] | None:
+        """Point without a trial, drawn beside the journal; None where there is none, or no end."""
+        import optuna
+
+        tried = [one.params for one in self.trials]
+        first = next((point for point in list_points(self.space) if point not in tried), None)
+        if first is None:
+            return None
+        beside = optuna.create_study(direction="maximize", sampler=sampler)
+        beside.add_trials(self.trials)
+        for _ in range(_DRAWS):
+            trial = beside.ask()
+            draw_settings(self.space, trial)
+            if trial.params not in tried:
+                return trial.params
+        return first
 
     def find_settings(self, trial: "FrozenTrial") -> dict[str, Any]:
         """Settings of a trial by dotted key."""

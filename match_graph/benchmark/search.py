@@ -27,7 +27,6 @@ from match_graph.benchmark.row_search import (
     open_searches,
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
-from match_graph.benchmark.space import draw_settings
 from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, import_extra
@@ -57,10 +56,10 @@ def run_search(
 
     A trial is a training of a row with drawn settings on every data set; test is never read. The
     first trial has the row's settings as they are, where the space has them; then a tree of Parzen
-    estimators draws (Bergstra et al., NeurIPS 2011), and trials behind the median of others after
-    an epoch are pruned. In ``out``: `TUNED`, the experiment with the best settings of every
-    row, `RECORDS`, all trials, `JOURNAL`, from which a killed search goes on, and `TRIALS`, what
-    stays of their run folders.
+    estimators draws (Bergstra et al., NeurIPS 2011), no point of a finite space again before all
+    have a trial, and trials behind the median of others after an epoch are pruned. In ``out``:
+    `TUNED`, the experiment with the best settings of every row, `RECORDS`, all trials, `JOURNAL`,
+    from which a killed search goes on, and `TRIALS`, what stays of their run folders.
 
     Args:
         experiment: Experiment with spaces; those of all networks, and of rows.
@@ -156,19 +155,16 @@ class _Searcher:
         """Starts a trial; none where its settings do not go together."""
         import optuna
 
-        study = search.study
         if number is None:
             name = zlib.crc32(search.row.name.encode())
             seed = (self.plan.experiment.seed, name, len(search.trials))
-            study.sampler = optuna.samplers.TPESampler(
+            sampler = optuna.samplers.TPESampler(
                 n_startup_trials=_RANDOM_TRIALS,
                 multivariate=True,
                 constant_liar=True,
                 seed=int(np.random.SeedSequence(seed).generate_state(1)[0]),
             )
-            trial = study.ask()
-            draw_settings(search.space, trial)
-            number = trial.number
+            number = search.ask(sampler)
         cells = self._plan_cells(search, number)
         if cells is None:
             self._write()

@@ -1,6 +1,7 @@
 """Search spaces: ranges and choices of settings by key, read from an experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -32,10 +33,15 @@ class Range(StrictModel):
         """Whether a value is within."""
         return isinstance(value, int | float) and self.low <= value <= self.high
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has whole numbers alone."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
     def draw(self, trial: "Trial", key: str) -> int | float:
         """Value for a trial."""
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(key, self.low, self.high, log=self.log)
+        if self.is_whole:
+            return trial.suggest_int(key, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(key, self.low, self.high, log=self.log)
 
 
@@ -86,6 +92,20 @@ def find_defaults(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
         if is_there:
             found[keys] = value
     return found
+
+
+def list_points(space: Space) -> Iterator[dict[str, Any]]:
+    """Every point of a finite space, as a trial takes it; none of a space with real numbers."""
+    axes: list[Sequence[Scalar]] = []
+    for values in space.values():
+        if not isinstance(values, Range):
+            axes.append(values)
+        elif values.is_whole:
+            axes.append(range(int(values.low), int(values.high) + 1))
+        else:
+            return
+    for point in product(*axes):
+        yield dict(zip(space, point, strict=True))
 
 
 def split_keys(keys: str) -> list[str]:

@@ -75,9 +75,11 @@ def build(
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
     from match_graph.graph import compare_counts, describe_graph
+    from match_graph.runs.features import join_features
 
     reporter = Reporter(quiet)
     built = data.open_dataset(dataset, reporter)
+    join_features(built, data.load().data.features, data.root, reporter)  # refuses as a run does
     for line in built.warnings:
         reporter.warn(line)
     if verify:

@@ -150,7 +150,7 @@ class Start(Settings):
         typer.Option(
             "--preset",
             metavar="NAME",
-            help="The encoder's preset: paper or own; your settings win.",
+            help="The encoder's preset, listed by `encoders NAME`; your settings win.",
         ),
     ] = None
     out: Annotated[Path | None, typer.Option("--out", help="The run folder.")] = None
@@ -197,7 +197,12 @@ class Devices:
 
     devices: Annotated[
         int | None,
-        typer.Option("--devices", min=1, max=4096, help="Devices per machine, a process each."),
+        typer.Option(
+            "--devices",
+            min=1,
+            max=4096,
+            help="Devices per machine, a process each; train.accelerator says which.",
+        ),
     ] = None
     num_nodes: Annotated[
         int | None, typer.Option("--num-nodes", min=1, max=2**16, help="Number of machines.")

@@ -5,6 +5,7 @@ before it is read: below 256 MiB by its content, from there on by its size, as S
 more than reading; `check_all` compares the content of all. `MappedGraph` reads the arrays.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -29,6 +30,11 @@ from match_graph.io.tables import write_frame
 from match_graph.typing import DOCUMENT, MASKS
 
 FAULTS = "faults.parquet"
+
+
+def hash_source(source: Mapping[str, Any]) -> str:
+    """SHA-256 of a build's identity, as hexadecimal digits."""
+    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
 def write_built(built: Path, write: Callable[[Path], None]) -> None:

@@ -1,6 +1,5 @@
 """`Corpus` -> PyG `InMemoryDataset`: what every data set class shares."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +22,13 @@ from match_graph.datasets.assemble import assemble
 from match_graph.datasets.built import (
     cannot_write,
     check_all,
+    hash_source,
     is_built,
     load_faults,
     transform_graph,
     write_build,
 )
+from match_graph.datasets.direction import describe_reversal
 from match_graph.datasets.json_documents import list_json
 from match_graph.datasets.options import Card
 from match_graph.datasets.partitions import PartitionReader
@@ -49,11 +50,6 @@ FORMAT_VERSION = 4
 def default_root() -> Path:
     """Default root of built data: $MATCH_GRAPH_HOME, else the user's cache folder."""
     return Path(os.environ.get("MATCH_GRAPH_HOME") or platformdirs.user_cache_dir("match-graph"))
-
-
-def hash_source(source: Mapping[str, Any]) -> str:
-    """SHA-256 of a build's identity, as hexadecimal digits."""
-    return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
 class CorpusDataset(InMemoryDataset):
@@ -311,7 +307,9 @@ class CorpusDataset(InMemoryDataset):
     @property
     def warnings(self) -> list[str]:
         """Likely mistakes in the data, a sentence each."""
-        return [str(line) for line in self._about["warnings"]]
+        counts = self._store.node_tensor(LABEL, "train_count")
+        about = describe_reversal(self.hierarchy, self._parent_given_child, counts, self.names)
+        return [*map(str, self._about["warnings"]), *about]
 
     @cached_property
     def faults(self) -> pd.DataFrame:
@@ -329,12 +327,13 @@ class CorpusDataset(InMemoryDataset):
         return Hierarchy.from_data(self.graph)
 
     @cached_property
+    def _parent_given_child(self) -> Tensor:
+        return self.hierarchy.parent_given_child(self.targets, self.documents(MASKS["train"]))
+
+    @cached_property
     def closed_share(self) -> float:
         """P(parent | child) of training documents, mean over the label edges; 1 without edges."""
-        if not self.hierarchy.num_edges:
-            return 1.0
-        train = self.documents(MASKS["train"])
-        return float(self.hierarchy.parent_given_child(self.targets, train).mean())
+        return float(self._parent_given_child.mean()) if self.hierarchy.num_edges else 1.0
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""

@@ -39,8 +39,9 @@ def from_frames(
     Args:
         documents: A row per document: ``id`` (strings or whole numbers), ``text``, ``label`` and a
             column per metadata field of ``fields``, each cell a string or a list of strings; what
-            is missing (None, NaN) is an empty list or text. Other names of columns stand in
-            ``columns``; `Corpus.warnings` names the columns that are not read.
+            is missing (None, NaN) is an empty list or text. A string is one value as it stands, "a;
+            b" too, which `Custom` would split in CSV. Other names of columns stand in ``columns``;
+            `Corpus.warnings` names those that are not read, and those that hold such strings.
         labels: A row per label: ``id`` and, where known, ``name``, ``definition`` and ``parent``
             (an id or a list of them); also of labels that no document has.
         hierarchy: Further edges of the hierarchy, (child, parent); it must be acyclic.
@@ -83,6 +84,10 @@ def _build(
     rows = () if builder.faults else iter_rows(documents, used)
     for number, row in enumerate(builder.documents(rows)):
         reader.add(row, f"documents, row {number}")
+    for name in () if builder.faults else ("label", *builder.fields):
+        builder.warnings += [
+            line for one in reader.columns[name] for line in _find_unsplit(documents[one])
+        ]
     edges = [*_read_pairs(hierarchy, builder)]
     names: dict[str, str] = {}
     if labels is not None:
@@ -91,6 +96,19 @@ def _build(
         edges += _read_labels(labels, builder, names)
     corpus = builder.build(edges, names)
     return corpus if labels is None else _define_labels(corpus, labels)
+
+
+def _find_unsplit(column: pd.Series) -> list[str]:
+    """Says where most values of a column of lists are strings that look like lists."""
+    values = [value for value in map(_simplify, column.tolist()) if value]
+    unsplit = [value for value in values if isinstance(value, str) and ";" in value]
+    if len(unsplit) * 2 <= len(values):
+        return []
+    return [
+        f"most values of the column '{column.name}' are strings that hold ';', such as "
+        f"'{unsplit[0]:.60}', and a string is one value as it stands; make lists of them with "
+        f".str.split('; ')"
+    ]
 
 
 def _check_frame(key: str, frame: Any) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from match_graph.corpus import Corpus, Tokenizer
 from match_graph.corpus_faults import ENDS
-from match_graph.datasets.built import is_built
-from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset, hash_source
+from match_graph.datasets.built import hash_source, is_built
+from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset
 from match_graph.errors import CorpusError
 from match_graph.graph.store import CORPUS
 from match_graph.io.build_folder import check_file

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeAlias
 
 from pydantic.fields import FieldInfo
@@ -27,7 +28,7 @@ from match_graph.datasets.release import MagCs, PubMed
 from match_graph.datasets.synthetic import Synthetic
 from match_graph.errors import ConfigError, CorpusError, suggest
 from match_graph.io.cluster import Cluster
-from match_graph.io.source import Track, is_folder, resolve_path
+from match_graph.io.source import Track, is_folder, is_there, resolve_path
 from match_graph.own_code import find_class, is_own_code, locate_code
 
 #: What `open_dataset` opens.
@@ -113,8 +114,17 @@ def _find_opener(source: Source) -> tuple[type[CorpusDataset], tuple[Any, ...]]:
     raise CorpusError(
         f"A data set must be one of {sorted(DATASETS)}, a folder, or a class of your own "
         f"(file.py:Class), but there is nothing of that kind at '{name}'; "
-        f"{suggest(name, DATASETS)}."
+        f"{_suggest_custom(name) or suggest(name, DATASETS)}."
     )
+
+
+def _suggest_custom(name: str) -> str:
+    """What to do with a file of documents, for a message; empty where it is none."""
+    suffix = Path(name.lower().removesuffix(".gz")).suffix
+    if suffix not in Custom.suffixes or not is_there(Path(name)):
+        return ""
+    kind = {".csv": "a CSV", ".tsv": "a TSV"}.get(suffix, "JSON lines")
+    return f"for {kind}: match-graph run custom --set data.options.path={quote(name)}"
 
 
 def find_dataset(name: str) -> type[CorpusDataset]:

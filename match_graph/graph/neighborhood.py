@@ -333,6 +333,11 @@ def _check_fanouts(
 ) -> None:
     allowed = [edge_type for edge_type in edge_types if LABEL not in edge_type]
     known = [*allowed, *map(reverse_edge, allowed)]
+    if not isinstance(fanouts, Mapping):
+        raise GraphError(
+            f"fanouts must be a dict of fan-outs per hop by edge type, found {fanouts!r:.60}; give "
+            f"each edge type its own, as {{{known[0] if known else 'edge_type'}: [5, 5]}}."
+        )
     for edge_type, hops in fanouts.items():
         if edge_type not in known:
             raise GraphError(

@@ -9,13 +9,14 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from match_graph.baselines import TfidfLinear
 from match_graph.config import Config, TrainConfig, parse_settings
-from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError
 from match_graph.graph import (
     EgoBatch,
     EgoGraphs,
@@ -31,12 +32,13 @@ from match_graph.metrics.ranking import Chosen, choose_labels
 from match_graph.nn import MatchModel
 from match_graph.nn.coherent import CoherentOutput
 from match_graph.openmp import limit_threads
+from match_graph.predict.documents import Warn, name_documents, warn_of_unread
 from match_graph.predict.hub import HubMixin
-from match_graph.predict.share import take_own_files
+from match_graph.predict.share import open_settings
 from match_graph.runs.blend import BlendedModel, load_linear
 from match_graph.runs.calibration import CalibratedModel
 from match_graph.runs.features import KnownFeatures, read_features
-from match_graph.runs.folder import check_own_code, open_run_folder, verify_run_folder
+from match_graph.runs.folder import verify_run_folder
 from match_graph.runs.known_graph import KnownGraph, read_known_graph
 from match_graph.runs.readers import read_blend, read_calibration, read_thresholds
 from match_graph.runs.vocabulary import (
@@ -128,7 +130,7 @@ class Classifier(HubMixin):
 
     def predict(
         self,
-        documents: Iterable[Mapping[str, Any]],
+        documents: Iterable[Mapping[str, Any]] | pd.DataFrame,
         top_k: int | None = None,
         threshold: bool = False,
         batch_size: int = 256,
@@ -136,12 +138,13 @@ class Classifier(HubMixin):
         """Predicts the labels of a stream of documents, in order.
 
         Args:
-            documents: Documents in the MATCH format: ``text``, and what there is of the metadata
-                fields; ``paper`` (the id) may be missing, ``label`` is not read. Metadata that
-                training has not seen count as unknown. Where the run's graph or its features have
-                times, ``time`` is the document's in their unit, the latest if missing. Where the
-                run has features of documents, a document's are ``x``, a list or array of numbers,
-                if given; else those of its text by the run's language model, or of its id.
+            documents: Documents in the MATCH format, dicts or rows of a DataFrame: ``text``, and
+                what there is of the metadata fields; ``paper`` (the id) may be missing, ``label``
+                is not read, and a warning names unknown keys. Metadata that training has not seen
+                count as unknown. Where the run's graph or its features have times, ``time`` is the
+                document's in their unit, the latest if missing. Where the run has features of
+                documents, a document's are ``x``, a list or array of numbers, if given; else those
+                of its text by the run's language model, or of its id.
             top_k: Largest number of labels; None for 5, with ``threshold`` for all above it.
             threshold: Whether to give the labels at or above their thresholds instead of the best
                 ones.
@@ -157,13 +160,7 @@ class Classifier(HubMixin):
             CorpusError: A document has no text, a field of the wrong type, or no features where the
                 run needs some; while iterating.
         """
-        if not isinstance(documents, Iterable) or isinstance(documents, str | bytes | Mapping):
-            raise CorpusError(
-                f"The documents must be a list of them, a dict each, found {documents!r:.60}; put "
-                f"them in a list."
-            )
-        named = ((f"document {n}", one) for n, one in enumerate(documents, start=1))
-        return self.predict_named(named, top_k, threshold, batch_size)
+        return self.predict_named(name_documents(documents), top_k, threshold, batch_size)
 
     def predict_named(
         self,
@@ -171,8 +168,12 @@ class Classifier(HubMixin):
         top_k: int | None = None,
         threshold: bool = False,
         batch_size: int = 256,
+        warn: Warn | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Predicts (place, document) pairs as `predict` does; faults name the place."""
+        """Predicts (place, document) pairs as `predict` does; faults name the place.
+
+        ``warn`` takes the text of a warning; None makes it a UserWarning.
+        """
         check_counts(batch_size=batch_size, **({} if top_k is None else {"top_k": top_k}))
         if threshold and self.thresholds is None:
             raise CheckpointError(
@@ -186,7 +187,8 @@ class Classifier(HubMixin):
         def choose(batch: EgoBatch) -> Chosen:
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
-        read = (self.read(one, place) for place, one in documents)
+        named = warn_of_unread(documents, self._fields, self.config.data.drop_fields, warn)
+        read = (self.read(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
 
@@ -355,15 +357,13 @@ def load(
             reading leaves out.
 
     Raises:
-        CheckpointError: The folder is no trained run.
+        CheckpointError: The folder is no trained run, or its own code is not named or has changed.
         ConfigError: The run is of another format, or there is no such device or precision.
     """
     folder = read_path(folder, "A run folder")
     if verify:
         verify_run_folder(folder)
-    given = {"encoder": encoder, "head": head}
-    config = take_own_files(open_run_folder(folder), given)
-    check_own_code(folder, config, given)
+    config = open_settings(folder, {"encoder": encoder, "head": head})
     choose_device(device)
     vocabulary = read_vocabulary(folder)
     hierarchy = read_hierarchy(folder, len(vocabulary.labels))

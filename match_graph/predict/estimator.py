@@ -21,13 +21,13 @@ from torch import Tensor
 
 from match_graph.config import Config
 from match_graph.corpus import Corpus
-from match_graph.datasets.frames import iter_rows
 from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph.csr import check_not_nan, make_ptr
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.metrics import RankingMeter, rank_labels
 from match_graph.predict.classifier import load
+from match_graph.predict.documents import list_rows
 from match_graph.predict.label_sets import (
     HierarchyLike,
     encode_labels,
@@ -338,11 +338,7 @@ def _list_documents(documents: Any) -> list[Any]:
         )
     if not isinstance(documents, pd.DataFrame):
         return list(documents)
-    frame = documents.set_axis([*map(str, documents.columns)], axis=1)
-    if not frame.columns.is_unique:
-        raise CorpusError(f"X must name every column once, found {[*frame.columns]}.")
-    rows = iter_rows(frame, frame.columns)
-    return [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
+    return list_rows(documents, "X")
 
 
 def _check_lengths(documents: Sequence[Any], labels: Sequence[Any]) -> None:

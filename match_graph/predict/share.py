@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,16 @@ from match_graph.io.run_folder import (
     FEATURES,
     FITTED,
     GRAPH,
-    METRICS,
     MODEL,
-    RECORD,
     THRESHOLDS,
     TOKENS,
 )
 from match_graph.io.yaml import dump_yaml
 from match_graph.own_code import is_file_code, locate_code, shorten_code
 from match_graph.predict.model_card import CARD, check_license, render_card
-from match_graph.runs.folder import open_run_folder
+from match_graph.runs.folder import check_own_code, open_run_folder
+from match_graph.runs.inputs import check_code_unchanged
+from match_graph.runs.readers import check_evaluated
 from match_graph.typing import DOCUMENT
 
 #: What predictions read besides the settings, at the top of a run folder.
@@ -75,10 +75,12 @@ def share_run(
     folder = read_path(folder, "A run folder")
     out = Path(os.path.realpath(read_path(out, "A shared folder")))
     check_license(license)
-    config = remove_paths(open_run_folder(folder))
+    config = open_run_folder(folder)
     with reading(folder / CONFIG, "The manifest of a run must list its files", "restore it"):
         files = read_manifest(folder)
-    _check_run(folder, files, config)
+    must = "A run must be trained and evaluated to be shared, as its card says how good it is"
+    check_evaluated(folder, config, must)
+    config = remove_paths(config)
     _check_place(out, folder, overwrite)
     with beside(out) as place:
         place.mkdir()
@@ -99,10 +101,28 @@ def is_shared(folder: Path) -> bool:
     return {CARD, CONFIG, MANIFEST} <= there <= SHARED
 
 
-def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
-    """Settings in which the caller's own files stand for those that a shared folder names.
+def open_settings(folder: Path, given: Mapping[str, str | None]) -> Config:
+    """Settings of a run or shared folder, with the caller's own code, which is checked.
 
-    It names ``file.py:Class`` without a folder, and the caller's file has that name.
+    Args:
+        folder: Run or shared folder.
+        given: Names by the caller of "encoder" and "head".
+
+    Raises:
+        CheckpointError: It is no such folder, or its own code is not named or has changed.
+        ConfigError: Its configuration is broken, or its own code is not found or fails.
+    """
+    config = take_own_files(open_run_folder(folder), given)
+    check_own_code(folder, config, given)
+    check_code_unchanged(folder, config)
+    return config
+
+
+def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
+    """Settings in which the caller's own files stand for those that a folder names otherwise.
+
+    A shared folder names ``file.py:Class`` without a folder, a run perhaps ``file:Class``, a module
+    that is found in some folders only; the caller's file has that name.
 
     Args:
         config: Settings of a run or shared folder.
@@ -112,7 +132,9 @@ def take_own_files(config: Config, given: Mapping[str, str | None]) -> Config:
     taken = {
         kind: locate_code(name)
         for kind, name in given.items()
-        if isinstance(name, str) and is_file_code(name) and shorten_code(name) == named[kind]
+        if isinstance(name, str)
+        and is_file_code(name)
+        and named[kind] in {shorten_code(name), shorten_code(name).replace(".py:", ":")}
     }
     return config.change("model", **taken)
 
@@ -140,22 +162,6 @@ def shorten_paths(value: Any) -> Any:
     if not isinstance(value, str) or not Path(value).is_absolute():
         return value
     return shorten_code(value) if is_file_code(value) else Path(value).name
-
-
-def _check_run(folder: Path, files: Iterable[str], config: Config) -> None:
-    tops = {name.partition("/")[0] for name in files}
-    again = f"`match-graph run {config.dataset} --out {folder}`"
-    if not {MODEL, FITTED} & tops:
-        raise CheckpointError(
-            f"A run must be trained to be shared, but '{folder}' has neither {MODEL} nor {FITTED}; "
-            f"train it with {again}."
-        )
-    missing = sorted({METRICS, RECORD} - tops)
-    if missing:
-        raise CheckpointError(
-            f"A run must be evaluated to be shared, as its card says how good it is, but "
-            f"'{folder}' has no {missing[0]}; evaluate it with {again}."
-        )
 
 
 def _check_place(out: Path, folder: Path, overwrite: bool) -> None:

@@ -61,7 +61,8 @@ def predict_lines(
         nonlocal count
         with _open_source(source) as lines, _track(lines, source, reporter) as advance:
             documents = _read_documents(_read_lines(lines, source), _name(source))
-            for result in classifier.predict_named(documents, top_k, threshold, batch_size):
+            settings = top_k, threshold, batch_size, reporter.warn
+            for result in classifier.predict_named(documents, *settings):
                 file.write(encode_result(result))
                 count += 1
                 if count % batch_size == 0:

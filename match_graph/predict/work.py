@@ -164,7 +164,8 @@ class Predicting:
                 file.write(encode_result(result))
 
     def _predict(self, classifier: Classifier, documents: Any) -> Iterator[dict[str, Any]]:
-        return classifier.predict_named(documents, self.top_k, self.threshold, self.batch_size)
+        settings = self.top_k, self.threshold, self.batch_size
+        return classifier.predict_named(documents, *settings, warn=lambda _: None)  # by block
 
     def join(self, parts: Sequence[Path], result: Path) -> None:
         """Appends the parts to each other."""

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from match_graph.errors import CheckpointError, MatchGraphError
-from match_graph.io.files import has_file
-from match_graph.io.run_folder import CONFIG, METRICS, RELIABILITY
+from match_graph.errors import MatchGraphError
+from match_graph.io.run_folder import CONFIG, RELIABILITY
 from match_graph.own_code import shorten_code
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
 from match_graph.report.page import Code, Headline, Note, Page, Section
@@ -24,7 +23,7 @@ from match_graph.report.page_parts import (
 from match_graph.report.tables import Table, fraction
 from match_graph.runs import open_run
 from match_graph.runs.folder import open_run_folder
-from match_graph.runs.readers import read_history, read_metrics, read_record
+from match_graph.runs.readers import check_evaluated, read_history, read_metrics, read_record
 from match_graph.runs.record import list_twins
 
 #: Columns of the table of measures, as far as a split has them.
@@ -49,11 +48,7 @@ class RunFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.config = folder, open_run_folder(folder)
-        if not has_file(folder / METRICS):
-            raise CheckpointError(
-                f"A report needs the measures of an evaluated run, but '{folder}' has no "
-                f"{METRICS}; run `match-graph evaluate {folder}`."
-            )
+        check_evaluated(folder, self.config, "A report needs the measures of an evaluated run")
         self.metrics = read_metrics(folder)
         self.record = read_record(folder)
 

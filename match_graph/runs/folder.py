@@ -29,7 +29,7 @@ from match_graph.io.run_folder import (
     RUN_FILES,
 )
 from match_graph.io.yaml import dump_yaml
-from match_graph.own_code import is_own_code, locate_code
+from match_graph.own_code import is_file_code, is_own_code, locate_code
 
 #: Files of a run that no prediction depends on.
 _RESULTS = {METRICS, HISTORY, RECORD, RELIABILITY, PER_DOCUMENT, CHECKPOINT}
@@ -135,9 +135,13 @@ def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]
         name = names[kind] or ""
         is_code = names_code(name) if kind == "dataset" else is_own_code(name)
         if (found is not None or is_code) and locate_code(str(found or "")) != name:
+            place = name.rpartition(":")[0]
+            is_elsewhere = is_code and is_file_code(str(found or "")) and not is_file_code(name)
+            how = f", in the folder of {place}.py or with it in PYTHONPATH" if is_elsewhere else ""
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
-                f"only by request, found {kind}={found!r}; load it with {kind}='{name}'."
+                f"only by request, found {kind}={found!r}; load it with {kind}='{name}'"
+                f"{how}."
             )
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
-from match_graph.errors import CorpusError
+from match_graph.errors import CheckpointError, CorpusError
 from match_graph.graph import (
     EgoGraphs,
     EgoLoader,
@@ -25,10 +25,15 @@ from match_graph.graph import (
     Targets,
     TokenSpace,
 )
+from match_graph.io.files import has_file
 from match_graph.io.progress import Reporter
+from match_graph.io.run_folder import RECORD
 from match_graph.io.source import hash_file
 from match_graph.nn import MatchModel
+from match_graph.nn.model import find_head
+from match_graph.own_code import hash_code, is_own_code
 from match_graph.runs.folder import describe_work
+from match_graph.runs.readers import read_record
 from match_graph.runs.record import RunRecord
 from match_graph.training.models import Model, find_model
 from match_graph.typing import DOCUMENT, MASKS, Split
@@ -62,6 +67,32 @@ def find_changed_inputs(record: Mapping[str, Any], here: Mapping[str, str]) -> l
     """Settings whose files are other than when a run was made, by its record and `hash_inputs`."""
     there = record.get("input_checksums", {})
     return sorted(name for name in there.keys() & here.keys() if there[name] != here[name])
+
+
+def check_code_unchanged(folder: Path, config: Config) -> None:
+    """Checks that the encoder and the head of a user's own are what a run was made with.
+
+    For predictions, which read no other file beside the run; a shared folder has no record of it.
+
+    Args:
+        folder: Run folder.
+        config: Its settings, whose code the caller has named, see `check_own_code`.
+
+    Raises:
+        CheckpointError: Their code has changed since.
+    """
+    model, here = config.model, {}
+    if not has_file(folder / RECORD):
+        return
+    if is_own_code(model.encoder):
+        here["model.encoder"] = hash_code(find_model(config).cls, nn.Module)
+    if is_own_code(model.head):
+        here["model.head"] = hash_code(find_head(model), nn.Module)
+    if here and (changed := find_changed_inputs(read_record(folder), here)):
+        raise CheckpointError(
+            f"The run in '{folder}' was made with another content of {changed} than is there now; "
+            f"restore it, or start again with --overwrite."
+        )
 
 
 @dataclass

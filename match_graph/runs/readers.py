@@ -1,6 +1,7 @@
 """Typed readers of a run folder's small files; what is broken is one sentence."""
 
 import io
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +11,24 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from torch import Tensor
 
+from match_graph.config import Config
 from match_graph.errors import CheckpointError
-from match_graph.io.files import DamagedError, has_file, read_json, read_tensors, reading
+from match_graph.io.files import (
+    DamagedError,
+    has_file,
+    has_folder,
+    read_json,
+    read_tensors,
+    reading,
+)
 from match_graph.io.manifest import read_bytes
 from match_graph.io.run_folder import (
     CALIBRATION,
+    CONFIG,
+    FITTED,
     HISTORY,
     METRICS,
+    MODEL,
     PER_DOCUMENT,
     RECORD,
     RELIABILITY,
@@ -24,6 +36,8 @@ from match_graph.io.run_folder import (
     THRESHOLDS,
 )
 from match_graph.metrics import Blend, PlattScaling
+from match_graph.own_code import CODE, is_own_code
+from match_graph.training.checkpoint import check_over
 from match_graph.typing import Split
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -84,6 +98,33 @@ class RecordFile(BaseModel):
     versions: dict[str, str]
     python: str
     git: str | None
+
+
+def check_evaluated(folder: Path, config: Config, must: str) -> None:
+    """Checks that a run is trained and evaluated.
+
+    Args:
+        folder: Run folder.
+        config: Its settings.
+        must: What must hold, for the message.
+
+    Raises:
+        CheckpointError: It is not; with the command that goes on with it.
+    """
+    if has_file(folder / METRICS):
+        return
+    if has_file(folder / MODEL) or has_folder(folder / FITTED):
+        check_over(folder, config.train)
+        found, words = METRICS, ["evaluate", str(folder)]
+    else:
+        found = f"{MODEL} and no {FITTED}"
+        words = ["run", config.dataset, "--config", str(folder / CONFIG), "--out", str(folder)]
+        code = {kind: getattr(config.model, kind) for kind in CODE}
+        words += [f"--set=model.{kind}={v}" for kind, v in code.items() if v and is_own_code(v)]
+    raise CheckpointError(
+        f"{must}, but '{folder}' has no {found}; go on with "
+        f"`{shlex.join(['match-graph', *words])}`."
+    )
 
 
 def read_metrics(folder: Path) -> dict[str, dict[str, float]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from match_graph.config import StrictModel, parse_settings
 from match_graph.datasets.match_folder import MatchReader
+from match_graph.errors import ConfigError
 from match_graph.graph import (
     BuiltGraph,
     EgoBatch,
@@ -23,6 +24,7 @@ from match_graph.graph import (
     build_graph,
 )
 from match_graph.nn import Encoder, EncoderOutput, TokenEmbedding
+from match_graph.nn.contract import check_encoder_class, check_width
 from match_graph.testing.toy import toy_documents, write_match_folder
 from match_graph.typing import DOCUMENT
 
@@ -61,12 +63,14 @@ def assert_encoder(
     Raises:
         AssertionError: One sentence on the first check that fails.
     """
+    _check_contract(partial(check_encoder_class, encoder_cls, encoder_cls.__name__))
     if not isinstance(config, StrictModel):
         config = parse_settings(encoder_cls.Config, dict(config or {}), "config must be valid")
     torch_state = torch.get_rng_state()
     try:
         for toy in (_toy(), _toy(with_features=True)):
             bench = _Bench(encoder_cls, config, channels, tolerance, toy)
+            _check_contract(partial(check_width, bench.encoder, encoder_cls.__name__))
             for check in (
                 _check_registration,
                 _check_shapes,
@@ -82,6 +86,14 @@ def assert_encoder(
                 check(bench)
     finally:
         torch.set_rng_state(torch_state)
+
+
+def _check_contract(check: Callable[[], None]) -> None:
+    """Runs a check that a run makes too; its sentence becomes that of an assertion."""
+    try:
+        check()
+    except ConfigError as error:
+        raise AssertionError(str(error)) from error
 
 
 class _Bench:

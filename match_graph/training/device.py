@@ -45,7 +45,12 @@ def choose_device(accelerator: str | torch.device) -> torch.device:
         ConfigError: The accelerator is unknown, or is a GPU that torch does not find.
     """
     has_cuda, accelerator = torch.cuda.is_available(), str(accelerator)
-    if accelerator not in ("auto", "cpu", "cuda") or (accelerator == "cuda" and not has_cuda):
+    if accelerator == "cuda" and not has_cuda:
+        raise ConfigError(
+            "The device 'cuda' must be a GPU that torch finds, but it finds none on this machine; "
+            "choose 'cpu' or 'auto', or check the driver and that torch is built with CUDA."
+        )
+    if accelerator not in ("auto", "cpu", "cuda"):
         raise ConfigError(
             f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "
             f"found '{accelerator}'."

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from match_graph.benchmark import load_experiment, run_benchmark, run_search
-from match_graph.benchmark.row_search import _find_spaces
+from match_graph.benchmark import load_experiment, row_search, run_benchmark, run_search
+from match_graph.benchmark.experiment import PlannedRow
+from match_graph.benchmark.row_search import RowSearch, _find_spaces
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
+from match_graph.benchmark.space import Range
 from match_graph.benchmark.trial import watch_trial
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
@@ -125,6 +127,42 @@ def test_run_search_killed_search_goes_on(make_search, tmp_path: Path) -> None:
     run_search(experiment, out, root)
     run_search(experiment, tmp_path / "whole", root)
     pd.testing.assert_frame_equal(read_trials(out), read_trials(tmp_path / "whole"))
+
+
+def test_RowSearch_ask_tries_all_of_a_finite_space() -> None:
+    """No point twice before each has a trial, and the same ones from the same seeds."""
+    space = {"cost": [0.2, 0.5, 1.0], "a, b": Range(low=1, high=2)}
+    drawn = []
+    for _ in range(2):
+        search = RowSearch(PlannedRow(name="row"), space, optuna.create_study(direction="maximize"))
+        for seed in range(7):
+            sampler = optuna.samplers.TPESampler(n_startup_trials=3, multivariate=True, seed=seed)
+            search.study.tell(search.ask(sampler), seed % 3)
+        drawn.append([tuple(trial.params.values()) for trial in search.trials])
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 7
+    assert len({*drawn[0][:6]}) == 6
+
+
+def test_RowSearch_ask_last_point_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sampler whose draws all have a trial does not keep the search from other points."""
+    monkeypatch.setattr(row_search, "_DRAWS", 0)
+    study = optuna.create_study(direction="maximize")
+    search = RowSearch(PlannedRow(name="row"), {"a": [1, 2, 3]}, study)
+    for _ in range(3):
+        search.ask(optuna.samplers.RandomSampler(seed=0))
+    assert [trial.params["a"] for trial in search.trials] == [1, 2, 3]
+
+
+def test_RowSearch_ask_takes_what_a_killed_call_has_put_in_line() -> None:
+    """Killed between the choice of a point and its trial, a search tries that point once."""
+    study = optuna.create_study(direction="maximize")
+    study.enqueue_trial({"a": 2})
+    search = RowSearch(PlannedRow(name="row"), {"a": [1, 2, 3]}, study)
+    for seed in range(3):
+        search.ask(optuna.samplers.RandomSampler(seed=seed))
+    assert search.trials[0].params == {"a": 2}
+    assert sorted(trial.params["a"] for trial in search.trials) == [1, 2, 3]
 
 
 @pytest.mark.slow

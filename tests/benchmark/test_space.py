@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from match_graph.benchmark.space import Range, Search, draw_settings, find_defaults
+from match_graph.benchmark.space import Range, Search, draw_settings, find_defaults, list_points
 
 
 def test_Search_reads_ranges_and_choices() -> None:
@@ -53,3 +53,11 @@ def test_find_defaults_of_a_configuration() -> None:
         "e": ["near"], "nowhere.to.be": [1],
     }  # fmt: skip
     assert find_defaults(space, config) == {"a.b": 2, "a.c": None}
+
+
+def test_list_points_of_a_finite_space() -> None:
+    """Every pair of a choice and a whole number; none where a number is real."""
+    space = {"a": [None, "x"], "b, c": Range(low=1, high=2)}
+    pairs = [(None, 1), (None, 2), ("x", 1), ("x", 2)]
+    assert [*list_points(space)] == [{"a": a, "b, c": b} for a, b in pairs]
+    assert not [*list_points({**space, "d": Range(low=0.5, high=1)})]

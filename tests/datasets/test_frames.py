@@ -91,6 +91,21 @@ def test_from_frames_columns_that_are_not_read_are_named() -> None:
     )
 
 
+def test_from_frames_warns_of_lists_in_strings() -> None:
+    """As in a frame of CSV; a string with ';' here and there is none, and stays one value."""
+    documents = make_documents()[["key", "title", "body", "tags", "who"]]
+    assert from_frames(documents.assign(who=["a; b", *["a"] * 11]), **OPTIONS).warnings == []
+    joined = documents.assign(tags="all; deep")
+    corpus = from_frames(joined, **OPTIONS)
+    assert corpus.instances["label"]["id"].tolist() == ["all; deep"]
+    assert corpus.warnings == [
+        "most values of the column 'tags' are strings that hold ';', such as 'all; deep', and a "
+        "string is one value as it stands; make lists of them with .str.split('; ')"
+    ]
+    split = joined.assign(tags=joined["tags"].str.split("; "))
+    assert from_frames(split, **OPTIONS).warnings == []
+
+
 def test_from_frames_missing_column_of_ids_is_one_fault() -> None:
     """Not one for each row, which would hide that the frame has no such column."""
     with pytest.raises(CorpusError) as error:

@@ -59,6 +59,20 @@ def test_open_dataset_unknown_name_lists_the_registered_ones() -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "kind"), [("papers.csv", "a CSV"), ("p.jsonl.gz", "JSON lines")])
+def test_open_dataset_file_of_documents_names_custom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    """A table or JSON lines that is there is answered with how to read it."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(b"")
+    with pytest.raises(CorpusError) as caught:
+        open_dataset(name)
+    assert str(caught.value).endswith(
+        f"; for {kind}: match-graph run custom --set data.options.path={name}."
+    )
+
+
 def refusal(name: str, **options: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         open_dataset(name, **options)

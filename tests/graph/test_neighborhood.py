@@ -433,3 +433,13 @@ def test_NeighborhoodSampler_faults_are_one_sentence(toy_graph: BuiltGraph) -> N
     assert str(caught.value) == (
         "NeighborhoodSampler samples around nodes, found a call for edges; use NodeLoader."
     )
+
+
+def test_NeighborhoodSampler_list_of_fanouts_is_refused(synthetic: Synthetic) -> None:
+    """PyG's form for all edge types at once."""
+    with pytest.raises(GraphError) as caught:
+        NeighborhoodSampler(synthetic.graph, [5, 5])
+    assert str(caught.value) == (
+        f"fanouts must be a dict of fan-outs per hop by edge type, found [5, 5]; give each edge "
+        f"type its own, as {{{next(iter(synthetic.graph.edge_types))}: [5, 5]}}."
+    )

@@ -170,7 +170,7 @@ def test_Classifier_what_is_missing_or_unseen_is_no_fault(classifier: Classifier
     """No id, no metadata, null, empty text, unseen names: five labels each; top_k and labels."""
     documents = [
         {"text": ""},
-        {"text": "never seen words", "venue": None, "author": [], "extra": 1, "label": 7},
+        {"text": "never seen words", "venue": None, "author": [], "label": 7},
         {"paper": None, "text": "w1", "author": ["nobody"], "reference": "d1"},
     ]
     results = list(classifier.predict(documents))
@@ -434,6 +434,15 @@ def test_load_code_is_imported_by_request_only(
     documents = [{"text": "w1 w2"}, {"text": ""}]
     found = list(load(copied, encoder=name).predict(documents))
     assert found == list(load(trained_run.folder).predict(documents))  # with a graph of one hop
+
+
+def test_Classifier_predict_takes_a_frame_and_warns(classifier: Classifier) -> None:
+    """One document a row; keys that the run does not read are named."""
+    documents = [{"text": "w1 w2", "venue": "venue1"}, {"text": "w3", "venue": "venue2"}]
+    expected = list(classifier.predict(documents))
+    assert list(classifier.predict(pd.DataFrame(documents))) == expected
+    with pytest.warns(UserWarning, match=r"the keys \['venu'\] of documents are not read; this"):
+        list(classifier.predict(pd.DataFrame(documents).assign(venu="venue1")))
 
 
 def test_load_loading_leaves_the_callers_random_state_alone(trained_run: Run) -> None:

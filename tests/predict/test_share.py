@@ -12,15 +12,15 @@ import pytest
 import torch
 import yaml
 
-from match_graph import Run, load, share_run
-from match_graph.config import Config
+from match_graph import Corpus, Run, load, share_run, start_run
+from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import remove_files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
 from match_graph.io.run_folder import CONFIG, METRICS, MODEL, RECORD, SHARES
 from match_graph.predict import share
 from match_graph.predict.model_card import find_changes
-from match_graph.predict.share import is_shared, remove_paths, take_own_files
+from match_graph.predict.share import is_shared, open_settings, remove_paths, take_own_files
 from match_graph.runs.folder import verify_run_folder
 
 
@@ -173,6 +173,61 @@ def test_take_own_files_of_the_same_name_alone() -> None:
     assert take_own_files(placed, {"encoder": "/a/mine.py:Mine"}) == placed
 
 
+def test_take_own_files_for_a_module_of_their_name() -> None:
+    """One that can be imported in its folder only; a module of a package is no file alone."""
+    config = Config().change("model", encoder="mine:Mine")
+    found = take_own_files(config, {"encoder": "/a/mine.py:Mine"})
+    assert found.model.encoder == "/a/mine.py:Mine"
+    for name in ("/a/other.py:Mine", "/a/mine.py:Other", "mine:Mine"):
+        assert take_own_files(config, {"encoder": name}) == config
+    config = config.change("model", encoder="package.mine:Mine")
+    assert take_own_files(config, {"encoder": "/a/mine.py:Mine"}) == config
+
+
+def test_open_settings_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None:
+    """Refused as by `open_run`; a copy of the same content is accepted for a module."""
+    source = "from match_graph import LabelPrior\nclass Mine(LabelPrior): ...\n"
+    names = {}
+    for folder, text in (("a", source), ("b", source), ("c", f"{source}# changed\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine_opened.py").write_text(text, encoding="utf-8")
+        names[folder] = f"{tmp_path / folder / 'mine_opened.py'}:Mine"
+    config = load_config(settings=[f"model.encoder={names['a']}"])
+    run = start_run(toy, config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    run.evaluate()
+    assert open_settings(run.folder, {"encoder": names["a"]}) == run.config
+    text = (run.folder / "config.yaml").read_text(encoding="utf-8")
+    (run.folder / "config.yaml").write_text(text.replace(names["a"], "mine_opened:Mine"))
+    write_manifest(run.folder)
+    found = open_settings(run.folder, {"encoder": names["b"]})
+    assert found.model.encoder == names["b"]
+    with pytest.raises(CheckpointError) as caught:
+        open_settings(run.folder, {"encoder": names["c"]})
+    assert str(caught.value) == (
+        f"The run in '{run.folder}' was made with another content of ['model.encoder'] than is "
+        f"there now; restore it, or start again with --overwrite."
+    )
+    remove_files(run.folder / RECORD)  # as in a shared folder
+    assert open_settings(run.folder, {"encoder": names["c"]}).model.encoder == names["c"]
+    with pytest.raises(CheckpointError, match="code is imported only by request"):
+        open_settings(run.folder, {"encoder": None})
+
+
+def test_load_own_code_has_changed(tmp_path: Path, toy: Corpus) -> None:
+    """`load`, by which every prediction goes, refuses it."""
+    code = tmp_path / "mine_loaded.py"
+    code.write_text("from match_graph import LabelPrior\nclass Mine(LabelPrior): ...\n")
+    config = load_config(settings=[f"model.encoder={code}:Mine"])
+    run = start_run(toy, config, tmp_path / "run", tmp_path / "root")
+    run.train()
+    run.evaluate()
+    load(run.folder, encoder=f"{code}:Mine")
+    code.write_text(f"{code.read_text()}    offset = 1\n")
+    with pytest.raises(CheckpointError, match=r"another content of \['model.encoder'\] than is"):
+        load(run.folder, encoder=f"{code}:Mine")
+
+
 def test_share_run_language_models_of_this_machine(
     make_variant, sentence_model: Path, tmp_path: Path
 ) -> None:
@@ -266,11 +321,11 @@ def test_share_run_refuses_what_is_not_whole(trained_run: Run, tmp_path: Path) -
     with pytest.raises(CheckpointError) as caught:
         share_run(copied, tmp_path / "out")
     assert str(caught.value) == (
-        f"A run must be evaluated to be shared, as its card says how good it is, but '{copied}' "
-        f"has no metrics.json; evaluate it with `match-graph run synthetic --out {copied}`."
+        f"A run must be trained and evaluated to be shared, as its card says how good it is, but "
+        f"'{copied}' has no metrics.json; go on with `match-graph evaluate {copied}`."
     )
     remove_files(copied / MODEL)
-    with pytest.raises(CheckpointError, match=r"A run must be trained to be shared, but"):
+    with pytest.raises(CheckpointError, match="and no baseline; go on with `match-graph run"):
         share_run(copied, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

@@ -186,8 +186,8 @@ def test_make_run_page_run_that_was_not_evaluated_is_refused(copied: Path) -> No
     with pytest.raises(CheckpointError) as caught:
         make_run_page(copied)
     assert str(caught.value) == (
-        f"A report needs the measures of an evaluated run, but '{copied}' has no metrics.json; run "
-        f"`match-graph evaluate {copied}`."
+        f"A report needs the measures of an evaluated run, but '{copied}' has no metrics.json; go "
+        f"on with `match-graph evaluate {copied}`."
     )
 
 

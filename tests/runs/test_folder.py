@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from match_graph.config import load_config
+from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError
 from match_graph.io import files, manifest
 from match_graph.io.manifest import MANIFEST, read_manifest
@@ -32,7 +32,7 @@ def test_claim_run_folder_how_many_share_the_work_may_differ(tmp_path: Path) -> 
     )
 
 
-def test_claim_run_folder_another_precision_is_told_with_a_way_on(tmp_path: Path) -> None:
+def test_claim_run_folder_precision_is_told_with_a_way_on(tmp_path: Path) -> None:
     """Another processor resolves "auto" to another one; not where other settings differ too."""
     folder = tmp_path / "run"
     folders.claim_run_folder(folder, load_config(None, ["train.precision=bf16-mixed"]), False)
@@ -321,3 +321,15 @@ def test_open_run_folder_of_odd_places_is_one_sentence(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run" / CONFIG)
     with pytest.raises(CheckpointError, match=r"A run folder holds config\.yaml, but"):
         folders.open_run_folder(tmp_path / "run")
+
+
+def test_check_own_code_file_of_a_module_says_where_it_runs(tmp_path: Path) -> None:
+    """Where a run names a module, and the caller a file."""
+    config = Config().change("model", encoder="mine:Mine")
+    with pytest.raises(CheckpointError) as caught:
+        folders.check_own_code(tmp_path, config, {"encoder": "/a/mine.py:Mine"})
+    assert str(caught.value) == (
+        f"The run in '{tmp_path}' was trained with the encoder 'mine:Mine', and code is imported "
+        f"only by request, found encoder='/a/mine.py:Mine'; load it with encoder='mine:Mine', in "
+        f"the folder of mine.py or with it in PYTHONPATH."
+    )

@@ -1,14 +1,26 @@
 """Typed readers of a run folder's small files."""
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from match_graph.config import Config
 from match_graph.errors import CheckpointError
-from match_graph.io.run_folder import HISTORY, METRICS, RECORD, RELIABILITY
-from match_graph.runs.readers import read_bins, read_history, read_metrics, read_record
+from match_graph.io.files import remove_files
+from match_graph.io.run_folder import HISTORY, METRICS, MODEL, RECORD, RELIABILITY
+from match_graph.runs.folder import open_run_folder
+from match_graph.runs.readers import (
+    check_evaluated,
+    read_bins,
+    read_history,
+    read_metrics,
+    read_record,
+)
+from match_graph.training import checkpoint
 
 RIGHT_RECORD = {
     "dataset": "toy",
@@ -36,6 +48,38 @@ def test_read_metrics_readers_give_what_stages_write(trained_run) -> None:
     assert history["epoch"].tolist() == list(range(1, len(history) + 1))
     assert bins is not None
     assert bins["bin"].min() == 1
+
+
+def test_check_evaluated_names_the_command_that_goes_on(
+    trained_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that is not evaluated, not trained, of own code; of a training broken off."""
+    folder = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
+    config, must = open_run_folder(folder), "It must be whole"
+    check_evaluated(folder, config, must)
+
+    def refuse(config: Config) -> str:
+        with pytest.raises(CheckpointError) as caught:
+            check_evaluated(folder, config, must)
+        return str(caught.value)
+
+    remove_files(folder / METRICS)
+    assert refuse(config) == (
+        f"{must}, but '{folder}' has no {METRICS}; go on with `match-graph evaluate {folder}`."
+    )
+    state = SimpleNamespace(epoch=1, is_over=lambda config: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "has_state", lambda path: True)
+        patch.setattr(checkpoint, "read_state", lambda path: {})
+        patch.setattr(checkpoint.TrainState, "from_checkpoint", lambda content, path: state)
+        assert "finish it with the command that started it." in refuse(config)
+    remove_files(folder / MODEL)
+    command = f"match-graph run synthetic --config {folder}/config.yaml --out {folder}"
+    assert refuse(config) == (
+        f"{must}, but '{folder}' has no {MODEL} and no baseline; go on with `{command}`."
+    )
+    own = config.change("model", encoder="mine:My")
+    assert refuse(own).endswith(f"go on with `{command} --set=model.encoder=mine:My`.")
 
 
 def test_read_history_readers_of_what_may_be_missing_give_none(tmp_path: Path) -> None:

@@ -442,3 +442,34 @@ def test_assert_encoder_random_state_of_the_caller_is_kept() -> None:
     torch.manual_seed(5)
     assert_encoder(Sound)
     assert torch.equal(torch.rand(3), expected)
+
+
+class WithoutReset(Sound):
+    """Takes `reset_parameters` from the base, where it only raises."""
+
+    reset_parameters = Encoder.reset_parameters
+
+
+class WithoutWidth(Sound):
+    """Does not say how wide its states are."""
+
+    def __init__(self, embedding: TokenEmbedding, config: Any) -> None:
+        super().__init__(embedding, config)
+        del self.out_channels
+
+
+@pytest.mark.parametrize(
+    ("encoder_cls", "fault"),
+    [
+        (WithoutReset, "it must define 'reset_parameters', found none."),
+        (WithoutWidth, "'out_channels' must be set in __init__ to a positive number, found None."),
+    ],
+)
+def test_assert_encoder_missing_part_is_one_sentence(encoder_cls: type, fault: str) -> None:
+    """The sentence of a run with such an encoder."""
+    with pytest.raises(AssertionError) as caught:
+        assert_encoder(encoder_cls)
+    sentence = " ".join(str(caught.value).split())
+    start = f"The encoder '{encoder_cls.__name__}' must keep the contract"
+    assert sentence.startswith(start)
+    assert sentence.endswith(fault)

@@ -49,16 +49,20 @@ def test_choose_precision_auto_is_float32_on_a_gpu(
     assert choose_precision(cpu, reads_text=True) == choose_precision(cpu)
 
 
-def test_choose_device_gpu_that_is_not_there_is_one_sentence() -> None:
-    """So is a device that nobody knows."""
-    wrong = ["tpu"] if torch.cuda.is_available() else ["tpu", "cuda"]
-    for device in wrong:
+def test_choose_device_gpu_that_is_not_there_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says that none is found; a device that nobody knows is told apart."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    wrong = {
+        "tpu": "The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', found 'tpu'.",
+        "cuda": "The device 'cuda' must be a GPU that torch finds, but it finds none on this "
+        "machine; choose 'cpu' or 'auto', or check the driver and that torch is built with CUDA.",
+    }
+    for device, expected in wrong.items():
         with pytest.raises(ConfigError) as caught:
             choose_device(device)
-        assert str(caught.value) == (
-            f"The device must be 'auto', 'cpu' or, where torch finds a GPU, 'cuda', "
-            f"found '{device}'."
-        )
+        assert str(caught.value) == expected
     assert choose_device("cpu") == torch.device("cpu")
 
 
