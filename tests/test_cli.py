@@ -394,3 +394,12 @@ def test_run_several_seeds(call, tmp_path: Path) -> None:
     code, _, error = call("run", "synthetic", "--runs", 2, *options, "--seed", 2**32 - 1)
     assert code == 1
     assert error.startswith("Error: Seeds must be below 2^32, found 4,294,967,296")
+
+
+def test_run_help_says_where_presets_and_devices_are(call) -> None:
+    """Not every encoder has the same presets, and `--devices` is a number."""
+    code, printed, _ = call("run", "--help")
+    text = " ".join(printed.replace("│", " ").split())
+    assert code == 0
+    assert "preset, listed by `encoders NAME`; your settings win." in text
+    assert "train.accelerator says which." in text

@@ -1,7 +1,5 @@
 """Terminal output of runs: measures, examples, case studies, paths."""
 
-import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -9,13 +7,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from match_graph.config import Config, DataConfig
 from match_graph.io.escape import SafeConsole
-from match_graph.own_code import is_own_code
 from match_graph.predict.case_study import CaseStudy, Prediction
 from match_graph.predict.summary import list_files, next_commands, show_examples
 from match_graph.runs import Run
-from match_graph.runs.configure import NO_HIERARCHY, NO_METADATA, NO_PRETRAIN
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import list_twins
 
@@ -104,34 +99,8 @@ def print_paths(run: Run) -> None:
     for path, content in list_files(run.folder).items():
         console.print(Text(f"  {path}  ({content})"))
     console.print("Next:")
-    for command in list_commands(run):
+    for command in next_commands(run):
         console.print(Text(f"  {command}"))
-
-
-def list_commands(run: Run) -> list[str]:
-    """Commands of `next_commands`, with a run's own code, and with what it sees of the data.
-
-    A model to compare with gets the settings of the data that are not the defaults, and the
-    ablations that make sense for it.
-    """
-    predict, build, compare = next_commands(run)
-    code = {"encoder": run.config.model.encoder, "head": run.config.model.head}
-    own = [f"--{kind}={name}" for kind, name in code.items() if name and is_own_code(name)]
-    ends = shlex.join(own), "", shlex.join(_list_data_settings(run.config))
-    pairs = zip((predict, build, compare), ends, strict=True)
-    return [f"{command} {end}".rstrip() for command, end in pairs]
-
-
-def _list_data_settings(config: Config) -> list[str]:
-    """Options of what a run sees of its data set, but for those with which it is opened."""
-    kept = [name for name in config.ablation if name not in (NO_HIERARCHY, NO_PRETRAIN)]
-    opened = {"options", *DataConfig().dataset_options()}
-    given = config.data.model_dump(mode="json", exclude_defaults=True, exclude=opened)
-    fields = [name for name in given.pop("drop_fields", []) if f"no-{name}" not in kept]
-    if fields and NO_METADATA not in kept:
-        given["drop_fields"] = fields
-    words = [f"--set=data.{key}={json.dumps(v, ensure_ascii=False)}" for key, v in given.items()]
-    return [*words, *(f"--ablation={name}" for name in kept)]
 
 
 def print_case_study(study: CaseStudy) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from match_graph.config import Config, DataConfig
 from match_graph.datasets.dataset import default_root
 from match_graph.io.run_folder import CONTENT
+from match_graph.own_code import is_own_code
 from match_graph.predict.classifier import load
 from match_graph.predict.names import (
     find_metadata_names,
@@ -17,6 +19,7 @@ from match_graph.predict.names import (
     list_metadata,
     show_name,
 )
+from match_graph.runs.configure import NO_HIERARCHY, NO_METADATA, NO_PRETRAIN
 from match_graph.runs.run import Run
 from match_graph.typing import LABEL, MASKS
 
@@ -89,14 +92,32 @@ def list_files(folder: Path) -> dict[str, str]:
 
 
 def next_commands(run: Run) -> list[str]:
-    """Suggested commands after a run, three; they open its data set as the run did."""
+    """Suggested commands after a run, three; they open its data set as the run did.
+
+    Prediction names the run's own code. A model to compare with gets the settings of the data that
+    are not the defaults, and the ablations that make sense for it.
+    """
     source = [run.config.dataset, *_list_dataset_options(run)]
+    code = {"encoder": run.config.model.encoder, "head": run.config.model.head}
+    own = [f"--{kind}={name}" for kind, name in code.items() if name and is_own_code(name)]
     commands = [
-        ["predict", str(run.folder), "--input", "documents.jsonl", "--top-k", "5"],
+        ["predict", str(run.folder), "--input", "documents.jsonl", "--top-k", "5", *own],
         ["build", *source],
-        ["run", *source, "--encoder", _another(run)],
+        ["run", *source, "--encoder", _another(run), *_list_data_settings(run.config)],
     ]
     return [shlex.join(["match-graph", *words]) for words in commands]
+
+
+def _list_data_settings(config: Config) -> list[str]:
+    """Options of what a run sees of its data set, but for those with which it is opened."""
+    kept = [name for name in config.ablation if name not in (NO_HIERARCHY, NO_PRETRAIN)]
+    opened = {"options", *DataConfig().dataset_options()}
+    given = config.data.model_dump(mode="json", exclude_defaults=True, exclude=opened)
+    fields = [name for name in given.pop("drop_fields", []) if f"no-{name}" not in kept]
+    if fields and NO_METADATA not in kept:
+        given["drop_fields"] = fields
+    words = [f"--set=data.{key}={json.dumps(v, ensure_ascii=False)}" for key, v in given.items()]
+    return [*words, *(f"--ablation={name}" for name in kept)]
 
 
 def _list_dataset_options(run: Run) -> list[str]:
