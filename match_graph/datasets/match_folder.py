@@ -121,9 +121,11 @@ class MatchReader(PartitionReader):
         required += [path.name for path in self.taxonomy]
         missing = [name for name in required if not is_there(folder / name)]
         if missing:
+            is_flat = missing == [TAXONOMY]
+            way = "set data.hierarchy=ignore if there is none" if is_flat else "check the path"
             raise CorpusError(
                 f"The folder '{folder}' must be in the MATCH format, but it has no "
-                f"{' and no '.join(missing)}; add what is missing, or check the path."
+                f"{' and no '.join(missing)}; add what is missing, or {way}."
             )
         name = name or resolve_path(folder).name
         fields = _read_fields(folder / FIELDS) if self.chosen is None else self.chosen

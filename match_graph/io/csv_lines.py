@@ -7,6 +7,9 @@ from typing import Any
 from match_graph.io.json_lines import Fail, decode_line
 from match_graph.io.source import max_record_bytes, too_long
 
+#: Characters that other tools put between cells.
+_DELIMITERS = ";\t,|"
+
 
 def read_csv_rows(
     lines: Iterable[bytes], name: str, delimiter: str, fail: Fail, fail_file: Fail
@@ -46,11 +49,8 @@ def read_csv_rows(
             header = row
             if broken[0]:
                 return
-            repeated = sorted({column for column in row if row.count(column) > 1})
-            if repeated:
-                fail_file(
-                    f"{place}: the columns must have names of their own, but {repeated} repeat."
-                )
+            if fault := _check_header(header, delimiter):
+                fail_file(f"{place}: {fault}")
                 return
         elif row and len(row) != len(header):
             fail(
@@ -59,6 +59,19 @@ def read_csv_rows(
             )
         elif row and broken[0] < row_start[0]:
             yield place, dict(zip(header, row, strict=True))
+
+
+def _check_header(header: list[str], delimiter: str) -> str:
+    """What is wrong with a header; empty if nothing is."""
+    others = [one for one in _DELIMITERS if len(header) == 1 and one in header[0]]
+    if others:
+        return (
+            f"the columns must be parted by {delimiter!r}, but the header is one cell that holds "
+            f"{others[0]!r}; save the file with {delimiter!r} between them."
+        )
+    if repeated := sorted({column for column in header if header.count(column) > 1}):
+        return f"the columns must have names of their own, but {repeated} repeat."
+    return ""
 
 
 def _decode(

@@ -211,6 +211,15 @@ def test_MatchFolder_missing_split_file(folder: Path) -> None:
     )
 
 
+def test_MatchFolder_missing_taxonomy_alone(folder: Path) -> None:
+    """Labels may have no hierarchy, which is to be said."""
+    (folder / "taxonomy.txt").unlink()
+    assert refusal(folder) == (
+        f"{SUMMARY.format(folder=folder)}, but it has no taxonomy.txt; "
+        f"add what is missing, or set data.hierarchy=ignore if there is none."
+    )
+
+
 def test_MatchFolder_all_missing_files_are_named(folder: Path) -> None:
     """Several missing files make one sentence."""
     for name in ("test.json", "meta_dict.json", "taxonomy.txt"):

@@ -81,6 +81,17 @@ def test_read_csv_rows_columns_need_names_of_their_own() -> None:
     ]
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_read_csv_rows_other_delimiters_are_told_once(delimiter: str) -> None:
+    """A header of one cell with another delimiter; a file of one column is read."""
+    content = delimiter.join(("id", "text")) + "\n1" + delimiter + "a\n2" + delimiter + "b\n"
+    assert read_faults(content.encode(), of_file=True) == [
+        f"t.csv:1: the columns must be parted by ',', but the header is one cell that holds "
+        f"{delimiter!r}; save the file with ',' between them."
+    ]
+    assert read(b"id\n1\n") == [("t.csv:2", {"id": "1"})]
+
+
 def test_read_csv_rows_row_past_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quote that is never closed would take the rest of the file; many cells of lines too."""
     monkeypatch.setenv("MATCH_GRAPH_MAX_RECORD_MIB", "1")
