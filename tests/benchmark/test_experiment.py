@@ -430,5 +430,5 @@ def test_load_experiment_imports_only_code_that_the_caller_names(
     )
     assert not (tmp_path / "ran").exists()
     if what == "encoder":
-        assert "naming a subclass of Encoder" in message(path, code=["evil:Evil"])
+        assert "evil.py' has no 'Evil'" in message(path, code=["evil:Evil"])
         assert (tmp_path / "ran").exists()
