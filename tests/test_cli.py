@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -166,6 +167,19 @@ def test_build_checks_the_features_of_the_settings(call, toy: Path) -> None:
     assert code == 1
     assert "missing.npy" in error
     assert error.count("\n") == 1
+
+
+def test_build_names_the_file_of_skipped_faults(call, toy: Path) -> None:
+    """It lists each with its file and line; without faults there is no such line."""
+    assert "faults" not in call("build", toy)[2]
+    with (toy / "train.json").open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    _, _, error = call("build", toy, "--set", "data.faults=skip")
+    [line] = [line for line in error.splitlines() if line.startswith("faults, with")]
+    listed = pd.read_parquet(line.partition(": ")[2])
+    assert [*listed["place"]] == [
+        f"train.json:{len((toy / 'train.json').read_text().splitlines())}"
+    ]
 
 
 def test_build_compares_with_published_counts(call, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def build(
     ] = False,
 ) -> None:
     """Build the graph and print its statistics (Table 1 of the paper)."""
+    from match_graph.datasets.built import FAULTS
     from match_graph.graph import compare_counts, describe_graph
     from match_graph.runs.features import join_features
 
@@ -82,6 +83,8 @@ def build(
     join_features(built, data.load().data.features, data.root, reporter)  # refuses as a run does
     for line in built.warnings:
         reporter.warn(line)
+    if len(built.faults):
+        reporter.line(f"faults, with their files and lines: {built.built / FAULTS}")
     if verify:
         reporter.line(f"verified: the {built.verify()} files of '{built.built}' are whole")
     rows = {**describe_graph(built.graph, built.targets), **built.notes}
