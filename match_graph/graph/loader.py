@@ -212,11 +212,12 @@ class LengthBucketSampler(Sampler[list[int]]):
         longest = int(self.lengths.max()) + 1
         key = pool_of * longest + self.lengths[order]
         order = order[torch.argsort(key, stable=True)]
-        sizes = [len(part) for part in order.split(self.batch_size)]
+        sizes: int | list[int] = self.batch_size
         if pool < self.pool:
-            start = (len(sizes) - 1) // pool * pool  # of the last pool
-            place = torch.randint(start, len(sizes), (), generator=generator)
-            sizes.insert(int(place), sizes.pop())
+            whole = len(self) - 1
+            place = torch.randint(whole // pool * pool, whole + 1, (), generator=generator)
+            sizes = [self.batch_size] * whole
+            sizes.insert(int(place), num_items - whole * self.batch_size)  # within the last pool
         batches = order.split(sizes)
         numbers = torch.randperm(len(batches), generator=generator)
         return [batches[number] for number in numbers.tolist()]

@@ -146,7 +146,7 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
     cells = [cell for cell in results.cells if cell.dataset == record.name]
     seeds = sorted({cell.seed for cell in cells})  # those of earlier calls too
     finished = sum(cell.status == "done" for cell in cells)
-    commits = sorted({cell.git or "unknown" for cell in cells if cell.status == "done"})
+    commits = sorted({commit or "unknown" for commit in _list_commits(results, record)})
     versions = f"commit{'s' * (len(commits) > 1)} {', '.join(commits) or 'unknown'}"
     return (
         f"{sizes} documents, {record.num_labels:,} labels; measured on {experiment.split}. "
@@ -154,6 +154,13 @@ def _describe_setting(results: Results, record: DatasetRecord) -> str:
         f"{results.updated}, {processor}, torch {machine.versions.get('torch', '?')}, "
         f"{versions}, data {record.checksum[:12]}."
     )
+
+
+def _list_commits(results: Results, record: DatasetRecord) -> list[str | None]:
+    """Commit of the code of each finished run of a data set; None where it is not known."""
+    return [
+        cell.git for cell in results.cells if cell.dataset == record.name and cell.status == "done"
+    ]
 
 
 def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSummary]) -> list[str]:
@@ -196,12 +203,7 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
         "features; start: initialization of token embeddings (model.init); train s: with "
         "the classifier of a blend, without pre-training."
     )
-    shown = {row.name for row in rows}
-    commits = [
-        cell.git
-        for cell in results.cells
-        if cell.dataset == record.name and cell.row in shown and cell.status == "done"
-    ]
+    commits = _list_commits(results, record)
     if len(known := set(commits)) > 1:
         unknown = commits.count(None)
         lines.append(

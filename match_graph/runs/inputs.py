@@ -30,8 +30,7 @@ from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import RECORD
 from match_graph.io.source import hash_file
 from match_graph.nn import MatchModel
-from match_graph.nn.model import find_head
-from match_graph.own_code import hash_code, is_own_code
+from match_graph.own_code import CODE, is_own_code
 from match_graph.runs.folder import describe_work
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import RunRecord
@@ -69,8 +68,26 @@ def find_changed_inputs(record: Mapping[str, Any], here: Mapping[str, str]) -> l
     return sorted(name for name in there.keys() & here.keys() if there[name] != here[name])
 
 
+def check_inputs(folder: Path, record: Mapping[str, Any], here: Mapping[str, str]) -> None:
+    """Checks that the files of some settings are what a run was made with.
+
+    Args:
+        folder: Run folder, for the message.
+        record: Its record.
+        here: Checksums of the files as they are now, as of `hash_inputs`.
+
+    Raises:
+        CheckpointError: One of them has changed.
+    """
+    if changed := find_changed_inputs(record, here):
+        raise CheckpointError(
+            f"The run in '{folder}' was made with another content of {changed} than is there now; "
+            f"restore it, or start again with --overwrite."
+        )
+
+
 def check_code_unchanged(folder: Path, config: Config) -> None:
-    """Checks that the encoder and the head of a user's own are what a run was made with.
+    """Checks that a user's own encoder and head are what a run was made with.
 
     For predictions, which read no other file beside the run; a shared folder has no record of it.
 
@@ -81,18 +98,10 @@ def check_code_unchanged(folder: Path, config: Config) -> None:
     Raises:
         CheckpointError: Their code has changed since.
     """
-    model, here = config.model, {}
-    if not has_file(folder / RECORD):
-        return
-    if is_own_code(model.encoder):
-        here["model.encoder"] = hash_code(find_model(config).cls, nn.Module)
-    if is_own_code(model.head):
-        here["model.head"] = hash_code(find_head(model), nn.Module)
-    if here and (changed := find_changed_inputs(read_record(folder), here)):
-        raise CheckpointError(
-            f"The run in '{folder}' was made with another content of {changed} than is there now; "
-            f"restore it, or start again with --overwrite."
-        )
+    own = [f"model.{kind}" for kind in CODE if is_own_code(getattr(config.model, kind))]
+    if own and has_file(folder / RECORD):
+        here = find_model(config).hash_files().items()
+        check_inputs(folder, read_record(folder), {name: one for name, one in here if name in own})
 
 
 @dataclass

@@ -26,7 +26,7 @@ from match_graph.runs.folder import (
     open_run_folder,
     verify_run_folder,
 )
-from match_graph.runs.inputs import find_changed_inputs, hash_inputs
+from match_graph.runs.inputs import check_inputs, hash_inputs
 from match_graph.runs.known_graph import write_known_graph
 from match_graph.runs.readers import read_record
 from match_graph.runs.run import Run
@@ -276,8 +276,4 @@ def _check_data(run: Run) -> None:
             f"The run in '{run.folder}' was made with other features of {changed} than "
             f"data.features gives now; restore them, or start again with --overwrite."
         )
-    if changed := find_changed_inputs(record, hash_inputs(run.config)):
-        raise CheckpointError(
-            f"The run in '{run.folder}' was made with another content of {changed} than is there "
-            f"now; restore it, or start again with --overwrite."
-        )
+    check_inputs(run.folder, record, hash_inputs(run.config))
