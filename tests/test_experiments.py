@@ -153,7 +153,7 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of validation with seeds, of test with intervals; by a measure without these with seeds."""
+    """Validation columns count seeds, test columns have intervals where documents have scores."""
     toy = write_match_folder(tmp_path / "toy")
     experiment = load_experiment("encoders", [str(toy)], runs=2, settings=TINY)
     rows = [row for row in experiment.rows if row.name in ("label prior", "Omikuji", "MATCH")]

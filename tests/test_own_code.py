@@ -102,7 +102,7 @@ def test_find_class_of_no_class_is_one_sentence(
 def test_find_class_missing_module_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
 ) -> None:
-    """Where a module or a file was looked for, and from where it would be found."""
+    """The error names the folder that was searched, and how to make the module importable."""
     monkeypatch.chdir(tmp_path)
     found = found.format(here=tmp_path)
     assert refusal(name) == f"The shelf '{name}' must be importable, but {found}"

@@ -205,7 +205,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
 
 
 def _describe_runs(runs: dict[int, dict[str, list[str]]]) -> str:
-    """How many seeds the cells are means of: that of most, and of which others by rows."""
+    """Number of seeds of most cells, and the rows and data sets with another number."""
     sizes = {number: sum(map(len, rows.values())) for number, rows in runs.items()}
     most = max(sizes, key=lambda number: sizes[number], default=0)
     others = []

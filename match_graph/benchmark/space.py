@@ -35,7 +35,7 @@ class Range(StrictModel):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has whole numbers alone."""
+        """Whether the range is of integers: both of its ends are."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, trial: "Trial", key: str) -> int | float:

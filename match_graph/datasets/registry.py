@@ -119,7 +119,7 @@ def _find_opener(source: Source) -> tuple[type[CorpusDataset], tuple[Any, ...]]:
 
 
 def _suggest_custom(name: str) -> str:
-    """What to do with a file of documents, for a message; empty where it is none."""
+    """Advice to open a CSV or JSON-lines file by the data set `custom`; "" for other names."""
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     if suffix not in Custom.suffixes or not is_there(Path(name)):
         return ""

@@ -62,7 +62,7 @@ def read_csv_rows(
 
 
 def _check_header(header: list[str], delimiter: str) -> str:
-    """What is wrong with a header; empty if nothing is."""
+    """Fault of a CSV header: another delimiter, or repeated columns; "" without one."""
     others = [one for one in _DELIMITERS if len(header) == 1 and one in header[0]]
     if others:
         return (

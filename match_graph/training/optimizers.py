@@ -56,8 +56,14 @@ def set_progress(optimizer: optim.Optimizer, progress: float, config: TrainConfi
 
 
 def find_progress(step: int, num_steps: int) -> float:
-    """Share of the steps done with this one, from 1; half of them where it is the only one, which
-    would else have no rate."""
+    """Share of the training done after a step, in 0..1.
+
+    It is 1/2 for the only step of a training, which would else have learning rate 0.
+
+    Args:
+        step: Number of the step, from 1.
+        num_steps: Number of all steps.
+    """
     return step / max(2, num_steps)
 
 

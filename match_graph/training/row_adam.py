@@ -87,11 +87,11 @@ class StepTables:
         self.taken = torch.from_numpy(taken).to(device)
 
     def keep(self, upto: Tensor, now: int) -> Tensor:
-        """What an average of a row's step keeps until now, in [0, 1], shaped like the steps."""
+        """Decay of weight averages from the last update of rows to step `now`, [n, 1], in 0..1."""
         return self._share(upto, now).masked_fill(upto < self.first, 0)
 
     def take(self, upto: Tensor, now: int) -> Tensor:
-        """:math:`C_s (T_t - r^{s - t} T_s)` from a row's step t to now, s, shaped like the steps.
+        """:math:`C_s (T_t - r^{s - t} T_s)` from a row's last update t to the step s = now, [n, 1].
 
         As two sums, up to the turn and from there on.
         """

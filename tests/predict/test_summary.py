@@ -14,7 +14,7 @@ from match_graph.runs import Run, start_run
 
 
 def make_run(folder: Path, settings: list[str]) -> Run:
-    """What `next_commands` asks of a run."""
+    """Stand-in for a run with these settings, with the attributes that `next_commands` reads."""
     parts: dict[str, Any] = {
         "folder": folder,
         "config": load_config(None, ["dataset=synthetic", *settings]),

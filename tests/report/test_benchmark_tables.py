@@ -37,7 +37,7 @@ def test_make_legend_says_what_was_tuned_on() -> None:
 
 
 def test_make_legend_says_that_runs_are_of_several_commits() -> None:
-    """How many, and of how many runs none is known; nothing where all are of one."""
+    """Number of commits, and of runs without a recorded one; no line where there is one commit."""
     results = make_results()
     [record] = results.datasets
     texts = []

@@ -324,7 +324,7 @@ def test_open_run_folder_of_odd_places_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_check_own_code_file_of_a_module_says_where_it_runs(tmp_path: Path) -> None:
-    """Where a run names a module, and the caller a file."""
+    """A run trained with module:Class and loaded with file.py:Class is refused with advice."""
     config = Config().change("model", encoder="mine:Mine")
     with pytest.raises(CheckpointError) as caught:
         folders.check_own_code(tmp_path, config, {"encoder": "/a/mine.py:Mine"})

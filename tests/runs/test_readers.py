@@ -53,7 +53,7 @@ def test_read_metrics_readers_give_what_stages_write(trained_run) -> None:
 def test_check_evaluated_names_the_command_that_goes_on(
     trained_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a run that is not evaluated, not trained, of own code; of a training broken off."""
+    """For runs without metrics, without a model, with a custom encoder, or killed in training."""
     folder = Path(shutil.copytree(trained_run.folder, tmp_path / "run"))
     config, must = open_run_folder(folder), "It must be whole"
     check_evaluated(folder, config, must)
