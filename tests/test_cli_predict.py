@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from together import wait_for_threads
 
 from match_graph import Run, load
 from match_graph.cli import main
@@ -266,6 +267,7 @@ def predict_apart(folder: Path, documents: Path, output: int, said: Path) -> int
         main()
 
     process = multiprocessing.get_context("fork").Process(target=work)
+    wait_for_threads()
     process.start()
     process.join(60)
     process.kill()

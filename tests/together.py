@@ -4,7 +4,11 @@ import faulthandler
 import multiprocessing
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,9 +57,30 @@ def run_forked(start: Callable[[int], object], number: int, seconds: float) -> l
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=begin, args=(rank,)) for rank in range(number)]
     for process in processes:
+        wait_for_threads()
         process.start()
     for process in processes:
         process.join(seconds)
         process.kill()
         process.join()
     return [process.exitcode for process in processes]
+
+
+def wait_for_threads(seconds: float = 10) -> None:
+    """Waits until the other threads of this process sleep or have ended, as Linux tells.
+
+    Python's `join` returns before a thread has left its libraries. MKL gives back the thread's
+    memory meanwhile, under a lock: a process that is forked then never gets it, and its first
+    matrix product in a thread spins for ever.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not all(map(_sleeps, Path("/proc/self/task").glob("*"))):
+        time.sleep(0.001)
+
+
+def _sleeps(task: Path) -> bool:
+    if task.name == str(threading.get_native_id()):
+        return True
+    with suppress(OSError):  # it has ended
+        return (task / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+    return True
