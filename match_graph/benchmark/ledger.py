@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from match_graph.benchmark.cell import make_cell, read_cell
+from match_graph.benchmark.earlier import EarlierCells
 from match_graph.benchmark.plan import Plan, PlannedCell
-from match_graph.benchmark.published import Published
 from match_graph.benchmark.results import (
     RESULTS,
     Cell,
@@ -111,7 +111,8 @@ class Ledger:
     def _read_earlier(self) -> None:
         """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.
 
-        Those of another experiment, of rows that are no more and of changed data are left out.
+        Those of another experiment, of rows that are no more, of changed data, and of rows whose
+        settings, features or code are others now are left out.
         Planned cells are kept too where they are published: there is no run folder to read.
         """
         earlier = read_results(self.out / RESULTS)
@@ -122,7 +123,7 @@ class Ledger:
             getattr(self.plan.experiment, name) == getattr(earlier.experiment, name)
             for name in _WHAT_ROWS_ARE
         )
-        left_out = 0
+        keeper, left_out = EarlierCells(self.plan, earlier, self._identify), 0
         for cell in earlier.cells:
             if cell.published:
                 continue
@@ -131,6 +132,7 @@ class Ledger:
                 same
                 and record.checksum == there[cell.dataset].checksum
                 and cell.row in [row.name for row in record.rows]
+                and (cell.status != "done" or keeper.is_planned(cell))
             )
             if is_of_it:
                 self.cells.setdefault(cell.key, cell)
@@ -140,7 +142,7 @@ class Ledger:
                 f"{left_out} cells of earlier calls are of other rows, settings or data; their "
                 f"folders stay, the results have them no more"
             )
-        self._take_published(earlier)
+        self._take_published(earlier, keeper)
         kept = {dataset for dataset, _, _ in self.cells}
         tests = {record.checksum: record.tests for record in earlier.datasets}
         records = {name: record for name, record in there.items() if name in kept}
@@ -149,9 +151,8 @@ class Ledger:
             records[record.name] = record.model_copy(update=update)
         self._datasets = [*records.values()]
 
-    def _take_published(self, earlier: Results) -> None:
+    def _take_published(self, earlier: Results, keeper: EarlierCells) -> None:
         """Keeps published cells of the same settings and data, which have no run folder."""
-        keeper = Published(self.plan, earlier, self._identify)
         published = [cell for cell in earlier.cells if cell.published]
         places = {one.key: self.out / one.folder for one in self.plan.cells}
         kept, left_out = 0, []

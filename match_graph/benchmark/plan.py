@@ -5,15 +5,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from match_graph.benchmark.experiment import Experiment, PlannedRow, find_name_faults
 from match_graph.benchmark.results import Cell, DatasetRecord
-from match_graph.config import Config
+from match_graph.config import SHARING, Config
 from match_graph.datasets import CorpusDataset, open_dataset
 from match_graph.errors import ConfigError, list_faults
 from match_graph.graph import count_twins, metadata_fields
 from match_graph.io.names import check_file_name
 from match_graph.io.progress import Reporter
+from match_graph.predict.share import shorten_paths
 from match_graph.runs.configure import locate_config, settle_config
 from match_graph.runs.pretraining import describe_pretraining
 from match_graph.training.models import find_model
@@ -129,7 +131,10 @@ class DatasetPlanner:
     def plan_dataset(self) -> None:
         """Adds the data set and its cells to the plan."""
         experiment = self.experiment
-        shared = experiment.configure(PlannedRow(name="any"), experiment.seed)
+        first = experiment.expand([])[0]  # its encoder has the settings of all rows, if they have
+        shared = experiment.configure(
+            PlannedRow(name="any", encoder=first.encoder), experiment.seed
+        )
         dataset = self._open(locate_config(self.source, shared))
         dataset.transform = None
         _check_name(dataset.name)
@@ -240,6 +245,23 @@ class DatasetPlanner:
     def _make_cell(self, name: str, row: PlannedRow, folder: str, config: Config) -> PlannedCell:
         checksum = self._open(config).checksum
         return PlannedCell(name, self.source, row, config.seed, folder, config, checksum)
+
+
+def describe_result(
+    experiment: Experiment, row: PlannedRow, config: dict[str, Any]
+) -> dict[str, Any]:
+    """Settings that determine a cell's measures, as `describe_work`, without seed and folders.
+
+    Args:
+        experiment: Experiment, which says whether the device may choose the precision.
+        row: Row of the cell.
+        config: Resolved settings of the cell.
+    """
+    is_chosen = experiment.configure(row, experiment.seed).train.precision == "auto"
+    left = {*SHARING, "precision"} if is_chosen else {*SHARING}
+    config = shorten_paths(config)
+    train = {name: value for name, value in config["train"].items() if name not in left}
+    return {name: value for name, value in config.items() if name != "seed"} | {"train": train}
 
 
 def _check_name(dataset: str) -> None:

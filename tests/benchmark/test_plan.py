@@ -54,6 +54,13 @@ def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
     assert set(epochs(found).values()) == {3}
 
 
+def test_make_plan_settings_of_all_rows_are_those_of_their_encoder(plan) -> None:
+    """Which need not be MATCH's."""
+    rows = [{"name": "linear", "encoder": "tfidf_linear"}]
+    found = plan(rows=rows, reference=None, overrides={"model.encoder_config.cost": 2.0})
+    assert found.cells[0].config.model.encoder_config["cost"] == 2.0
+
+
 def test_make_plan_nested_settings_are_a_budget_too(plan) -> None:
     """As dotted ones: a section of the experiment's or of a row's own."""
     rows = [{"name": "MATCH"}, {"name": "short", "settings": {"train": {"epochs": 2}}}]

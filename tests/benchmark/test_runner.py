@@ -316,6 +316,25 @@ def test_run_benchmark_other_data_sets_are_kept_beside(
     )
 
 
+def test_run_benchmark_earlier_seeds_of_other_defaults_are_left_out(
+    make_experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """No mean of two seeds, of which a later version would have trained one otherwise."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    settings = {**make_experiment().settings}
+    del settings["train.batch_size"]
+    rows = [match_row()]
+    run_benchmark(make_experiment(rows=rows, settings=settings, runs=2), out, root)
+    monkeypatch.setattr("match_graph.runs.configure.derive_batch_size", lambda _: 8)
+    one = make_experiment(rows=rows, settings=settings, runs=1)
+    with pytest.raises(CheckpointError, match=r"train\.batch_size is 16 there and 8 here"):
+        run_benchmark(one, out, root)
+    shutil.rmtree(out / "cells" / "toy" / "MATCH" / "seed0")
+    (cell,) = run_benchmark(one, out, root).cells
+    assert (cell.seed, cell.config["train"]["batch_size"]) == (0, 8)
+    assert "1 cells of earlier calls are of other rows, settings or data" in capsys.readouterr().err
+
+
 def write_experiment(path: Path, experiment: Experiment) -> Path:
     path.write_text(yaml.safe_dump(experiment.model_dump(), sort_keys=False))
     return path

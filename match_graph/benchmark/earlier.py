@@ -1,11 +1,10 @@
-"""Published cells that count in a benchmark: those of the same settings and data."""
+"""Cells of earlier calls that count in a benchmark: those of the same settings and data."""
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable
 
-from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.plan import Plan, describe_result
 from match_graph.benchmark.results import Cell, Results
-from match_graph.config import SHARING, FeatureSource
+from match_graph.config import FeatureSource
 from match_graph.predict.share import shorten_paths
 from match_graph.runs.inputs import hash_inputs
 
@@ -13,12 +12,12 @@ from match_graph.runs.inputs import hash_inputs
 _SAME = ("settings", "overrides", "budget", "split", "grid")
 
 
-class Published:
-    """Published results, measured against a plan.
+class EarlierCells:
+    """Results of an earlier call, measured against a plan.
 
     Args:
         plan: Plan of the benchmark.
-        earlier: Results with published cells.
+        earlier: Its results.
         identify: Gives the checksum of features from their source, node type and the checksum of
             the data; None where they are not to be had.
     """
@@ -46,19 +45,26 @@ class Published:
             return False
         if cell.dataset not in self.here:
             return self._is_row(cell)
-        planned = self.planned.get(cell.key[:2])
         is_of_it = self.here[cell.dataset].checksum == self.there[cell.dataset].checksum
-        return planned is not None and is_of_it and self._is_planned(cell, planned)
+        return cell.key[:2] in self.planned and is_of_it and self.is_planned(cell)
 
-    def _is_planned(self, cell: Cell, planned: PlannedCell) -> bool:
-        config = planned.config
-        sources = config.data.features
+    def is_planned(self, cell: Cell) -> bool:
+        """True if settings, features and files of a cell are those of its row, if that is planned.
+
+        Seeds do not count, nor the precision where the device chose it.
+        """
+        planned = self.planned.get(cell.key[:2])
+        if planned is None:
+            return True
+        sources = planned.config.data.features
         found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
-        is_same = found == cell.feature_checksums and hash_inputs(config) == cell.input_checksums
-        asked = self.plan.experiment.configure(planned.row, planned.seed).train.precision
-        left = {*SHARING, "precision"} if asked == "auto" else {*SHARING}
-        mine = shorten_paths(config.model_dump(mode="json"))
-        return is_same and _describe(mine, left) == _describe(cell.config, left)
+        if found != cell.feature_checksums or hash_inputs(planned.config) != cell.input_checksums:
+            return False
+        mine, theirs = (
+            describe_result(self.plan.experiment, planned.row, config)
+            for config in (planned.config.model_dump(mode="json"), cell.config)
+        )
+        return mine == theirs
 
     def _is_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row, for data sets outside the plan."""
@@ -68,15 +74,3 @@ class Published:
             for rows in (self.plan.experiment.expand(record.fields), record.rows)
         )
         return self.is_same and mine.get(cell.row) == theirs[cell.row]
-
-
-def _describe(config: dict[str, Any], left: Collection[str]) -> dict[str, Any]:
-    """Settings that determine a cell's measures, as `describe_work`, without the seed.
-
-    Args:
-        config: Resolved settings.
-        left: Settings of training to leave out: how processes share the work, and the precision
-            where the device of the cell chose it.
-    """
-    train = {name: value for name, value in config["train"].items() if name not in left}
-    return {name: value for name, value in config.items() if name != "seed"} | {"train": train}
