@@ -324,6 +324,10 @@ class Experiment(StrictModel):
         found = find_setting(_join_layers([self.settings, *row.layers]), "data.features")
         return () if found in (..., None) else found
 
+    def is_overridden(self, key: str) -> bool:
+        """Whether a setting of all rows, over their own, is given by `overrides`."""
+        return find_setting(_join_layers([self.overrides]), key) is not ...
+
     def sets(self, row: PlannedRow, key: str) -> bool:
         """Whether the experiment sets a row's setting, beyond an encoder's preset."""
         content = _join_layers([self.settings, *row.layers, self.overrides])

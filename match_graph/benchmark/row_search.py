@@ -1,6 +1,7 @@
 """Search of a row: its space, checked, and its trials as the journal has them."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from match_graph.benchmark.experiment import EACH_FIELD, Experiment, PlannedRow
-from match_graph.benchmark.plan import Plan, PlannedCell
+from match_graph.benchmark.plan import Plan, PlannedCell, describe_result
 from match_graph.benchmark.runner import choose_rows
 from match_graph.benchmark.space import (
     Space,
@@ -19,7 +20,7 @@ from match_graph.benchmark.space import (
     list_points,
     split_keys,
 )
-from match_graph.benchmark.trial import SECONDS, open_study
+from match_graph.benchmark.trial import SECONDS, open_study, read_value
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.features import identify_features
 from match_graph.runs.inputs import hash_inputs
@@ -124,15 +125,35 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
         )
     for name in names:
         row = next(one for one in experiment.expand([]) if one.name == name)
-        study = open_study(out / JOURNAL, name)
+        study = _open_study(out / JOURNAL, name)
         _check_same(study, _identify(plan, row, spaces[name]), out)
         if not study.get_trials(deepcopy=False):
-            record = plan.datasets[0]
-            cell = plan.planners[record.name].plan_trial(record, row, "")
-            defaults = find_defaults(spaces[name], cell.config.model_dump(mode="json"))
-            study.enqueue_trial(defaults)
+            cells = (
+                plan.planners[record.name].plan_trial(record, row, "") for record in plan.datasets
+            )
+            configs = [cell.config.model_dump(mode="json") for cell in cells]
+            study.enqueue_trial(find_defaults(spaces[name], configs))
         searches.append(RowSearch(row, spaces[name], study))
     return searches
+
+
+def _open_study(journal: Path, row: str) -> "Study":
+    """Trials of a row; a last line of the journal that was cut off, by a full disk, is taken away.
+
+    Raises:
+        CheckpointError: The journal is no journal.
+    """
+    try:
+        if journal.is_file() and not (content := journal.read_bytes()).endswith(b"\n"):
+            os.truncate(journal, content.rfind(b"\n") + 1)
+        study = open_study(journal, row)
+        study.get_trials(deepcopy=False)
+    except (ValueError, AssertionError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"A search must have a journal as it writes it, but '{journal}' cannot be read "
+            f"({type(error).__name__}); choose another folder with --out, or delete this one."
+        ) from error
+    return study
 
 
 def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
@@ -151,7 +172,7 @@ def _find_spaces(experiment: Experiment) -> Iterator[tuple[str, Space]]:
 
 
 def check_spaces(experiment: Experiment) -> None:
-    """Checks the ends of every range and every choice as a setting.
+    """Checks the ends of every range and every choice as a setting, which nothing overrides.
 
     Raises:
         ConfigError: With every fault.
@@ -160,6 +181,12 @@ def check_spaces(experiment: Experiment) -> None:
     rows = {row.name: row for row in experiment.expand([])}
     for name, space in _find_spaces(experiment):
         for keys, values in space.items():
+            if fixed := [key for key in split_keys(keys) if experiment.is_overridden(key)]:
+                faults.append(
+                    f"'rows', {name}, '{keys}': '{fixed[0]}' is given by 'overrides' or --set, "
+                    f"which all trials would take; leave it out, or search it not."
+                )
+                continue
             for value in list_ends(values):
                 row = change_row(rows[name], dict.fromkeys(split_keys(keys), value))
                 try:
@@ -186,8 +213,13 @@ def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
         for node_type, source in cell.config.data.features.items()
     }
     inputs = hash_inputs(experiment.configure(row, experiment.seed))
+    resolved = {
+        cell.dataset: describe_result(experiment, cell.row, cell.config.model_dump(mode="json"))
+        for cell in cells
+    }
     content = {
         "row": row.model_dump(mode="json"),
+        "resolved": resolved,
         "space": {key: str(values) for key, values in space.items()},
         "data": {
             record.name: [checksums.get(record.name, record.checksum), record.epochs]
@@ -207,9 +239,9 @@ def _check_same(study: "Study", identity: str, out: Path) -> None:
         study.set_user_attr("identity", identity)
     elif there != identity:
         raise CheckpointError(
-            f"A search must go on with the space, settings, data and seed that it began with, but "
-            f"'{out}' has trials of '{study.study_name}' with others; choose another folder with "
-            f"--out, or delete this one."
+            f"A search must go on with the space, settings, defaults, data and seed that it began "
+            f"with, but '{out}' has trials of '{study.study_name}' with others; choose another "
+            f"folder with --out, or delete this one."
         )
 
 
@@ -220,7 +252,7 @@ def list_trials(searches: Iterable[RowSearch]) -> pd.DataFrame:
             "row": search.row.name,
             "trial": trial.number,
             "state": trial.state.name.lower(),
-            "value": trial.value,
+            "value": read_value(trial),
             "epochs": len(trial.intermediate_values),
             "seconds": trial.user_attrs.get(SECONDS),
             "reason": trial.user_attrs.get("reason", ""),

@@ -1,6 +1,7 @@
 """Search of settings by validation: trials of rows in processes of their own, resumable."""
 
 import shutil
+import time
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -27,7 +28,7 @@ from match_graph.benchmark.row_search import (
     open_searches,
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
-from match_graph.benchmark.trial import SECONDS, TrialWork, run_trial
+from match_graph.benchmark.trial import SECONDS, TrialWork, read_value, run_trial
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
@@ -57,7 +58,9 @@ def run_search(
     A trial is a training of a row with drawn settings on every data set; test is never read. The
     first trial has the row's settings as they are, where the space has them; then a tree of Parzen
     estimators draws (Bergstra et al., NeurIPS 2011), no point of a finite space again before all
-    have a trial, and trials behind the median of others after an epoch are pruned. In ``out``:
+    have a trial, and trials are pruned that are behind the median of others (`run_trial`). With a
+    limit of minutes, trials that run when it is reached end, failed ones count, and pre-training
+    that rows share counts for the first of them alone. In ``out``:
     `TUNED`, the experiment with the best settings of every row, `RECORDS`, all trials, `JOURNAL`,
     from which a killed search goes on, and `TRIALS`, what stays of their run folders.
 
@@ -95,6 +98,7 @@ class _Searcher:
         self.plan, self.out, self.root, self.cluster = plan, out, root, cluster
         self.reporter, self.searches, self.runs = reporter, searches, runs
         self.options = plan.experiment.search
+        self._begun: dict[tuple[str, int], float] = {}
 
     def run(self) -> list[RowSearch]:
         for search in self.searches:
@@ -173,6 +177,7 @@ class _Searcher:
         work = self._make_work(search, number, cells)
         function = run_apart if self.cluster is None else run_on_cluster
         calls.submit(key, function, work, takes_gpu(cells[0].config))
+        self._begun[key] = time.monotonic()
         return [key]
 
     def _plan_cells(self, search: RowSearch, number: int) -> tuple[PlannedCell, ...] | None:
@@ -232,7 +237,10 @@ class _Searcher:
 
         trial = search.study.get_trials(deepcopy=False)[number]
         if not trial.state.is_finished():
-            optuna.trial.Trial(search.study, trial._trial_id).set_user_attr("reason", text)
+            noted = optuna.trial.Trial(search.study, trial._trial_id)
+            noted.set_user_attr("reason", text)
+            if (begun := self._begun.get((search.row.name, number))) is not None:
+                noted.set_user_attr(SECONDS, time.monotonic() - begun)  # they count in the budget
             search.study.tell(number, state=optuna.trial.TrialState.FAIL)
             self.reporter.warn(f"{search.row.name}, trial {number + 1} failed: {text}")
 
@@ -256,7 +264,8 @@ class _Searcher:
     def _report(self, search: RowSearch, number: int) -> None:
         trial, best = search.study.get_trials(deepcopy=False)[number], search.best
         what = "pruned at " if trial.state.name == "PRUNED" else ""
-        value = "-" if trial.value is None else f"{trial.value:.4f}"
+        reached = read_value(trial)
+        value = "-" if reached is None else f"{reached:.4f}"
         shown = ", ".join(f"{key}={shorten_value(v)}" for key, v in trial.params.items())
         seconds = trial.user_attrs.get(SECONDS, 0.0)
         highest = "" if best is None or best.value is None else f" (best {best.value:.4f})"

@@ -78,16 +78,18 @@ def draw_settings(space: Space, trial: "Trial") -> dict[str, Any]:
     return drawn
 
 
-def find_defaults(space: Space, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a space that a configuration has already, as a trial takes them.
+def find_defaults(space: Space, configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Values of a space that all configurations have already, as a trial takes them.
 
     Args:
         space: Space of the search.
-        config: Configuration as nested mappings.
+        configs: Configurations as nested mappings, of each data set.
     """
     found: dict[str, Any] = {}
     for keys, values in space.items():
-        value = find_setting(config, split_keys(keys)[0])
+        value, *others = (find_setting(one, key) for one in configs for key in split_keys(keys))
+        if any(other != value for other in others):
+            continue  # one value of all would be that of none
         is_there = values.holds(value) if isinstance(values, Range) else value in values
         if is_there:
             found[keys] = value

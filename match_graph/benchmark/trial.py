@@ -1,5 +1,6 @@
 """Trial of a search: settings of a row, trained and measured on validation, pruned on the way."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from match_graph.training.loop import MONITOR, Watch
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
 
 #: Attribute of a trial: seconds of the process that ended it.
 SECONDS = "seconds"
@@ -64,8 +66,9 @@ def run_trial(work: Work) -> None:
     """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
 
     Its value is the mean over the data sets of the measure on valid. Test is never read. On each
-    data set, from a third of the epochs on, a trial is pruned whose best epoch is behind the median
-    of what others had reached by then (before, a low learning rate would be taken for a bad one).
+    data set, behind a third of its epochs (a low learning rate would be taken for a bad one before)
+    and before the last, a trial is pruned whose best epoch so far is behind the median of what
+    complete trials had at this epoch.
     Source: the median rule of Golovin et al., "Google Vizier", KDD 2017,
     https://doi.org/10.1145/3097983.3098043, by Optuna.
     """
@@ -80,8 +83,8 @@ def run_trial(work: Work) -> None:
         for place, (cell, vectors) in enumerate(zip(work.cells, work.sources, strict=True)):
             run = open_cell(work, cell, vectors)
             if not run.is_finished:
-                patience = (cell.config.train.epochs or 1) // 3
-                run.train(watch_trial(study, trial, place, work.measure, patience))
+                epochs = cell.config.train.epochs or 1
+                run.train(watch_trial(study, trial, place, work.measure, epochs))
                 run.evaluate(with_test=False)
             values.append(run.read_metrics()["valid"][work.measure])
         state, value = optuna.trial.TrialState.COMPLETE, fmean(values)
@@ -91,7 +94,7 @@ def run_trial(work: Work) -> None:
     study.tell(trial, value, state)
 
 
-def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, patience: int) -> Watch:
+def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, epochs: int) -> Watch:
     """Reports each epoch to the journal, and ends a training that others are ahead of.
 
     Args:
@@ -100,7 +103,7 @@ def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, patien
         place: Number of the data set. It is added to the measure, which is at most 1: the rule
             takes the best value of all steps, and a data set before may have had better ones.
         measure: Measure on valid.
-        patience: Number of epochs on a data set before the trial can be pruned there.
+        epochs: Number of epochs of the training.
     """
     import optuna
 
@@ -110,7 +113,14 @@ def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, patien
         step = place * _EPOCHS + int(row["epoch"])
         if step not in reported:  # by the process that was killed
             trial.report(place + row.get(measure, row[MONITOR]), step)
-        if row["epoch"] >= patience and trial.should_prune():
+        if math.ceil(epochs / 3) <= row["epoch"] < epochs and trial.should_prune():
             raise optuna.TrialPruned
 
     return watch
+
+
+def read_value(trial: "FrozenTrial") -> float | None:
+    """Value of a trial; of one that was pruned, the measure of its last epoch."""
+    if trial.value is None or trial.state.name != "PRUNED":
+        return trial.value
+    return trial.value - (trial.last_step or 0) // _EPOCHS

@@ -14,10 +14,10 @@ import yaml
 
 from match_graph.benchmark import load_experiment, row_search, run_benchmark, run_search
 from match_graph.benchmark.experiment import PlannedRow
-from match_graph.benchmark.row_search import RowSearch, _find_spaces
+from match_graph.benchmark.row_search import JOURNAL, RowSearch, _find_spaces
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
 from match_graph.benchmark.space import Range
-from match_graph.benchmark.trial import watch_trial
+from match_graph.benchmark.trial import SECONDS, read_value, watch_trial
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
@@ -200,21 +200,27 @@ def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -
 
 
 def test_watch_trial_compares_on_each_data_set() -> None:
-    """Behind on the second one, where all are worse than on the first; not before the patience."""
+    """Behind on the second one, where all are worse than on the first; not before a third of it,
+    and not behind its last epoch, when nothing is saved any more.
+    """
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(4))
     for _ in range(4):
         trial = study.ask()
         for place, value in enumerate((0.9, 0.5)):
             for epoch in (1, 2, 3):
-                watch_trial(study, trial, place, "NDCG@5", 2)({"NDCG@5": value, "epoch": epoch})
+                watch_trial(study, trial, place, "NDCG@5", 4)({"NDCG@5": value, "epoch": epoch})
         study.tell(trial, 0.7)
     trial = study.ask()
     for epoch in (1, 2, 3):
-        watch_trial(study, trial, 0, "NDCG@5", 2)({"NDCG@5": 0.95, "epoch": epoch})
-    second = watch_trial(study, trial, 1, "NDCG@5", 2)
-    second({"NDCG@5": 0.4, "epoch": 1})
+        watch_trial(study, trial, 0, "NDCG@5", 4)({"NDCG@5": 0.95, "epoch": epoch})
+    for epochs, epoch in ((4, 1), (2, 2)):
+        watch_trial(study, trial, 1, "NDCG@5", epochs)({"NDCG@5": 0.4, "epoch": epoch})
+    again = watch_trial(study, trial, 1, "NDCG@5", 4)
     with pytest.raises(optuna.TrialPruned):
-        second({"NDCG@5": 0.4, "epoch": 2})
+        again({"NDCG@5": 0.4, "epoch": 2})
+    study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    assert read_value(study.trials[-1]) == pytest.approx(0.4)  # not 1.4
+    assert read_value(study.trials[0]) == 0.7
 
 
 def test_run_search_minutes_are_of_a_row(make_search, tmp_path: Path) -> None:
@@ -239,6 +245,7 @@ def test_run_search_failed_trials_say_why(make_search, tmp_path: Path) -> None:
         make_search(rows=rows, search=search), tmp_path / "out", tmp_path / "root"
     )
     assert [search.count("FAIL") for search in searches] == [0, 1]
+    assert searches[1].trials[0].user_attrs[SECONDS] == searches[1].seconds > 0
     assert searches[1].best is None
     reasons = pd.read_csv(tmp_path / "out" / RECORDS)["reason"]
     assert reasons.isna().tolist() == [True, False]
@@ -277,6 +284,10 @@ def test_run_search_row_at_a_preset_has_its_own_space_alone(make_search, tmp_pat
             r"'rows', MATCH, 'train.learning_rate': .*greater than 0",
         ),
         ({"search": {"space": {"train.rate": [1.0]}}}, "'train.rate' is not a setting"),
+        (
+            {"overrides": {"train": {"learning_rate": 0.1}}},
+            r"'rows', MATCH, 'train.learning_rate': '.*' is given by 'overrides' or --set",
+        ),
         ({"grid": {"train.epochs": [1]}, "reference": None}, "takes the place of a grid"),
     ],
 )
@@ -294,8 +305,39 @@ def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> 
     run_search(make_search(search={"trials": 1}), out, root, rows=rows)
     run_search(make_search(search={"trials": 2}), out, root, rows=rows)  # more of the same
     assert len(pd.read_csv(out / RECORDS)) == 2
-    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
         run_search(make_search(search={"trials": 2}, seed=1), out, root, rows=rows)
+
+
+def test_run_search_of_other_defaults_is_refused(
+    make_search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a later version derives from the corpus; the same rows of the file."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    search = {"trials": 1, "space": RATES}
+    experiment = make_search(search=search, rows=NETWORK)
+    settings = {**experiment.settings}
+    del settings["train.batch_size"]
+    experiment = make_search(search=search, rows=NETWORK, settings=settings)
+    run_search(experiment, out, root)
+    monkeypatch.setattr("match_graph.runs.configure.derive_batch_size", lambda _: 8)
+    with pytest.raises(CheckpointError, match="with the space, settings, defaults, data and seed"):
+        run_search(experiment, out, root)
+
+
+def test_run_search_journal_that_was_cut_off(make_search, tmp_path: Path) -> None:
+    """Half a last line, of a full disk, goes; what is no journal is named."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    one = make_search(search={"trials": 1})
+    run_search(one, out, root, rows=["linear"])
+    journal = out / JOURNAL
+    with journal.open("a") as file:
+        file.write('{"op_code": 4, "wor')
+    run_search(make_search(search={"trials": 2}), out, root, rows=["linear"])
+    assert len(pd.read_csv(out / RECORDS)) == 2
+    journal.write_text("[]\n")
+    with pytest.raises(CheckpointError, match=r"search\.journal' cannot be read"):
+        run_search(one, out, root, rows=["linear"])
 
 
 def test_run_search_of_other_own_code_is_refused(make_search, tmp_path: Path) -> None:
@@ -309,7 +351,7 @@ def test_run_search_of_other_own_code_is_refused(make_search, tmp_path: Path) ->
     for _ in range(2):
         run_search(experiment, out, root)
     code.write_text(f"{text}    offset = 1\n")
-    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
         run_search(experiment, out, root)
 
 
@@ -346,5 +388,5 @@ def test_run_search_of_other_files_of_a_row_is_refused(
         np.save(vectors, np.zeros((len(lines), 2), np.float32))
     else:
         own.write_text("\n".join(lines).replace("deep", "shallow"))
-    with pytest.raises(CheckpointError, match="must go on with the space, settings, data and seed"):
+    with pytest.raises(CheckpointError, match="must go on with the space, settings, defaults"):
         run_search(experiment, out, root)

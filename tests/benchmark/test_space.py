@@ -46,13 +46,16 @@ def test_draw_settings_within_space(seed: int, low: int, high: int, log: bool) -
 
 
 def test_find_defaults_of_a_configuration() -> None:
-    """Values within the space, of the first of several keys; others are left out."""
-    config = {"a": {"b": 2, "c": None}, "d": 5.0, "e": "far"}
+    """Values within the space that all keys and all data sets have; others are left out."""
+    config = {"a": {"b": 2, "c": None}, "d": 5.0, "e": "far", "f": 1, "g": 2}
     space = {
         "a.b": Range(low=1, high=3), "a.c": [None, 1], "d, x": Range(low=6.0, high=7.0),
-        "e": ["near"], "nowhere.to.be": [1],
+        "e": ["near"], "nowhere.to.be": [1], "f, g": [1, 2],
     }  # fmt: skip
-    assert find_defaults(space, config) == {"a.b": 2, "a.c": None}
+    assert find_defaults(space, [config]) == {"a.b": 2, "a.c": None}
+    other = {**config, "a": {"b": 3, "c": None}, "g": 1}
+    assert find_defaults(space, [config, other]) == {"a.c": None}
+    assert find_defaults(space, [other]) == {"a.b": 3, "a.c": None, "f, g": 1}
 
 
 def test_list_points_of_a_finite_space() -> None:
