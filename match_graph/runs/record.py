@@ -19,7 +19,7 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 
 _PACKAGES = ("match-graph", "torch", "torch-geometric", "lightning-fabric", "numpy", "pandas")
-#: What the process that trained a run has to say, or one that evaluated it first.
+#: What the process that ended a run's training has to say, or one that evaluated it first.
 _PROCESS = ("processes", "device", "versions", "python", "git")
 #: What only some runs have to say.
 Note: TypeAlias = Literal["parameters", "vectors_from", "twins", "network_share", "metadata_weight"]
@@ -29,8 +29,9 @@ _NOTES = get_args(Note)
 class RunRecord:
     """Provenance of a run, updated by its stages; a resumed run adds to what is there.
 
-    Once a run is evaluated, processes, device and versions stay: whoever opens it later, perhaps on
-    another machine, adds seconds and memory alone.
+    Once a run is trained or evaluated, processes, device, versions and commit stay: whoever opens
+    it later, perhaps on another machine, adds seconds and memory alone. Of a training that was
+    killed and went on they are those of the process that ended it, and ``resumed`` is true.
 
     Args:
         folder: Run folder.
@@ -51,8 +52,9 @@ class RunRecord:
         #: Stage that was begun and has not ended; whether a later one went on after such a stage.
         self._stage, self._resumed = before.get("stage"), bool(before.get("resumed"))
         self._notes = {name: before[name] for name in _NOTES if name in before}
-        evaluated = "evaluate" in self.seconds
-        self._process = {name: before[name] for name in _PROCESS if evaluated and name in before}
+        is_trained = "train" in self.seconds and self._stage != "train"
+        is_settled = is_trained or "evaluate" in self.seconds
+        self._process = {name: before[name] for name in _PROCESS if is_settled and name in before}
         self._peak: dict[str, float] = before.get("peak_memory_mib", {})
 
     @contextmanager

@@ -76,19 +76,20 @@ def test_describe_processor_names_what_torch_computes_with() -> None:
 
 
 def test_RunRecord_stays_that_of_the_training(start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever opens an evaluated run, perhaps on another machine, adds seconds alone."""
+    """Whoever evaluates a trained run, or opens it later, perhaps elsewhere, adds seconds alone."""
     run = start("a", "train.epochs=1")
     run.train()
-    run.evaluate()
     before = json.loads((run.folder / RECORD).read_text())
     other = {"versions": {"torch": "0"}, "python": "0", "git": "0"}
     monkeypatch.setattr("match_graph.runs.record.describe_software", lambda: other)
-    again = open_run(run.folder, run.dataset.root)
-    again.evaluate()
-    after = json.loads((run.folder / RECORD).read_text())
-    assert after["seconds"]["evaluate"] > before["seconds"]["evaluate"]
     names = ("processes", "device", "versions", "python", "git")
-    assert [after[name] for name in names] == [before[name] for name in names]
+    seconds = [0.0]
+    for _ in range(2):
+        open_run(run.folder, run.dataset.root).evaluate()
+        after = json.loads((run.folder / RECORD).read_text())
+        seconds.append(after["seconds"]["evaluate"])
+        assert [after.get(name) for name in names] == [before.get(name) for name in names]
+    assert seconds == sorted(set(seconds))
 
 
 def test_start_run_same_seed_gives_same_metrics_another_seed(start) -> None:
