@@ -136,8 +136,18 @@ def test_write_tables_takes_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_results(tmp_path / "encoders", published.model_copy(update={"experiment": of_valid}))
     assert content["VALIDATION"] not in content["fill"](text)
     write_results(tmp_path / "encoders", published)
-    with pytest.raises(MatchGraphError, match=r"found 'R@7' of encoders"):
-        content["fill"](text.replace("NDCG@5", "R@7"))
+    for changed, said in (
+        (text.replace("NDCG@5", "R@7"), "found 'R@7' of encoders"),
+        (text.replace("/toy", "/tou"), "found 'tou' of encoders; take one of toy"),
+        ("<!-- summary: encoders R@7: MATCH -->\n<!-- end -->", "found 'R@7' of encoders"),
+    ):
+        with pytest.raises(MatchGraphError, match=said):
+            content["fill"](changed)
+    alone = published.experiment.model_copy(update={"reference": None})
+    write_results(tmp_path / "encoders", published.model_copy(update={"experiment": alone}))
+    with pytest.raises(MatchGraphError, match="must have one row of reference, found None"):
+        content["fill"]("<!-- summary: encoders P@1: MATCH -->\n<!-- end -->")
+    write_results(tmp_path / "encoders", published)
     text = (
         "<!-- summary: encoders encoders P@1: MATCH | Omikuji | TF-IDF + linear -->\n<!-- end -->\n"
     )
@@ -193,6 +203,20 @@ def test_make_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert line.split(" | ")[2].startswith(f"{show(of_base.mean())} (")
     with pytest.raises(MatchGraphError, match=r"Differences must be of rows of toy, found 'SAGE'"):
         content["fill"](text.replace("Omikuji", "SAGE"))
+    published = read_results(tmp_path / "encoders")
+    cells = [
+        cell
+        for cell in published.cells
+        if (cell.row, cell.seed) not in (("label prior", 0), ("MATCH", 1))
+    ]
+    write_results(tmp_path / "encoders", published.model_copy(update={"cells": cells}))
+    of_seeds = text.replace(measure, "violation_rate")
+    [line] = [one for one in content["fill"](of_seeds).splitlines() if "| label prior |" in one]
+    assert line == "| label prior | - | - |"  # no seed of both
+    cells = [cell for cell in cells if cell.row != "MATCH"]
+    write_results(tmp_path / "encoders", published.model_copy(update={"cells": cells}))
+    with pytest.raises(MatchGraphError, match="must be to a row that was run, but MATCH on toy"):
+        content["fill"](text)
 
 
 def test_write_tables_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,22 +51,44 @@ SPEED = re.compile(r"(<!-- speed( summary)?:((?: \S+)+) -->\n).*?(<!-- end -->)"
 
 def make_table(experiment: str, dataset: str, measures: list[str]) -> str:
     """Table, legend and notes of a data set in Markdown."""
+    results = read(experiment, measures)
+    record = next((one for one in results.datasets if one.name == dataset), None)
+    if record is None:
+        names = ", ".join(one.name for one in results.datasets)
+        raise MatchGraphError(
+            f"A table must be of a data set of its experiment, found '{dataset}' of {experiment}; "
+            f"take one of {names}."
+        )
+    rows = [row for row in summarize(results, dataset) if row.runs]
+    lines = [*make_legend(results, record, rows), *collect_notes(rows)]
+    table = tabulate_rows(rows, measures)
+    if results.experiment.split != "valid" and "valid" in record.documents:
+        table = add_validation(table, results, dataset)
+        number = record.documents["valid"]
+        rest = f"the other measures of {results.experiment.split}"
+        lines.insert(1, f"{VALIDATION} is of {number:,} documents, {rest}.")
+    return f"\n{table.to_markdown()}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
+
+
+def read(experiment: str, measures: list[str]) -> Results:
+    """Results of an experiment with some measures."""
     results = read_results(HERE / experiment / "results.json")
     if unknown := [one for one in measures if one not in results.experiment.measures]:
         raise MatchGraphError(
             f"The measures of a table must be among those of its experiment, "
             f"{results.experiment.measures}, found '{unknown[0]}' of {experiment}; take another."
         )
-    [record] = [one for one in results.datasets if one.name == dataset]
-    rows = [row for row in summarize(results, dataset) if row.runs]
-    lines = [*make_legend(results, record, rows), *collect_notes(rows)]
-    table = tabulate_rows(rows, measures)
-    if results.experiment.split != "valid":
-        table = add_validation(table, results, dataset)
-        number = record.documents["valid"]
-        rest = f"the other measures of {results.experiment.split}"
-        lines.insert(1, f"{VALIDATION} is of {number:,} documents, {rest}.")
-    return f"\n{table.to_markdown()}\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
+    return results
+
+
+def name_reference(references: set[str], experiments: list[str]) -> str:
+    """The row that all columns of a table are compared with."""
+    if len(references) != 1 or "None" in references:
+        raise MatchGraphError(
+            f"The columns of a table must have one row of reference, found "
+            f"{', '.join(sorted(references))} in {', '.join(experiments)}; take them apart."
+        )
+    return references.pop()
 
 
 def add_validation(table: Table, results: Results, dataset: str) -> Table:
@@ -110,7 +132,7 @@ def make_differences(
     head, columns, references = list[str](), list[list[str]](), set[str]()
     for place in places:
         experiment, _, dataset = place.rpartition("/")
-        results = read_results(HERE / experiment / "results.json")
+        results = read(experiment, [measure])
         references.add(base or str(results.experiment.reference))
         by_split = {"validation": take_validation(results, measure)}
         if results.experiment.split != "valid":
@@ -118,7 +140,7 @@ def make_differences(
         for split, of_split in by_split.items():
             head.append(f"{dataset},<br>{split}")
             columns.append(_compare(of_split, dataset, measure, names, base))
-    [reference] = references
+    reference = name_reference(references, places)
     lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     rows = zip(*columns, strict=True)
     lines += [
@@ -149,6 +171,11 @@ def _compare(
             f"{', '.join(rows)}."
         )
     of_reference = results.find_values(dataset, reference, measure)
+    if not of_reference:
+        raise MatchGraphError(
+            f"Differences must be to a row that was run, but {reference} on {dataset} has no "
+            f"{results.experiment.split} {measure}; take the data set out."
+        )
     cells = [_shorten(f"{fmean(of_reference.values()):.4f}")]
     for name in names:
         value, by_seed = rows[name], results.find_values(dataset, name, measure)
@@ -157,6 +184,9 @@ def _compare(
         elif base or value.documents is None or value.interval is None:
             found = [by_seed[seed] - of_reference[seed] for seed in by_seed if seed in of_reference]
             signs = [(one > 0) if measure in LOWER_IS_BETTER else (one < 0) for one in found]
+            if not found:
+                cells.append("-")
+                continue
             cells.append(_shorten(f"{fmean(found):+.4f} ({sum(signs)} of {len(found)})"))
         else:
             low, high = value.interval
@@ -170,12 +200,13 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
 
     Means, 95 % intervals over documents, and stars.
     """
-    head, splits = list[str](), set[str]()
+    head, splits, references = list[str](), set[str](), set[str]()
     cells: dict[str, list[str]] = {name: [] for name in names}
     runs: dict[int, dict[str, list[str]]] = {}
     for experiment in experiments:
-        results = read_results(HERE / experiment / "results.json")
-        reference = results.experiment.reference
+        results = read(experiment, [measure])
+        reference = str(results.experiment.reference)
+        references.add(reference)
         splits.add(results.experiment.split)
         for record in results.datasets:
             rows = {row.name: row for row in summarize(results, record.name)}
@@ -188,6 +219,7 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
                     continue
                 runs.setdefault(row.runs, {}).setdefault(name, []).append(record.name)
                 cells[name].append(_show(row.measured[measure], name == reference))
+    reference = name_reference(references, experiments)
     lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     lines += [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
     kind = _describe_runs(runs)
