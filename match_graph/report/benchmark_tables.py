@@ -205,9 +205,9 @@ def make_legend(results: Results, record: DatasetRecord, rows: Sequence[RowSumma
     )
     commits = _list_commits(results, record)
     if len(known := set(commits)) > 1:
-        unknown = commits.count(None)
+        unknown, number = commits.count(None), len(known - {None})
         lines.append(
-            f"Runs are of {len(known - {None})} commits of the code"
+            f"Runs are of {'one commit' if number == 1 else f'{number} commits'} of the code"
             f"{f', and {unknown} of one that is not known' * bool(unknown)}: differences between "
             f"them may be of the code."
         )

@@ -54,7 +54,7 @@ def test_make_plan_given_number_of_epochs_is_the_budget(plan) -> None:
     assert set(epochs(found).values()) == {3}
 
 
-def test_make_plan_settings_of_all_rows_are_those_of_their_encoder(plan) -> None:
+def test_make_plan_settings_of_all_rows_of_another_encoder(plan) -> None:
     """Which need not be MATCH's."""
     rows = [{"name": "linear", "encoder": "tfidf_linear"}]
     found = plan(rows=rows, reference=None, overrides={"model.encoder_config.cost": 2.0})

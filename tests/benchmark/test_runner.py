@@ -316,7 +316,7 @@ def test_run_benchmark_other_data_sets_are_kept_beside(
     )
 
 
-def test_run_benchmark_earlier_seeds_of_other_defaults_are_left_out(
+def test_run_benchmark_leaves_out_seeds_of_other_defaults(
     make_experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     """No mean of two seeds, of which a later version would have trained one otherwise."""

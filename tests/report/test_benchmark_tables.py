@@ -41,7 +41,13 @@ def test_make_legend_says_that_runs_are_of_several_commits() -> None:
     results = make_results()
     [record] = results.datasets
     texts = []
-    for names in (["a"] * 9, [None] * 9, ["a"] * 3 + ["b"] * 6, ["a"] * 4 + [None] * 2 + ["b"] * 3):
+    for names in (
+        ["a"] * 9,
+        [None] * 9,
+        ["a"] * 3 + ["b"] * 6,
+        ["a"] * 4 + [None] * 2 + ["b"] * 3,
+        ["a"] * 4 + [None] * 5,
+    ):
         commits = iter(names)
         cells = [
             cell.model_copy(update={"git": next(commits)}) if cell.status == "done" else cell
@@ -53,6 +59,7 @@ def test_make_legend_says_that_runs_are_of_several_commits() -> None:
     assert not any("commits" in text for text in texts[:2])
     assert texts[2].startswith("Runs are of 2 commits of the code: differences")
     assert texts[3].startswith("Runs are of 2 commits of the code, and 2 of one that is not known:")
+    assert texts[4].startswith("Runs are of one commit of the code, and 5 of one that is not known")
 
 
 def test_write_tables_seeds_of_a_table_are_those_of_its_runs(tmp_path: Path) -> None:
