@@ -382,6 +382,8 @@ class CorpusDataset(InMemoryDataset):
     def num_labels(self) -> int:
         return self._store.num_nodes(LABEL)
 
+    num_classes = num_labels  # PyG's word
+
     def as_json(self, documents: Sequence[int]) -> list[dict[str, Any]]:
         """Documents as JSON objects of the MATCH format.
 

@@ -25,10 +25,6 @@ class PygTarget(Target):
         content = source.data.to_dict()
         for node_type, x in source.features.items():
             content[node_type] = {**content[node_type], "x": x}
-        for edge_type in source.data.edge_types:
-            store = content[edge_type]
-            # some of PyG's layers, HGTConv for one, take no int32
-            content[edge_type] = {**store, "edge_index": store["edge_index"].long()}
         save_tensors(folder / DATA, content)
         if source.has_gold:
             save_tensors(folder / TARGETS, source.targets.to_dict())

@@ -188,7 +188,7 @@ class MappedGraph(FeatureStore, GraphStore):
         return other
 
     def to_hetero(self) -> HeteroData:
-        """The graph with ``edge_index`` in memory, as `build_graph` gives it."""
+        """The graph of `build_graph` in memory; ``edge_index`` is int64, as PyG's layers need."""
         data = HeteroData()
         for name in self.node_types:
             data[name].num_nodes = self.num_nodes(name)
@@ -197,7 +197,7 @@ class MappedGraph(FeatureStore, GraphStore):
                 data[name][key] = self.node_tensor(name, key)
         for edge_type in self.edge_types:
             ptr, store = self.adjacency(edge_type).ptr, data[edge_type]
-            store.edge_index = self.edge_index(edge_type)
+            store.edge_index = self.edge_index(edge_type).long()
             if self.is_sequence(edge_type):
                 row = store.edge_index[0].long()
                 store.position = (torch.arange(len(row)) - ptr[row]).to(torch.int16)

@@ -37,7 +37,7 @@ from match_graph.training.launch import count_processes
 from match_graph.training.loggers import check_logger
 from match_graph.training.models import find_model
 from match_graph.training.processes import lead, lead_all
-from match_graph.typing import DOCUMENT, MASKS
+from match_graph.typing import DOCUMENT, MASKS, Split
 
 #: Share of documents with a label that have its parent too, below which coherence is a mistake.
 _MOSTLY_CLOSED = 0.5
@@ -104,6 +104,11 @@ def start_run(
         reporter.warn(
             f"features of {unread} are read by no part of this model; choose one that reads them "
             f"(those of labels: model.head=label_graph), or leave them out of data.features"
+        )
+    if len(dataset.documents(MASKS["test"])) and not _has_labels(dataset, "test"):
+        reporter.warn(
+            "no test document has a label, so that measures of test are 0 and say nothing; check "
+            "the key 'label' of these documents"
         )
     if config.model.coherent:
         _tell_coherent(dataset.closed_share, reporter)
@@ -187,11 +192,21 @@ def _check_splits(dataset: CorpusDataset, name: str) -> None:
             f"A run chooses its weights on the validation split, but '{name}' has no "
             f"document there; move some of the training documents to it."
         )
-    if not dataset.targets.count(dataset.documents(MASKS["train"])).any():
+    if not _has_labels(dataset, "valid"):
+        raise CorpusError(
+            f"A run chooses its weights by labels of validation documents, but none of '{name}' "
+            f"has one; check the key 'label' of its documents, export them with --include-labels "
+            f"all, or, in a HeteroData, join them to their labels too."
+        )
+    if not _has_labels(dataset, "train"):
         raise CorpusError(
             f"A run learns from labels, but no training document of '{name}' has one; "
             f"check the key 'label' of its documents."
         )
+
+
+def _has_labels(dataset: CorpusDataset, split: Split) -> bool:
+    return bool(dataset.targets.count(dataset.documents(MASKS[split])).any())
 
 
 def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:

@@ -13,7 +13,9 @@ import numpy as np
 import platformdirs
 import pytest
 import torch
+from torch_geometric import transforms as T
 from torch_geometric.data import HeteroData, InMemoryDataset
+from torch_geometric.nn import GATv2Conv, HeteroConv, HGTConv, SAGEConv
 
 from match_graph.corpus import Corpus
 from match_graph.datasets import CorpusDataset, MatchFolder, default_root
@@ -55,7 +57,7 @@ def built_folders(root: Path) -> list[Path]:
 
 
 def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
-    """Equal types, keys, dtypes and values."""
+    """Equal types, keys, dtypes and values; of a built graph, edges in int64."""
     left_content, right_content = left.to_dict(), right.to_dict()
     assert left_content.keys() == right_content.keys()
     for key, store in left_content.items():
@@ -63,7 +65,7 @@ def assert_same_graph(left: HeteroData, right: HeteroData) -> None:
         for name, value in store.items():
             other = right_content[key][name]
             if isinstance(value, torch.Tensor):
-                assert value.dtype == other.dtype
+                assert value.dtype == (torch.int64 if name == "edge_index" else other.dtype)
                 assert torch.equal(value, other), (key, name)
             else:
                 assert value == other, (key, name)
@@ -82,6 +84,20 @@ def test_CorpusDataset_it_is_a_pyg_in_memory_dataset(tmp_path: Path, toy_graph: 
         dataset[1]
 
 
+@pytest.mark.parametrize("conv", [SAGEConv, GATv2Conv, HGTConv], ids=lambda one: one.__name__)
+def test_CorpusDataset_graph_suits_layers_of_pyg(tmp_path: Path, conv: type) -> None:
+    """As it comes, with its reverse edges, and states of our own."""
+    data = T.ToUndirected(merge=False)(Counted(root=tmp_path)[0])
+    x = {name: torch.randn(data[name].num_nodes, 4) for name in data.node_types}
+    if conv is HGTConv:
+        layer = HGTConv(4, 4, data.metadata())
+    else:
+        keys = {} if conv is SAGEConv else {"add_self_loops": False}
+        layer = HeteroConv({one: conv((4, 4), 4, **keys) for one in data.edge_types})
+    found = layer(x, data.edge_index_dict)
+    assert found["document"].shape == (data["document"].num_nodes, 4)
+
+
 def test_CorpusDataset_targets_and_notes_equal_the_built_ones(
     tmp_path: Path, toy_graph: BuiltGraph
 ) -> None:
@@ -89,6 +105,7 @@ def test_CorpusDataset_targets_and_notes_equal_the_built_ones(
     dataset = Counted(root=tmp_path)
     assert torch.equal(dataset.targets.ptr, toy_graph.targets.ptr)
     assert torch.equal(dataset.targets.index, toy_graph.targets.index)
+    assert dataset.num_classes == dataset.num_labels
     assert dataset.targets.num_labels == dataset.num_labels == toy_graph.targets.num_labels
     assert dataset.notes == toy_graph.notes
     assert dataset.hierarchy.num_edges == toy_graph.data["label", "is_a", "label"].num_edges

@@ -31,14 +31,15 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> MappedGraph:
 
 
 def test_MappedGraph_to_hetero_is_what_was_built(graph: MappedGraph, toy_graph: BuiltGraph) -> None:
-    """Types in their order, with all tensors."""
+    """Types in their order, with all tensors; edges in int64, as PyG's layers take them."""
     data, expected = graph.to_hetero().to_dict(), toy_graph.data.to_dict()
     assert list(data) == list(expected)
     for key, store in expected.items():
         assert data[key].keys() == store.keys()
         for name, value in store.items():
             if isinstance(value, torch.Tensor):
-                assert data[key][name].dtype == value.dtype
+                dtype = torch.int64 if name == "edge_index" else value.dtype
+                assert data[key][name].dtype == dtype
                 assert torch.equal(data[key][name], value)
     assert graph.to_hetero().validate()
 

@@ -161,6 +161,27 @@ def test_start_run_needs_validation_documents(tmp_path: Path, small_settings) ->
     assert not (tmp_path / "run").exists()
 
 
+def test_start_run_needs_labels_of_validation_documents(
+    tmp_path: Path, small_settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As an export has none by default; without those of test there is a warning."""
+    folder, config = tmp_path / "toy", small_settings("data.options={}", "model.coherent=false")
+    write_match_folder(folder)
+
+    def strip(name: str) -> None:
+        lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        text = "".join(f"{json.dumps({**line, 'label': []})}\n" for line in lines)
+        (folder / name).write_text(text)
+
+    strip("test.json")
+    start_run(str(folder), config, tmp_path / "run", reporter=Reporter())
+    assert "warning: no test document has a label" in capsys.readouterr().err
+    strip("dev.json")
+    with pytest.raises(CorpusError, match=r"by labels of validation documents, but none of"):
+        start_run(str(folder), config, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
     """Changed data are refused, by start and by open."""
     folder = tmp_path / "toy"

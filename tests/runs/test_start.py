@@ -28,6 +28,9 @@ def test_start_run_object_is_opened_again_by_its_folder(
 ) -> None:
     """The run names a built folder; who opens it again needs no object. The caller's stays."""
     data = synthetic[0].clone()
+    every = torch.arange(data["document"].num_nodes)
+    gold = torch.from_numpy(synthetic.targets.to_sparse(every).toarray()).nonzero().T
+    data["document", "tagged", "label"].edge_index = gold  # of all splits
     sources = {
         "corpus": synthetic.read,
         "hetero": lambda: from_hetero(data, drop=["word"]),
