@@ -12,6 +12,7 @@ from match_graph.predict.case_study import CaseLabel, CaseStudy, Missed, Variant
 from match_graph.predict.classifier import DEFAULT_TOP_K
 from match_graph.predict.explain import Explainer, Explanation
 from match_graph.predict.names import find_metadata_names, find_names, list_metadata
+from match_graph.runs.folder import choose_code
 from match_graph.runs.start import open_run
 from match_graph.typing import DOCUMENT, LABEL
 
@@ -38,8 +39,8 @@ def study_document(
         top_k: Number of labels per variant.
         root: Root folder of built data; None takes the default.
         device: Device, as for `load`.
-        encoder: Encoder of the first run, as for `load`.
-        head: Head of the first run, as for `load`.
+        encoder: Encoder of those runs that were trained with it, as for `load`.
+        head: Head, likewise.
         dataset: Data set of the runs, as for `open_run`.
         reporter: Progress reporter of a build.
 
@@ -47,10 +48,9 @@ def study_document(
         CheckpointError: A folder is no trained run, or they were made from different data.
         CorpusError: There is no such document, or the data set keeps no texts.
     """
-    first, *others = folders
     explainers = [
-        Explainer(open_run(first, root, reporter, encoder, head, dataset), device, encoder, head),
-        *(Explainer(open_run(one, root, reporter, dataset=dataset), device) for one in others),
+        Explainer(open_run(one, root, reporter, *code, dataset), device, *code)
+        for one, code in zip(folders, choose_code(folders, encoder, head), strict=True)
     ]
     return compare_variants(explainers, document, top_k)
 

@@ -38,6 +38,7 @@ from match_graph.report.plots import collect_grid, collect_histories
 from match_graph.report.summary import collect_notes, summarize
 from match_graph.report.tables import Table, fraction, number, seconds
 from match_graph.runs import open_run
+from match_graph.runs.folder import choose_code
 from match_graph.runs.measures import SCORE_NAMES
 from match_graph.typing import DOCUMENT
 
@@ -214,9 +215,11 @@ class DatasetPart:
         if not options.rows:
             names = sorted(finished, key=lambda name: name != reference)[:_VARIANTS]
         try:
+            chosen = [folders[name] for name in names]
+            codes = choose_code(chosen, options.encoder, options.head)
             runs = [
-                open_run(folders[name], options.root, options.reporter, dataset=options.dataset)
-                for name in names
+                open_run(one, options.root, options.reporter, *code, options.dataset)
+                for one, code in zip(chosen, codes, strict=True)
             ]
             if runs and options.documents:
                 known = set(runs[0].dataset.names(DOCUMENT).astype(str))

@@ -18,6 +18,7 @@ from match_graph.report.page import Case, Note, Section
 from match_graph.report.plots import keep_common_epochs
 from match_graph.report.tables import Table, seconds
 from match_graph.runs import Run
+from match_graph.runs.folder import choose_code
 from match_graph.runs.readers import read_bins
 
 T = TypeVar("T")
@@ -41,8 +42,8 @@ class CaseOptions:
         root: Root folder of built data; None takes the default.
         device: Device, as for `load`.
         reporter: Progress reporter, also of warnings.
-        encoder: Encoder of a run, as for `load`.
-        head: Head of a run, as for `load`.
+        encoder: Encoder of those runs that were trained with it, as for `load`.
+        head: Head, likewise.
         dataset: Data set of the runs, as for `open_run`.
         rows: Rows of a benchmark that are compared; none takes the reference and two more.
     """
@@ -72,9 +73,9 @@ def study_cases(runs: Sequence[Run], options: CaseOptions, names: Sequence[str] 
         documents = [record["paper"] for record in draw_records(runs[0], options.num_documents)]
     if not documents:
         return NO_CASES
+    codes = choose_code([run.folder for run in runs], options.encoder, options.head)
     explainers = [
-        Explainer(runs[0], options.device, options.encoder, options.head),
-        *(Explainer(run, options.device) for run in runs[1:]),
+        Explainer(run, options.device, *code) for run, code in zip(runs, codes, strict=True)
     ]
     for explainer, name in zip(explainers, names, strict=False):
         explainer.name = name

@@ -22,7 +22,7 @@ from match_graph.report.page_parts import (
 )
 from match_graph.report.tables import Table, fraction
 from match_graph.runs import open_run
-from match_graph.runs.folder import open_run_folder
+from match_graph.runs.folder import choose_code, open_run_folder
 from match_graph.runs.readers import check_evaluated, read_history, read_metrics, read_record
 from match_graph.runs.record import list_twins
 
@@ -166,16 +166,16 @@ def make_run_page(folder: Path, options: CaseOptions | None = None) -> Page:
     options = options or CaseOptions()
     own, prior = RunFolder(folder), None
     try:
-        code = options.encoder, options.head, options.dataset
-        run = open_run(folder, options.root, options.reporter, *code)
+        folders = [folder, *options.against]
+        codes = choose_code(folders, options.encoder, options.head)
+        run, *others = (
+            open_run(one, options.root, options.reporter, *code, options.dataset)
+            for one, code in zip(folders, codes, strict=True)
+        )
     except MatchGraphError as error:
         cases = explain_absence(error, options)
     else:
         prior = run.prior("test") if own.split == "test" else run.prior("valid")
-        others = [
-            open_run(one, options.root, options.reporter, dataset=options.dataset)
-            for one in options.against
-        ]
         cases = study_cases([run, *others], options)
     parts = [
         shorten_code(own.config.model.encoder),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,22 @@ def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]
                 f"only by request, found {kind}={found!r}; load it with {kind}='{name}'"
                 f"{how}."
             )
+
+
+def choose_code(
+    folders: Sequence[str | Path], encoder: str | None, head: str | None
+) -> list[tuple[str | None, str | None]]:
+    """The caller's encoder and head for each of several runs, as far as it was trained with them.
+
+    A name that is none of theirs is left to the first one, which is refused for it.
+    """
+    models = [open_run_folder(Path(folder)).model for folder in folders]
+    chosen = []
+    for name, kind in ((encoder, "encoder"), (head, "head")):
+        is_own = [name is not None and locate_code(name) == getattr(one, kind) for one in models]
+        is_own[:1] = [is_own[0] or not any(is_own)] if is_own else []
+        chosen.append([name if own else None for own in is_own])
+    return [*zip(*chosen, strict=True)]
 
 
 def claim_run_folder(folder: Path, config: Config, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -140,3 +141,22 @@ def test_compare_variants_runs_of_other_data_are_refused(
         f"synthetic ({here}) and '{run.folder}' has synthetic ({there}); compare runs of one data "
         f"set with the same options."
     )
+
+
+def test_study_document_gives_each_run_its_own_code(
+    trained_run: Run, small_settings, document: str, tmp_path: Path
+) -> None:
+    """The caller's encoder is that of the second run alone; one of none is refused."""
+    code = tmp_path / "mine.py"
+    code.write_text("from match_graph import LabelPrior\n\n\nclass Mine(LabelPrior):\n    pass\n")
+    name = f"{code}:Mine"
+    dataset = trained_run.dataset
+    config = small_settings(f"model.encoder={name}", "model.encoder_config={}")
+    own = start_run(trained_run.config.dataset, config, tmp_path / "own", dataset.root)
+    own.train()
+    own.evaluate()
+    folders, root = [trained_run.folder, own.folder], dataset.root
+    study = study_document(folders, document, root=root, device="cpu", encoder=name)
+    assert [one.encoder for one in study.variants] == ["match", name]
+    with pytest.raises(CheckpointError, match=r"with the encoder 'match', .*; load it with"):
+        study_document(folders, document, root=root, device="cpu", encoder="other:Mine")
