@@ -131,7 +131,7 @@ class DatasetPlanner:
     def plan_dataset(self) -> None:
         """Adds the data set and its cells to the plan."""
         experiment = self.experiment
-        first = experiment.expand([])[0]  # its encoder has the settings of all rows, if they have
+        first = experiment.expand([])[0]  # settings of all rows are of its encoder too
         shared = experiment.configure(
             PlannedRow(name="any", encoder=first.encoder), experiment.seed
         )

@@ -138,7 +138,7 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
 
 
 def _open_study(journal: Path, row: str) -> "Study":
-    """Trials of a row; a last line of the journal that was cut off, by a full disk, is taken away.
+    """Trials of a row; half a last line of the journal, as a full disk leaves, is cut off.
 
     Raises:
         CheckpointError: The journal is no journal.
@@ -184,7 +184,7 @@ def check_spaces(experiment: Experiment) -> None:
             if fixed := [key for key in split_keys(keys) if experiment.is_overridden(key)]:
                 faults.append(
                     f"'rows', {name}, '{keys}': '{fixed[0]}' is given by 'overrides' or --set, "
-                    f"which all trials would take; leave it out, or search it not."
+                    f"which all trials would take; leave it out there, or in the space."
                 )
                 continue
             for value in list_ends(values):

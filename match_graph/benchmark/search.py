@@ -58,9 +58,9 @@ def run_search(
     A trial is a training of a row with drawn settings on every data set; test is never read. The
     first trial has the row's settings as they are, where the space has them; then a tree of Parzen
     estimators draws (Bergstra et al., NeurIPS 2011), no point of a finite space again before all
-    have a trial, and trials are pruned that are behind the median of others (`run_trial`). With a
-    limit of minutes, trials that run when it is reached end, failed ones count, and pre-training
-    that rows share counts for the first of them alone. In ``out``:
+    have a trial, and trials behind the median of others are pruned (`run_trial`). Where minutes are
+    limited, trials that run at the limit go on to their end, failed trials count too, and shared
+    pre-training counts for the first of its rows alone. In ``out``:
     `TUNED`, the experiment with the best settings of every row, `RECORDS`, all trials, `JOURNAL`,
     from which a killed search goes on, and `TRIALS`, what stays of their run folders.
 

@@ -66,7 +66,7 @@ def run_trial(work: Work) -> None:
     """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
 
     Its value is the mean over the data sets of the measure on valid. Test is never read. On each
-    data set, behind a third of its epochs (a low learning rate would be taken for a bad one before)
+    data set, after a third of its epochs (before, a low learning rate would be taken for a bad one)
     and before the last, a trial is pruned whose best epoch so far is behind the median of what
     complete trials had at this epoch.
     Source: the median rule of Golovin et al., "Google Vizier", KDD 2017,
