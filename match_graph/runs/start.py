@@ -192,16 +192,16 @@ def _check_splits(dataset: CorpusDataset, name: str) -> None:
             f"A run chooses its weights on the validation split, but '{name}' has no "
             f"document there; move some of the training documents to it."
         )
+    if not _has_labels(dataset, "train"):
+        raise CorpusError(
+            f"A run learns from labels, but no training document of '{name}' has one; "
+            f"check the key 'label' of its documents."
+        )
     if not _has_labels(dataset, "valid"):
         raise CorpusError(
             f"A run chooses its weights by labels of validation documents, but none of '{name}' "
             f"has one; check the key 'label' of its documents, export them with --include-labels "
             f"all, or, in a HeteroData, join them to their labels too."
-        )
-    if not _has_labels(dataset, "train"):
-        raise CorpusError(
-            f"A run learns from labels, but no training document of '{name}' has one; "
-            f"check the key 'label' of its documents."
         )
 
 
