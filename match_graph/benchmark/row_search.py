@@ -20,7 +20,7 @@ from match_graph.benchmark.space import (
     list_points,
     split_keys,
 )
-from match_graph.benchmark.trial import SECONDS, open_study, read_value
+from match_graph.benchmark.trial import SECONDS, list_studies, open_study, read_value
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.features import identify_features
 from match_graph.runs.inputs import hash_inputs
@@ -124,7 +124,7 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
             f"the experiment '{experiment.name}' has none for {rows or 'its rows'}; add one."
         )
     for name in names:
-        row = next(one for one in experiment.expand([]) if one.name == name)
+        row = _find_row(experiment, name)
         study = _open_study(out / JOURNAL, name)
         _check_same(study, _identify(plan, row, spaces[name]), out)
         if not study.get_trials(deepcopy=False):
@@ -135,6 +135,22 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
             study.enqueue_trial(find_defaults(spaces[name], configs))
         searches.append(RowSearch(row, spaces[name], study))
     return searches
+
+
+def open_earlier(plan: Plan, out: Path, searches: Iterable[RowSearch]) -> list[RowSearch]:
+    """Searches of other rows by earlier calls, with the same settings and data, to be recorded."""
+    there = {*list_studies(out / JOURNAL)} - {search.row.name for search in searches}
+    found = []
+    for name, space in _find_spaces(plan.experiment):
+        row = _find_row(plan.experiment, name)
+        study = open_study(out / JOURNAL, name) if name in there else None
+        if study is not None and study.user_attrs.get("identity") == _identify(plan, row, space):
+            found.append(RowSearch(row, space, study))
+    return found
+
+
+def _find_row(experiment: Experiment, name: str) -> PlannedRow:
+    return next(one for one in experiment.expand([]) if one.name == name)
 
 
 def _open_study(journal: Path, row: str) -> "Study":

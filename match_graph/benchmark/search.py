@@ -25,6 +25,7 @@ from match_graph.benchmark.row_search import (
     change_row,
     check_spaces,
     list_trials,
+    open_earlier,
     open_searches,
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
@@ -61,8 +62,9 @@ def run_search(
     have a trial, and trials behind the median of others are pruned (`run_trial`). Where minutes are
     limited, trials that run at the limit go on to their end, failed trials count too, and shared
     pre-training counts for the first of its rows alone. In ``out``:
-    `TUNED`, the experiment with the best settings of every row, `RECORDS`, all trials, `JOURNAL`,
-    from which a killed search goes on, and `TRIALS`, what stays of their run folders.
+    `TUNED`, the experiment with the best settings of every row, and `RECORDS`, all trials, both of
+    other rows by earlier calls too; `JOURNAL`, from which a killed search goes on; and `TRIALS`,
+    what stays of their run folders.
 
     Args:
         experiment: Experiment with spaces; those of all networks, and of rows.
@@ -85,7 +87,9 @@ def run_search(
         check_spaces(experiment)
         plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
         searches = open_searches(plan, out, rows)
-        return _Searcher(plan, out, place, cluster, reporter, searches, experiment.runs).run()
+        earlier = open_earlier(plan, out, searches)
+        runs = experiment.runs
+        return _Searcher(plan, out, place, cluster, reporter, searches, earlier, runs).run()
 
 
 class _Searcher:
@@ -93,10 +97,12 @@ class _Searcher:
 
     def __init__(
         self, plan: Plan, out: Path, root: str, cluster: Cluster | None, reporter: Reporter,
-        searches: list[RowSearch], runs: int,
+        searches: list[RowSearch], earlier: list[RowSearch], runs: int,
     ) -> None:  # fmt: skip
         self.plan, self.out, self.root, self.cluster = plan, out, root, cluster
         self.reporter, self.searches, self.runs = reporter, searches, runs
+        names = [row.name for row in plan.experiment.rows]
+        self.recorded = sorted([*searches, *earlier], key=lambda one: names.index(one.row.name))
         self.options = plan.experiment.search
         self._begun: dict[tuple[str, int], float] = {}
 
@@ -276,9 +282,9 @@ class _Searcher:
 
     def _write(self) -> None:
         """Writes the record of all trials, and the experiment with the best settings."""
-        frame = list_trials(self.searches)
+        frame = list_trials(self.recorded)
         write_beside(self.out / RECORDS, lambda beside: frame.to_csv(beside, index=False))
-        found = {one.row.name: one.find_settings(one.best) for one in self.searches if one.best}
+        found = {one.row.name: one.find_settings(one.best) for one in self.recorded if one.best}
         experiment = self.plan.experiment
         rows = [
             row.model_copy(update={"settings": {**row.settings, **found.get(row.name, {})}})

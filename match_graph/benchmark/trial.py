@@ -62,6 +62,15 @@ def open_study(journal: Path, row: str) -> "Study":
     )
 
 
+def list_studies(journal: Path) -> list[str]:
+    """Rows with trials in the journal of a search."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.study import get_all_study_names
+
+    return get_all_study_names(JournalStorage(JournalFileBackend(str(journal))))
+
+
 def run_trial(work: Work) -> None:
     """Runs a trial on all its data sets, resumed if need be, and tells the journal how it ended.
 

@@ -309,6 +309,23 @@ def test_run_search_of_another_space_is_refused(make_search, tmp_path: Path) -> 
         run_search(make_search(search={"trials": 2}, seed=1), out, root, rows=rows)
 
 
+def test_run_search_keeps_the_record_of_other_rows(make_search, tmp_path: Path) -> None:
+    """Rows that are searched by one call each: all trials, and the best settings of both."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    space = {"model.encoder_config.cost": [0.5, 2.0]}
+    rows = [{"name": name, "encoder": "tfidf_linear", "space": space} for name in ("a", "b")]
+    experiment = make_search(rows=rows, search={"trials": 2}, reference=None)
+    for name in ("b", "a"):
+        [search] = run_search(experiment, out, root, rows=[name])
+        assert search.row.name == name
+    assert pd.read_csv(out / RECORDS)["row"].tolist() == ["a", "a", "b", "b"]
+    tuned = {row.name: row.settings for row in load_experiment(out / TUNED).rows}
+    assert all("model.encoder_config.cost" in tuned[name] for name in ("a", "b"))
+    other = make_search(rows=rows, search={"trials": 1}, reference=None, seed=1)
+    with pytest.raises(CheckpointError):
+        run_search(other, out, root, rows=["a"])
+
+
 def test_run_search_of_other_defaults_is_refused(
     make_search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
