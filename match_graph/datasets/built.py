@@ -145,6 +145,15 @@ def check_all(built: Path) -> int:
     return len(names)
 
 
+def load_about(built: Path) -> dict[str, Any]:
+    """What ``corpus.json`` says of the data: name, notes, warnings and source."""
+    with check_file(built, CORPUS) as path:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(about["notes"], dict) or not isinstance(about["warnings"], list):
+            raise TypeError
+    return about
+
+
 def load_faults(built: Path) -> pd.DataFrame:
     """Documents that ``faults="skip"`` left out: columns ``place`` and ``reason``."""
     if not (built / FAULTS).exists():

@@ -1,6 +1,5 @@
 """`Corpus` -> PyG `InMemoryDataset`: what every data set class shares."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -24,6 +23,7 @@ from match_graph.datasets.built import (
     check_all,
     hash_source,
     is_built,
+    load_about,
     load_faults,
     transform_graph,
     write_build,
@@ -292,11 +292,7 @@ class CorpusDataset(InMemoryDataset):
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        with check_file(self.built, CORPUS) as path:
-            about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(about["notes"], dict) or not isinstance(about["warnings"], list):
-                raise TypeError
-        return about
+        return load_about(self.built)
 
     @property
     def notes(self) -> dict[str, Any]:
