@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from match_graph.benchmark.plan import Plan, describe_result
+from match_graph.benchmark.plan import Plan, describe_result, list_free
 from match_graph.benchmark.results import Cell, Results
 from match_graph.config import FeatureSource
 from match_graph.predict.share import shorten_paths
@@ -60,11 +60,9 @@ class EarlierCells:
         found = {name: self.identify(sources[name], name, planned.checksum) for name in sources}
         if found != cell.feature_checksums or hash_inputs(planned.config) != cell.input_checksums:
             return False
-        mine, theirs = (
-            describe_result(self.plan.experiment, planned.row, config)
-            for config in (planned.config.model_dump(mode="json"), cell.config)
-        )
-        return mine == theirs
+        left = list_free(self.plan.experiment, planned.row)
+        mine = describe_result(planned.config.model_dump(mode="json"), left)
+        return mine == describe_result(cell.config, left)
 
     def _is_row(self, cell: Cell) -> bool:
         """True if the experiment has the cell's row, for data sets outside the plan."""

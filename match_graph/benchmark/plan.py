@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -247,18 +248,21 @@ class DatasetPlanner:
         return PlannedCell(name, self.source, row, config.seed, folder, config, checksum)
 
 
-def describe_result(
-    experiment: Experiment, row: PlannedRow, config: dict[str, Any]
-) -> dict[str, Any]:
+def list_free(experiment: Experiment, row: PlannedRow) -> set[str]:
+    """Settings of training that may differ between cells of a row: how processes share the work,
+    and the precision where the device chooses it.
+    """
+    is_chosen = experiment.configure(row, experiment.seed).train.precision == "auto"
+    return {*SHARING, "precision"} if is_chosen else {*SHARING}
+
+
+def describe_result(config: dict[str, Any], left: Collection[str]) -> dict[str, Any]:
     """Settings that determine a cell's measures, as `describe_work`, without seed and folders.
 
     Args:
-        experiment: Experiment, which says whether the device may choose the precision.
-        row: Row of the cell.
         config: Resolved settings of the cell.
+        left: Settings of training to leave out, see `list_free`.
     """
-    is_chosen = experiment.configure(row, experiment.seed).train.precision == "auto"
-    left = {*SHARING, "precision"} if is_chosen else {*SHARING}
     config = shorten_paths(config)
     train = {name: value for name, value in config["train"].items() if name not in left}
     return {name: value for name, value in config.items() if name != "seed"} | {"train": train}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from match_graph.benchmark.experiment import EACH_FIELD, Experiment, PlannedRow
-from match_graph.benchmark.plan import Plan, PlannedCell, describe_result
+from match_graph.benchmark.plan import Plan, PlannedCell, describe_result, list_free
 from match_graph.benchmark.runner import choose_rows
 from match_graph.benchmark.space import (
     Space,
@@ -229,9 +229,9 @@ def _identify(plan: Plan, row: PlannedRow, space: Space) -> str:
         for node_type, source in cell.config.data.features.items()
     }
     inputs = hash_inputs(experiment.configure(row, experiment.seed))
+    left = list_free(experiment, row)
     resolved = {
-        cell.dataset: describe_result(experiment, cell.row, cell.config.model_dump(mode="json"))
-        for cell in cells
+        cell.dataset: describe_result(cell.config.model_dump(mode="json"), left) for cell in cells
     }
     content = {
         "row": row.model_dump(mode="json"),

@@ -15,6 +15,7 @@ from match_graph.training.loop import MONITOR, Watch
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.storages import JournalStorage
     from optuna.trial import FrozenTrial
 
 #: Attribute of a trial: seconds of the process that ended it.
@@ -49,12 +50,10 @@ class TrialWork(Work):
 def open_study(journal: Path, row: str) -> "Study":
     """Trials of a row, from the journal of a search; new, or as far as they are."""
     import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(journal))),
+        storage=_open_journal(journal),
         study_name=row,
         direction="maximize",
         load_if_exists=True,
@@ -64,11 +63,16 @@ def open_study(journal: Path, row: str) -> "Study":
 
 def list_studies(journal: Path) -> list[str]:
     """Rows with trials in the journal of a search."""
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
     from optuna.study import get_all_study_names
 
-    return get_all_study_names(JournalStorage(JournalFileBackend(str(journal))))
+    return get_all_study_names(_open_journal(journal))
+
+
+def _open_journal(journal: Path) -> "JournalStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return JournalStorage(JournalFileBackend(str(journal)))
 
 
 def run_trial(work: Work) -> None:
