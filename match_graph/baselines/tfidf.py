@@ -129,7 +129,7 @@ class TfidfFeatures:
 
     @property
     def _fits_weight(self) -> bool:
-        """Whether `fit` chooses the scale of metadata against words on training documents."""
+        """True if `fit` tunes the weight of metadata features on held-out training documents."""
         config, has_metadata = self.config, len(self.space.types) > 1
         return config.metadata_weight == "auto" and config.metadata and has_metadata
 

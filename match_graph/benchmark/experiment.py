@@ -325,7 +325,7 @@ class Experiment(StrictModel):
         return () if found in (..., None) else found
 
     def is_overridden(self, key: str) -> bool:
-        """Whether a setting of all rows, over their own, is given by `overrides`."""
+        """True if the overrides of the experiment (`--set`) fix the value of a setting."""
         return find_setting(_join_layers([self.overrides]), key) is not ...
 
     def sets(self, row: PlannedRow, key: str) -> bool:

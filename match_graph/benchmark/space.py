@@ -35,7 +35,7 @@ class Range(StrictModel):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the range is of integers: both of its ends are."""
+        """True for a range of integers, false for one of real numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, trial: "Trial", key: str) -> int | float:

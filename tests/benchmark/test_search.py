@@ -329,7 +329,7 @@ def test_run_search_keeps_the_record_of_other_rows(make_search, tmp_path: Path) 
 def test_run_search_of_other_defaults_is_refused(
     make_search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a later version derives from the corpus; the same rows of the file."""
+    """A search is not resumed if a new version resolves the default batch size differently."""
     out, root = tmp_path / "out", tmp_path / "root"
     search = {"trials": 1, "space": RATES}
     experiment = make_search(search=search, rows=NETWORK)
