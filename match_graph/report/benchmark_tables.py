@@ -94,8 +94,10 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
     """CSV with a line per row and unrounded numbers; empty where there is none.
 
     Columns of each measure: itself (the mean), ``_std``, ``_low`` and ``_high`` (the 95 % interval
-    of `Value`), ``_stars``, ``_p_runs`` and ``_p_documents`` (of the two tests), with ``_holm``
-    behind them (after the correction), ``_expected`` and ``_difference`` (to it).
+    over documents of the mean, of the reference or where there is none), ``_difference`` to the
+    reference over documents, with ``_low`` and ``_high`` behind it (its interval), ``_stars``,
+    ``_p_runs`` and ``_p_documents`` (of the two tests), with ``_holm`` behind them (after the
+    correction), ``_expected`` and ``_over_expected`` (the mean minus that).
     """
     lines = []
     for row in rows:
@@ -119,18 +121,24 @@ def make_csv(rows: Sequence[RowSummary], measures: Sequence[str]) -> pd.DataFram
 def _list_values(measure: str, value: Value | None) -> dict[str, object]:
     if value is None:
         return {measure: None}
-    low, high = value.interval or (None, None)
+    compared = value.documents
+    of_mean, of_difference = (value.interval, None) if compared is None else (None, value.interval)
     return {
         measure: value.mean,
         f"{measure}_std": value.std,
-        f"{measure}_low": low,
-        f"{measure}_high": high,
+        **_list_interval(measure, of_mean),
+        f"{measure}_difference": None if compared is None else compared.difference,
+        **_list_interval(f"{measure}_difference", of_difference),
         f"{measure}_stars": value.stars,
         **_list_p_values(f"{measure}_p_runs", value.runs),
         **_list_p_values(f"{measure}_p_documents", value.documents),
         f"{measure}_expected": value.expected[0] if value.expected else None,
-        f"{measure}_difference": value.difference,
+        f"{measure}_over_expected": value.difference,
     }
+
+
+def _list_interval(name: str, interval: tuple[float, float] | None) -> dict[str, object]:
+    return dict(zip((f"{name}_low", f"{name}_high"), interval or (None, None), strict=True))
 
 
 def _list_p_values(name: str, test: Comparison | None) -> dict[str, object]:

@@ -101,11 +101,14 @@ def test_write_tables_files_hold_the_same_numbers(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "tables" / "toy.csv")
     assert table["NDCG@5"].tolist()[:2] == pytest.approx([0.5058, 0.6118])
     assert table["NDCG@5_stars"].tolist()[0] == "**"
-    assert (table["NDCG@5_low"] < table["NDCG@5_high"]).tolist() == [True, True, True, False]
+    assert (table["NDCG@5_low"] < table["NDCG@5_high"]).tolist() == [False, True, False, False]
+    below, above = table["NDCG@5_difference_low"], table["NDCG@5_difference_high"]
+    assert (below < above).tolist() == [True, False, True, False]
+    assert table["NDCG@5_difference"].between(below, above).tolist() == [True, False, True, False]
     assert table["NDCG@5_p_runs_holm"].notna().tolist() == [True, False, False, False]
     assert table["NDCG@5_p_documents"].tolist()[0] == pytest.approx(1e-4)
     assert table["NDCG@5_p_documents_holm"].tolist()[0] == pytest.approx(2e-4)
-    assert table["NDCG@5_difference"].tolist()[1] == pytest.approx(0.0018)
+    assert table["NDCG@5_over_expected"].tolist()[1] == pytest.approx(0.0018)
     assert table["violation_rate_p_runs"].notna().tolist() == [True, False, False, False]
     assert table["violation_rate_low"].isna().all()
 
