@@ -328,8 +328,10 @@ class CorpusDataset(InMemoryDataset):
 
     @cached_property
     def closed_share(self) -> float:
-        """P(parent | child) of training documents, mean over the label edges; 1 without edges."""
-        return float(self._parent_given_child.mean()) if self.hierarchy.num_edges else 1.0
+        """P(parent | child) of training documents, mean over edges of their labels; 1 without."""
+        count = self.targets.count(self.documents(MASKS["train"]))
+        share = self._parent_given_child[count[self.hierarchy.edge_index[0]] > 0]
+        return float(share.mean()) if len(share) else 1.0
 
     def token_space(self, min_count: int = 2, min_word_count: int = 2) -> TokenSpace:
         """Tokens that an encoder embeds; arguments as for `TokenSpace.from_data`."""

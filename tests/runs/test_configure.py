@@ -217,7 +217,7 @@ def test_resolve_config_blends_networks_alone(synthetic: Synthetic) -> None:
         assert resolve_config(load_config(None, settings), synthetic).model.blend == expected
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.6, False), (0.995, True), (1.0, True)])
+@pytest.mark.parametrize(("share", "expected"), [(0.985, False), (0.995, True), (1.0, True)])
 def test_resolve_config_is_coherent_where_labels_are_closed(
     tmp_path: Path, share: float, expected: bool
 ) -> None:
@@ -225,10 +225,11 @@ def test_resolve_config_is_coherent_where_labels_are_closed(
     both = round(share * 200)
     labels = [["top"], *[["leaf", "top"]] * both, *[["leaf"]] * (200 - both)]
     folds = ["train"] * 201 + ["valid", "test"]
-    labels += [["leaf"], ["leaf"]]  # of other splits, which do not count
+    labels += [["leaf"], ["new"]]  # other splits do not count, nor labels of theirs alone
     names = [f"w{n}" for n in range(203)]
     frame = pd.DataFrame({"id": names, "text": names, "label": labels, "fold": folds})
-    corpus = from_frames(frame, hierarchy=[("leaf", "top")], columns={"split": "fold"})
+    edges = [("leaf", "top"), ("new", "top")]
+    corpus = from_frames(frame, hierarchy=edges, columns={"split": "fold"})
     dataset = open_dataset(corpus, root=tmp_path)
     for encoder in ("match", "tfidf_linear"):
         settings = [f"model.encoder={encoder}", "model.encoder_config={}"]
