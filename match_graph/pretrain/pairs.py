@@ -133,20 +133,22 @@ class SequenceRelation(Relation):
     Args:
         mask: Mask of the sources that may be sampled, bool; None for all.
         window: Maximum distance of partners in the sequence, for (word, context); 0 for edges.
+        target_mask: Mask of the targets that may be sampled, [num_targets], bool; None for all.
     """
 
     mask: Tensor | None = None
     window: int = 0
+    target_mask: Tensor | None = None
 
     def __post_init__(self, degree: Tensor) -> None:
         super().__post_init__(degree)
         self.sources = RowFinder(self.lists.ptr)
         self.first, self.stop = self._find_ends()
 
-    def within(self, window: int) -> "SequenceRelation":
+    def within(self, window: int, name: str) -> "SequenceRelation":
         """The same sequences as pairs of targets and their contexts."""
         other = copy.copy(self)
-        other.name, other.anchor, other.window = f"({self.target}, {CONTEXT})", CONTEXT, window
+        other.name, other.anchor, other.window = name, CONTEXT, window
         return other
 
     def sample(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -154,7 +156,7 @@ class SequenceRelation(Relation):
         device, shape = self.cdf.device, (number,)
         edge = torch.randint(self.first, self.stop, shape, generator=generator, device=device)
         row, target = self.sources.find(edge), node.index_select(0, edge)
-        allowed = target < self.num_targets
+        allowed = self._is_target(target)
         if self.mask is not None:
             allowed &= self.mask.index_select(0, row)
         anchor = row
@@ -165,7 +167,7 @@ class SequenceRelation(Relation):
             start, end = ptr.index_select(0, row), ptr.index_select(0, row + 1)
             inside = (partner >= start) & (partner < end)
             anchor = node.index_select(0, torch.where(inside, partner, edge))
-            allowed &= inside & (anchor < self.num_targets)
+            allowed &= inside & self._is_target(anchor)
         kept = allowed.nonzero().view(-1)
         anchor, target = anchor.index_select(0, kept), target.index_select(0, kept)
         return anchor.to(torch.int64), target.to(torch.int64)
@@ -175,6 +177,12 @@ class SequenceRelation(Relation):
             return super().holds(anchor, target)
         shape = anchor.size(0), target.size(-1)
         return torch.zeros(shape, dtype=torch.bool, device=target.device)
+
+    def _is_target(self, node: Tensor) -> Tensor:
+        inside = node < self.num_targets
+        if self.target_mask is None:
+            return inside
+        return inside & self.target_mask.index_select(0, node.clamp(max=self.num_targets - 1))
 
     def _find_ends(self) -> tuple[int, int]:
         """First edge that holds a pair, and the place behind the last."""
@@ -187,7 +195,7 @@ class SequenceRelation(Relation):
     def _allowed_within(self, start: int) -> tuple[int, int] | None:
         """First allowed edge of a piece, and the place behind its last; None without."""
         col = self.lists.node[start : start + _PIECE]
-        allowed = col < self.num_targets
+        allowed = self._is_target(col)
         if self.mask is not None:
             edge = torch.arange(start, start + col.numel(), device=col.device)
             allowed = allowed & self.mask.index_select(0, self.sources.find(edge))
@@ -220,7 +228,7 @@ def find_relations(
         Contexts of which 100,000 samples give none are left out, too.
 
     Raises:
-        GraphError: An edge type is not in the graph.
+        GraphError: An edge type is not in the graph, or contexts are not of one node type.
     """
     graph = view_graph(data)
     if edge_types is None:
@@ -237,25 +245,45 @@ def find_relations(
     names: set[str] = set()
     for edge_type in edge_types:
         source, relation, target = edge_type
-        name = f"({source}, {target})"
-        name = f"({source}, {relation}, {target})" if name in names else name
-        names.add(name)
+        name = _name_pairs(names, source, relation, target)
         key = "has" if relation == "has" and source == DOCUMENT else edge_type
         degree = graph.train_degree(edge_type)[: num_rows[target]]
         allowed = graph.node_tensor(target, MASKS["train"])
-        degree = degree if allowed is None else degree * allowed[: degree.numel()]
+        allowed = None if allowed is None else allowed[: degree.numel()]
+        degree = degree if allowed is None else degree * allowed
         lists = graph.adjacency(edge_type)
         if not graph.is_sequence(edge_type):
             back = graph.adjacency(edge_type, backwards=True)
             kinds.setdefault(key, []).append(SetRelation(name, source, target, lists, degree, back))
             continue
         mask = graph.node_tensor(source, MASKS["train"])
-        words = SequenceRelation(name, source, target, lists, degree, mask)
+        words = SequenceRelation(name, source, target, lists, degree, mask, target_mask=allowed)
         kinds.setdefault(key, []).append(words)
         if window:
-            kinds[(edge_type, CONTEXT)] = [words.within(window)]
+            name = _name_pairs(names, target, relation, CONTEXT)
+            kinds[(edge_type, CONTEXT)] = [words.within(window, name)]
+    _check_contexts(graph, [kind[0] for kind in kinds.values()])
     usable = [[relation for relation in kind if relation.gives_pairs()] for kind in kinds.values()]
     return [kind for kind in usable if kind]
+
+
+def _name_pairs(names: set[str], source: str, relation: str, target: str) -> str:
+    """Name of a relation that none of ``names`` has; adds it."""
+    name = f"({source}, {target})"
+    name = f"({source}, {relation}, {target})" if name in names else name
+    names.add(name)
+    return name
+
+
+def _check_contexts(graph: Graph, relations: Sequence[Relation]) -> None:
+    """Checks that the one table of contexts is of one node type."""
+    found = sorted({one.target for one in relations if one.anchor == CONTEXT})
+    if len(found) > 1 or (found and CONTEXT in graph.node_types):
+        found += [CONTEXT] * (CONTEXT in graph.node_types)
+        raise GraphError(
+            f"Pre-training keeps contexts of the nodes of one type in a table '{CONTEXT}', found "
+            f"{found}; choose other edge_types, rename the nodes, or set window to 0."
+        )
 
 
 #: Chunks whose pairs and negatives are sampled in one go.

@@ -157,6 +157,57 @@ def test_find_relations_only_training_documents_are_drawn(synthetic: Synthetic) 
                 assert len(anchor.unique()) > 0.5 * int(in_train.sum())
 
 
+def sequences(*edge_types: tuple[str, str, str], num_nodes: int = 20) -> HeteroData:
+    """Ten lists of ten nodes of each edge type; the odd nodes are not of training."""
+    data, generator = HeteroData(), seeded()
+    row = torch.arange(100) // 10
+    for edge_type in edge_types:
+        data[edge_type[0]].num_nodes, data[edge_type[2]].num_nodes = 10, num_nodes
+        data[edge_type[2]].train_mask = torch.arange(num_nodes) % 2 == 0
+        col = torch.randint(num_nodes, (100,), generator=generator)
+        data[edge_type].edge_index = torch.stack([row, col])
+        data[edge_type].position = (torch.arange(100) % 10).to(torch.int16)
+    return data
+
+
+def test_find_relations_only_training_targets_are_drawn() -> None:
+    """Of sequences too, as anchors of contexts as well."""
+    data = sequences(("session", "views", "item"))
+    (words,), (context,) = find_relations(data, all_rows(data), window=3)
+    for relation in (words, context):
+        anchor, target = relation.sample(5_000, seeded())
+        assert len(target.unique()) > 5
+        assert not bool((target % 2).any())
+        assert relation is words or not bool((anchor % 2).any())
+        assert not bool((relation.sample_negatives((500,), seeded()) % 2).any())
+
+
+def test_find_relations_sequences_to_one_type_are_apart() -> None:
+    """Each has a name of its own, by which a trainer keeps its pairs."""
+    data = sequences(("document", "title", "word"), ("document", "body", "word"))
+    kinds = find_relations(data, all_rows(data), window=3)
+    assert [relation.name for kind in kinds for relation in kind] == [
+        "(document, word)",
+        "(word, context)",
+        "(document, body, word)",
+        "(word, body, context)",
+    ]
+
+
+@pytest.mark.parametrize("others", [["item"], [CONTEXT]])
+def test_find_relations_contexts_are_of_one_node_type(others: list[str]) -> None:
+    """They are rows of one table, which no nodes may share."""
+    types = [("document", "has", one) for one in ("word", *others)]
+    data = sequences(*types)
+    with pytest.raises(GraphError, match=r"nodes of one type in a table 'context', found \['"):
+        find_relations(data, all_rows(data), window=3)
+    assert len(find_relations(data, all_rows(data), window=0)) == 1
+    data = sequences(("document", "has", "word"))
+    data[CONTEXT].num_nodes = 3
+    with pytest.raises(GraphError, match=r"found \['word', 'context'\]; choose other edge_types"):
+        find_relations(data, all_rows(data), window=3)
+
+
 def test_find_relations_targets_beyond_kept_rows_are_not_drawn(synthetic: Synthetic) -> None:
     data = synthetic[0]
     rows = {**all_rows(data), "word": 50}
