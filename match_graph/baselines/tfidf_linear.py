@@ -212,8 +212,10 @@ class TfidfLinear(Baseline):
         added = add(len(self.bias) - self.num_labels + labels)
         if self.config.tree:
             scores = [one[:, labels] for one in self._split(self._score(row))]
-            joint = torch.sigmoid(join_log_odds(*scores))
-            of_cluster, of_label = ((1 - torch.sigmoid(one)) / (1 - joint) for one in scores)
+            rest = torch.nn.functional.logsigmoid(-join_log_odds(*scores))
+            of_cluster, of_label = (
+                torch.exp(torch.nn.functional.logsigmoid(-one) - rest) for one in scores
+            )
             added = of_cluster * add(self.cluster[labels]) + of_label * added
         return torch.from_numpy(token).long(), added
 

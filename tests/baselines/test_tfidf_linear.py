@@ -163,6 +163,19 @@ def test_TfidfLinear_tree_contributions_are_of_first_order(
         torch.testing.assert_close(change.float(), added[place], atol=2e-3, rtol=2e-2)
 
 
+def test_TfidfLinear_tree_contributions_of_sure_labels(
+    synthetic: Synthetic, batches, small_clusters: None
+) -> None:
+    """Cluster and label are so sure that 1 - P is 0 in float32."""
+    baseline = make(synthetic, tree=True)
+    baseline.fit(batches("train"))
+    labels, batch = torch.tensor([3, 0, 5]), batches("test", batch_size=1)[0]
+    baseline.bias[:] = 10.0  # times the slope
+    _, added = baseline.contributions(batch, labels)
+    assert bool(added.isfinite().all())
+    assert bool(added.any())
+
+
 def test_TfidfLinear_tree_is_read_back(
     synthetic: Synthetic, batches, tmp_path: Path, small_clusters: None
 ) -> None:
