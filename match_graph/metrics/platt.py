@@ -96,7 +96,7 @@ class PlattScaling:
 def _scale(logits: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Scaled log-odds of logits [B, L]; scale and shift [L] or [B, L]."""
     share = (logits / (_LOW - _FLOOR)).sub_(_FLOOR / (_LOW - _FLOOR)).clamp_(0, 1)
-    change = torch.addcmul(shift, scale - 1, logits.clamp(min=_LOW))
+    change = torch.addcmul(shift, scale - 1, logits.clamp(_LOW, torch.finfo(logits.dtype).max))
     # where the change would fade too steeply, the order of documents is kept by a floor
     return change.mul_(share).add_(logits).maximum(logits.clamp(max=_FLOOR))
 

@@ -190,6 +190,14 @@ def test_PlattSearch_change_fades_below_the_bins(
         assert float(scores[1]) == pytest.approx(max(scale * high + shift, -16), abs=1e-3)
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_PlattSearch_infinite_scores_stay_infinite(scale: float) -> None:
+    """Of either sign, however they are scaled."""
+    found = replace(PlattSearch(1, 1).compute(), scale=torch.tensor([scale]))
+    infinite = torch.tensor([[float("inf")], [float("-inf")]])
+    assert torch.equal(found(infinite), infinite)
+
+
 def test_PlattSearch_without_documents_nothing_changes() -> None:
     """No validation documents: scores stay as they are."""
     found = PlattSearch(2).compute()
