@@ -85,13 +85,13 @@ def read_word_vectors(
         if row is None or found[row]:
             continue
         try:
-            vector = torch.tensor([float(value) for value in values])
+            vector = torch.tensor([float(value) for value in values], dtype=torch.float64)
         except ValueError as error:
             raise _broken(path, line, f"a value that is no number ({error})") from error
         if not bool(vector.isfinite().all()):
             raise _broken(path, line, "a value that is not finite")
-        if bool(vector.any()):
-            table[row], found[row] = vector, True
+        if bool(vector.any()):  # divided first: squares of extreme values are 0 or infinite
+            table[row], found[row] = vector / vector.abs().max(), True
     return torch.nn.functional.normalize(table, dim=1), int(found.sum())
 
 

@@ -58,6 +58,15 @@ def test_read_word_vectors_what_is_written_is_read_again(tmp_path: Path) -> None
     assert torch.allclose(read, tables["word"][[1, 0]], atol=1e-5)
 
 
+@pytest.mark.parametrize("size", ["1e-300", "3e38", "1e300"])
+def test_read_word_vectors_extreme_lengths_become_one(tmp_path: Path, size: str) -> None:
+    """As squares they are 0 or infinite."""
+    (tmp_path / "v.txt").write_text(f"graph {size} {size}\n")
+    read, found = read_word_vectors(tmp_path / "v.txt", ["graph"], 2)
+    assert found == 1
+    torch.testing.assert_close(read, torch.full((1, 2), 0.5**0.5))
+
+
 @pytest.mark.parametrize("header", ["", "3 2\n"])
 def test_read_word_vectors_glove_with_and_without_header(tmp_path: Path, header: str) -> None:
     path = tmp_path / "glove.txt"
