@@ -147,8 +147,8 @@ class LabelGraphHead(Head):
         if self.training or torch.is_grad_enabled():
             self._kept = None
             states = self._pass_messages()
-            if self.training and states.requires_grad:
-                self._states = states
+            self._states = states if self.training and states.requires_grad else None
+            if self._states is not None:
                 states.register_hook(self._forget)
             return states
         weights = [

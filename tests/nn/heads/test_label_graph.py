@@ -209,6 +209,17 @@ def test_LabelGraphHead_label_weight_is_what_scored() -> None:
     assert not torch.equal(head.label_weight, weight)
 
 
+def test_LabelGraphHead_label_weight_without_gradients_is_new() -> None:
+    """Not the states of a training pass before it that had gradients."""
+    head = make_head().train()
+    head(documents())
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+        head(documents())
+    assert not bool(head.label_weight.any())
+
+
 class Calls:
     """Counts how often the first convolution is computed."""
 
