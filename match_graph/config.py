@@ -213,7 +213,11 @@ class ModelConfig(StrictModel):
         0.5, description="share of training documents whose features beside the state are hidden"
     )
     feature_scale: float = Field(
-        0.3, gt=0, le=100, description="length of features as input, as a factor of a token's"
+        0.3,
+        gt=0,
+        le=100,
+        description="factor of features as input: at 1, F features start sqrt(F C / (F + C)) times "
+        "as long as a token of C channels",
     )
 
 

@@ -24,13 +24,13 @@ class FeatureInput(nn.Module):
     .. math:: s \, W \frac{x - \mu}{\sigma} + b
 
     with the mean of each feature and one standard deviation for all, over the nodes of training:
-    the directions in which vectors of a language model differ most stay the largest. W starts so
-    that vectors are as long as a token's.
+    the directions in which vectors of a language model differ most stay the largest. W starts with
+    variance 1 / (F + C), b with 0, so that vectors of C channels are s √(F C / (F + C)) long.
 
     Args:
         num_features: Number of features F.
         channels: Width of the vectors.
-        scale: Factor s, by which tokens are multiplied too.
+        scale: Factor s.
         dropout: Dropout rate on the features.
     """
 
@@ -91,7 +91,8 @@ class TokenEmbedding(TokenTable):
         scaled: Whether vectors are multiplied by the root of ``channels``.
         features: Features of documents and other nodes.
         feature_dropout: Dropout rate on features.
-        feature_scale: Length of features' vectors at the start, as a factor of a token's.
+        feature_scale: Factor of features' vectors; at 1 those of F features start √(F C / (F + C))
+            times as long as a token's, 8.9 times with 384 and 100 channels.
         sharded: Whether processes share the table; then `prepare` fetches what a batch needs.
     """
 

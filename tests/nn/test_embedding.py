@@ -265,6 +265,22 @@ def test_FeatureInput_is_a_map_of_standardized_features() -> None:
             assert float(found[row, channel]) == pytest.approx(2 * (total + bias), abs=1e-9)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("width", [20, 384])
+def test_TokenEmbedding_features_start_as_long_as_said(width: int) -> None:
+    """In the mean feature_scale √(F C / (F + C)) times as long as a token."""
+    torch.manual_seed(0)
+    x = torch.randn(500, width)
+    features = NodeFeatures(width, {"word": x})
+    space = TokenSpace(("word",), (500,))
+    embedding = TokenEmbedding(space, 100, features=features, feature_scale=0.3).eval()
+    embedding.set_moments(x, torch.arange(500))
+    token = float((embedding.weight[2:] * embedding.scale).norm(dim=1).mean())
+    expected = 0.3 * token * (width * 100 / (width + 100)) ** 0.5
+    for module in (embedding.document, *embedding.inputs):
+        assert float(module(x).norm(dim=1).mean()) == pytest.approx(expected, rel=0.05)
+
+
 def test_FeatureInput_equal_features_stay_finite() -> None:
     """A deviation of zero divides nothing; no rows leave the moments at zero and one."""
     module = FeatureInput(2, CHANNELS, scale=1.0, dropout=0.0)
