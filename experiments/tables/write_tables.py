@@ -223,11 +223,11 @@ def make_summary(experiments: list[str], measure: str, names: list[str]) -> str:
     lines = [f"| | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     lines += [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
     kind = _describe_runs(runs)
-    about = (
-        f"{measure} on {' and '.join(sorted(splits))}, {kind} [95 % interval over documents of the "
-        f"difference to {reference}, for it of the mean]"
-    )
+    about = f"{measure} on {' and '.join(sorted(splits))}, {kind}"
     text = "\n".join(lines)
+    if "<br>[" in text:
+        of = f"the difference to {reference}, for it of the mean"
+        about += f" [95 % interval over documents of {of}]"
     for mark, word in _MARKS.items():
         if f"{mark}<br>" in text:
             about += (
