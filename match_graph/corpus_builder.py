@@ -314,9 +314,9 @@ class CorpusBuilder:
             CorpusError: With all faults noted so far.
         """
         if self.faults:
-            raise CorpusError(list_faults(self.summary, self.faults))
+            raise CorpusError(list_faults(self.summary, self.faults, self.is_hopeless))
         if self.skipped and not num_documents:
-            raise CorpusError(list_faults(self.summary, list(self.skipped)[:MAX_FAULTS]))
+            raise CorpusError(list_faults(self.summary, list(self.skipped)))
 
     def build(
         self,

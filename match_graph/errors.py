@@ -82,19 +82,21 @@ def import_extra(
         ) from fault
 
 
-def list_faults(summary: str, faults: list[str]) -> str:
+def list_faults(summary: str, faults: list[str], more: bool = False) -> str:
     """One message for all faults: the fault itself if single, else the summary and a list.
 
     Args:
         summary: Requirement that was broken, without a final full stop.
         faults: Sentences, one per fault, each naming its place.
+        more: Whether there may be more faults, as reading stopped at these.
     """
     if len(faults) == 1:
         return f"{summary}: {_shorten(faults[0])}"
-    lines = [f"{summary}, but {len(faults)} faults were found:"]
+    number = f"at least {len(faults):,}" if more else f"{len(faults):,}"
+    lines = [f"{summary}, but {number} faults were found:"]
     lines += [f"  {_shorten(fault)}" for fault in faults[:_WRITTEN]]
     if len(faults) > _WRITTEN:
-        lines.append(f"  ... and {len(faults) - _WRITTEN} more")
+        lines.append(f"  ... and {len(faults) - _WRITTEN:,} more")
     return "\n".join(lines)
 
 

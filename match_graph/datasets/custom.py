@@ -1,5 +1,6 @@
 """A user's own files: JSON lines or CSV of any layout, of which options name the columns."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -230,7 +231,9 @@ class CustomReader(PartitionReader):
         for path in self.taxonomy:
             for edge in read_taxonomy(sources.lines(path), path.name, builder.fail):
                 builder.edges.setdefault(edge[:2], edge[2])
-        self._make_reader(builder).check_columns()
+        reader = self._make_reader(builder)
+        reader.check_columns()
+        reader.check_lists()
 
     def _make_reader(self, builder: CorpusBuilder) -> "TableReader":
         return TableReader(builder, self.config, "data.options.columns")
@@ -259,6 +262,8 @@ class TableReader:
             for name, column in {**named, **config.columns}.items()
         }
         self.seen: set[str] = set()
+        self.num_cells, self.num_unsplit = Counter[str](), Counter[str]()
+        self.unsplit: dict[str, str] = {}
 
     def add(self, row: Mapping[str, Any], place: str, separator: str = "") -> None:
         """Adds one row as a document, or its faults; lists in a cell stand at a separator."""
@@ -306,6 +311,7 @@ class TableReader:
         found: list[str] = []
         for column in self.columns[name]:
             value = row.get(column)
+            self._count_cell(column, value, separator)
             if separator and value:
                 value = [part.strip(" ") for part in value.split(separator)]
             values = read_values(value)
@@ -316,6 +322,15 @@ class TableReader:
                 )
             found += values or []
         return found
+
+    def _count_cell(self, column: str, value: Any, separator: str) -> None:
+        """Counts a cell, and whether it looks like a list but is one value as it stands."""
+        self.num_cells[column] += bool(value)
+        if not isinstance(value, str) or (separator and separator in value):
+            return
+        if (";" in value and not separator) or (value.startswith("[") and value.endswith("]")):
+            self.num_unsplit[column] += 1
+            self.unsplit.setdefault(column, value)
 
     def _read_cell(self, row: Mapping[str, Any], name: str, place: str) -> str:
         """Text of a cell; empty where it is missing or has no column."""
@@ -328,16 +343,27 @@ class TableReader:
         return "" if value is None else str(value).strip()
 
     def note_columns(self) -> None:
-        """Notes the columns of the rows that were added."""
+        """Notes the columns of the rows that were added, and those with strings like lists."""
         self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
+        self.builder.note_seen(
+            "unsplit",
+            {
+                column: value
+                for column, value in self.unsplit.items()
+                if 2 * self.num_unsplit[column] > self.num_cells[column]
+            },
+        )
 
     def check_columns(self) -> None:
         """Refuses columns that no row of the corpus has, and warns of those that are not read."""
         wanted = {column for columns in self.columns.values() for column in columns}
         seen = self.builder.seen.get("column", {}).keys()
         absent = sorted(wanted - seen)
+        needed = {*self.columns["id"], *self.columns.get("split", [])}
+        if seen and not needed.isdisjoint(absent):
+            self.builder.faults.clear()  # each is of a document, for this reason
         if absent and seen and not self.builder.faults:
-            self.builder.fail(
+            self.builder.fail_file(
                 f"no document has the columns {absent}, but they have {sorted(seen)}; "
                 f"say by {self.option} which is which."
             )
@@ -345,4 +371,12 @@ class TableReader:
             self.builder.warnings.append(
                 f"the columns {others} are not read; name metadata in the option fields, and a "
                 f"column of splits or dates in the option columns"
+            )
+
+    def check_lists(self) -> None:
+        """Warns of columns most of whose cells look like lists, but are strings."""
+        for column, value in sorted(self.builder.seen.get("unsplit", {}).items()):
+            self.builder.warnings.append(
+                f"most values of the column '{column}' look like lists but are strings, such as "
+                f"'{value:.60}', and a string is one value as it stands; make lists of them"
             )

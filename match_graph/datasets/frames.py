@@ -84,10 +84,8 @@ def _build(
     rows = () if builder.faults else iter_rows(documents, used)
     for number, row in enumerate(builder.documents(rows)):
         reader.add(row, f"documents, row {number}")
-    for name in () if builder.faults else ("label", *builder.fields):
-        builder.warnings += [
-            line for one in reader.columns[name] for line in _find_unsplit(documents[one])
-        ]
+    reader.note_columns()
+    reader.check_lists()
     edges = [*_read_pairs(hierarchy, builder)]
     names: dict[str, str] = {}
     if labels is not None:
@@ -96,19 +94,6 @@ def _build(
         edges += _read_labels(labels, builder, names)
     corpus = builder.build(edges, names)
     return corpus if labels is None else _define_labels(corpus, labels)
-
-
-def _find_unsplit(column: pd.Series) -> list[str]:
-    """Says where most values of a column of lists are strings that look like lists."""
-    values = [value for value in map(_simplify, column.tolist()) if value]
-    unsplit = [value for value in values if isinstance(value, str) and ";" in value]
-    if len(unsplit) * 2 <= len(values):
-        return []
-    return [
-        f"most values of the column '{column.name}' are strings that hold ';', such as "
-        f"'{unsplit[0]:.60}', and a string is one value as it stands; make lists of them with "
-        f".str.split('; ')"
-    ]
 
 
 def _check_frame(key: str, frame: Any) -> pd.DataFrame:

@@ -156,6 +156,48 @@ def test_CustomReader_column_that_no_document_has_is_named(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.parametrize("name", ["id", "split"])
+def test_CustomReader_column_of_ids_or_splits_is_named_once(tmp_path: Path, name: str) -> None:
+    """Not once for each document, which lacks it."""
+    path = write_csv(tmp_path / "a.csv")
+    assert refusal(path, columns={**COLUMNS_OF_AUTHOR, name: "part"}).startswith(
+        f"{SUMMARY}: no document has the columns ['part'], but they have ['body', "
+    )
+
+
+def test_CustomReader_stops_at_a_hundred_faults(tmp_path: Path) -> None:
+    """And says that there may be more."""
+    path = write_json(tmp_path / "a.jsonl", [{**ROWS[0], "key": ""} for _ in range(150)])
+    message = refusal(path).splitlines()
+    assert message[0] == f"{SUMMARY}, but at least 100 faults were found:"
+    assert message[-1] == "  ... and 80 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [("a.jsonl", "deep; all"), ("a.jsonl", "['deep', 'all']"), ("a.csv", "['deep', 'all']")],
+)
+def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell: str) -> None:
+    """Which are one value each; a few of them may be meant."""
+    write = write_json if name.endswith("jsonl") else write_csv
+    rows = [{**row, "key": f"{row['key']}{number}"} for number in range(2) for row in ROWS]
+    config = Custom.Config(fields=["author"], columns=COLUMNS_OF_AUTHOR)
+    warned = []
+    for changed in (len(rows) // 2, len(rows)):
+        cells = [cell if number < changed else "deep" for number in range(len(rows))]
+        path = write(tmp_path / name, [{**r, "tags": c} for r, c in zip(rows, cells, strict=True)])
+        corpus = CustomReader([path], config).read_corpus()
+        assert cell in corpus.instances["label"]["id"].tolist()
+        warned.append([one for one in corpus.warnings if "look like lists" in one])
+    assert warned == [
+        [],
+        [
+            f"most values of the column 'tags' look like lists but are strings, such as '{cell}', "
+            f"and a string is one value as it stands; make lists of them"
+        ],
+    ]
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "id": ({"key": ""}, "'key' must be the document's id, found the string \"\"."),
     "repeated": (

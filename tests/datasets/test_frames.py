@@ -99,9 +99,11 @@ def test_from_frames_warns_of_lists_in_strings() -> None:
     corpus = from_frames(joined, **OPTIONS)
     assert corpus.instances["label"]["id"].tolist() == ["all; deep"]
     assert corpus.warnings == [
-        "most values of the column 'tags' are strings that hold ';', such as 'all; deep', and a "
-        "string is one value as it stands; make lists of them with .str.split('; ')"
+        "most values of the column 'tags' look like lists but are strings, such as 'all; deep', "
+        "and a string is one value as it stands; make lists of them"
     ]
+    written = from_frames(documents.assign(tags="['all', 'deep']"), **OPTIONS)
+    assert ["such as '['all', 'deep']'," in one for one in written.warnings] == [True]
     split = joined.assign(tags=joined["tags"].str.split("; "))
     assert from_frames(split, **OPTIONS).warnings == []
 
