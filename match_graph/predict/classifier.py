@@ -100,6 +100,9 @@ class Classifier(HubMixin):
         self.vocabulary, self.config, self.fabric = vocabulary, config, fabric
         self.thresholds, self.calibration, self.known = thresholds, calibration, known
         self.features, self.linear, self.blend = features, linear, blend
+        self._has_time = any(one is not None and one.has_time for one in (known, features))
+        self._width = 0 if features is None else features.width
+        self._fields = vocabulary.settings.fields
         self.label_rank = None if hierarchy is None else hierarchy.rank
         found = find_model(config)
         self._needs_graph, neighborhood = "graph" in found.needs, found.neighborhood
@@ -187,7 +190,9 @@ class Classifier(HubMixin):
         def choose(batch: EgoBatch) -> Chosen:
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
-        named = warn_of_unread(documents, self._fields, self.config.data.drop_fields, warn)
+        dropped = self.config.data.drop_fields
+        others = ["time"] * self._has_time + ["x"] * bool(self._width)
+        named = warn_of_unread(documents, self._fields, dropped, others, warn)
         read = (self.read(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))
@@ -235,16 +240,10 @@ class Classifier(HubMixin):
 
     def read(self, content: Any, place: str, with_gold: bool = False) -> ReadDocument:
         """A document as the run reads it; arguments and errors as `read_document`."""
-        has_time = any(one is not None and one.has_time for one in (self.known, self.features))
-        width = 0 if self.features is None else self.features.width
-        found = read_document(content, self._fields, place, has_time, width, with_gold)
+        found = read_document(content, self._fields, place, self._has_time, self._width, with_gold)
         if self.features is not None:
             self.features.check(found, place)
         return found
-
-    @property
-    def _fields(self) -> list[str]:
-        return self.vocabulary.settings.fields
 
     @torch.no_grad()
     def compute(self, batch: EgoBatch) -> Tensor:

@@ -11,8 +11,8 @@ from match_graph.errors import CorpusError, shorten
 
 #: Takes the text of a warning.
 Warn: TypeAlias = Callable[[str], None]
-#: Keys of a document besides its metadata fields; `label` may be there and is not read.
-_KEYS = ("paper", "text", "label", "time", "x")
+#: Keys of every document besides its metadata fields; `label` may be there and is not read.
+_KEYS = ("paper", "text", "label")
 
 
 def list_rows(documents: pd.DataFrame, name: str) -> list[dict[str, Any]]:
@@ -52,26 +52,31 @@ def warn_of_unread(
     documents: Iterable[tuple[str, Any]],
     fields: Sequence[str],
     dropped: Iterable[str] = (),
+    others: Sequence[str] = (),
     warn: Warn | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """The same documents; after the last, one warning names the keys that nothing reads.
 
-    A run that reads no metadata at all does so by choice, and no field can be misspelt: no warning.
+    A run that reads no metadata at all does so by choice, and no field can be misspelt: it warns of
+    ``time`` and ``x`` alone, which other runs read.
 
     Args:
         documents: (place, document) pairs.
         fields: Metadata fields of the run.
         dropped: Fields that the run leaves out by its settings.
+        others: What else it reads of "time" and "x".
         warn: Takes the warning; None makes it a UserWarning.
     """
-    known, unread = {*fields, *dropped, *_KEYS}, dict[str, None]()
+    known, unread = {*fields, *dropped, *others, *_KEYS}, dict[str, None]()
     for place, document in documents:
         if isinstance(document, Mapping):
             unread |= dict.fromkeys(str(key) for key in document if key not in known)
         yield place, document
-    if unread and fields:
+    if not fields:
+        unread = {key: None for key in unread if key in ("time", "x")}
+    if unread:
         text = (
             f"the keys {shorten(sorted(unread))} of documents are not read; this run reads "
-            f"{['text', *fields]}"
+            f"{['text', *others, *fields]}"
         )
         warnings.warn(text, stacklevel=2) if warn is None else warn(text)
