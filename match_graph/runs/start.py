@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from lightning_fabric import Fabric
 
 from match_graph.config import SHARING, Config, FeatureSource, TrainConfig, parse_settings
 from match_graph.datasets import CorpusDataset, Source, name_source, open_dataset
-from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError, MatchGraphError
 from match_graph.graph import DropFields
 from match_graph.io.files import has_file
 from match_graph.io.names import read_path
@@ -210,7 +211,12 @@ def _has_labels(dataset: CorpusDataset, split: Split) -> bool:
 
 
 def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
-    claim_run_folder(run.folder, run.config, overwrite)
+    try:
+        claim_run_folder(run.folder, run.config, overwrite)
+    except CheckpointError:
+        if _is_of_source(run):
+            _check_data(run)  # settings that follow from the data differ where these do
+        raise
     with in_use(run.folder):
         _check_data(run)
         run.record.seconds.setdefault("build", build_seconds)
@@ -219,6 +225,14 @@ def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
         write_vocabulary(run.folder, run.dataset, run.space, run.dataset.hierarchy)
         if run.graphs is not None:
             write_known_graph(run.folder, run.dataset, run.space, run.config.data.transductive)
+
+
+def _is_of_source(run: Run) -> bool:
+    """Whether the run in the folder names the same data set, with the same options."""
+    with suppress(MatchGraphError):
+        there = open_run_folder(run.folder)
+        return (there.dataset, there.data) == (run.config.dataset, run.config.data)
+    return False
 
 
 def _check_is_seen(run: Run) -> None:

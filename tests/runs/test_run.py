@@ -183,10 +183,10 @@ def test_start_run_needs_labels_of_validation_documents(
 
 
 def test_start_run_is_bound_to_its_data(tmp_path: Path, small_settings) -> None:
-    """Changed data are refused, by start and by open."""
+    """Changed data are refused, by start and by open, not what follows from them."""
     folder = tmp_path / "toy"
     write_match_folder(folder)
-    config = small_settings("data.options={}", "model.coherent=false")
+    config = small_settings("data.options={}").change("train", epochs=None)
     run = start_run(str(folder), config, tmp_path / "run")
     lines = (folder / "train.json").read_text().splitlines()
     (folder / "train.json").write_text("\n".join(lines[:-1]))
@@ -409,7 +409,8 @@ def test_open_run_folder_alone_imports_no_code(start, tmp_path: Path) -> None:
         open_run(run.folder, root)
     assert str(caught.value) == (
         f"The run in '{run.folder}' was trained with the encoder '{name}', and code is imported "
-        f"only by request, found encoder=None; load it with encoder='{name}'."
+        f"only by request, found encoder=None; load it with encoder='{name}' "
+        f"(--encoder in the shell)."
     )
     assert open_run(run.folder, root, encoder=name).config.model.encoder == name
 
