@@ -169,6 +169,13 @@ def test_build_checks_the_features_of_the_settings(call, toy: Path) -> None:
     assert error.count("\n") == 1
 
 
+def test_build_checks_the_fields_to_leave_out(call, toy: Path) -> None:
+    """As a run would refuse them."""
+    code, _, error = call("build", toy, "--set", "data.drop_fields=[venu]")
+    assert code == 1
+    assert error.startswith("Error: data.drop_fields must name metadata fields of the data set")
+
+
 def test_build_names_the_file_of_skipped_faults(call, toy: Path) -> None:
     """It lists each with its file and line; without faults there is no such line."""
     assert "faults" not in call("build", toy)[2]

@@ -76,11 +76,13 @@ def build(
     """Build the graph and print its statistics (Table 1 of the paper)."""
     from match_graph.datasets.built import FAULTS
     from match_graph.graph import compare_counts, describe_graph
+    from match_graph.runs.configure import check_drop_fields
     from match_graph.runs.features import join_features
 
-    reporter = Reporter(quiet)
+    reporter, config = Reporter(quiet), data.load()
     built = data.open_dataset(dataset, reporter)
-    join_features(built, data.load().data.features, data.root, reporter)  # refuses as a run does
+    check_drop_fields(config, built.graph)  # this and the next refuse as a run does
+    join_features(built, config.data.features, data.root, reporter)
     for line in built.warnings:
         reporter.warn(line)
     if len(built.faults):

@@ -124,6 +124,20 @@ def settle_config(config: Config, dataset: CorpusDataset) -> Config:
     return resolve_config(config, dataset)
 
 
+def check_drop_fields(config: Config, data: Graph) -> None:
+    """Checks that the fields to leave out are fields of the data set.
+
+    Raises:
+        ConfigError: One is not.
+    """
+    fields = metadata_fields(data)
+    if missing := [name for name in config.data.drop_fields if name not in fields]:
+        raise ConfigError(
+            f"data.drop_fields must name metadata fields of the data set, found {missing}; "
+            f"choose from {fields}."
+        )
+
+
 def resolve_ablations(config: Config, data: Graph) -> Config:
     """Resolves a configuration's ablations into settings; resolving twice changes nothing.
 
@@ -137,11 +151,7 @@ def resolve_ablations(config: Config, data: Graph) -> Config:
             data.
     """
     fields = metadata_fields(data)
-    if missing := [name for name in config.data.drop_fields if name not in fields]:
-        raise ConfigError(
-            f"data.drop_fields must name metadata fields of the data set, found {missing}; "
-            f"choose from {fields}."
-        )
+    check_drop_fields(config, data)
     for name in config.ablation:
         if name == NO_HIERARCHY:
             config = _leave_out_hierarchy(config, data)
