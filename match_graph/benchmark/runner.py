@@ -156,8 +156,10 @@ class _Benchmark:
             report(
                 f"{record.name}: {len(record.rows)} rows x {self.plan.experiment.runs} runs{budget}"
             )
+        nowhere = {row for _, row in refused} - {cell.key[1] for cell in self.plan.cells}
         for (dataset, row), reason in refused.items():
-            report(f"{dataset}, {row}: left out. {reason}")
+            tell = self.reporter.warn if row in nowhere else report
+            tell(f"{dataset}, {row}: left out. {reason}")
         threads = self.plan.experiment.threads
         at_a_time = ", one at a time (--workers runs more)" if self.cluster is None else ""
         report(

@@ -215,6 +215,17 @@ def test_run_benchmark_finished_cells_kept_other_settings(
         run_benchmark(make_experiment(), out, root)
 
 
+def test_run_benchmark_warns_of_rows_that_no_data_set_has(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
+    """Such as one whose ablation is misspelt; a row that some data set has is told plainly."""
+    rows = [{"name": "prior", "encoder": "prior"}, {"name": "typo", "ablation": ["no-hier"]}]
+    experiment = make_experiment(rows=rows, runs=1, reference=None)
+    run_benchmark(experiment, tmp_path / "out", tmp_path / "root", reporter=Reporter())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: toy, typo: left out. An ablation must leave out what the data set" in said
+
+
 def test_run_benchmark_some_rows_now_and_the_others_later(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
