@@ -71,7 +71,8 @@ def test_the_shown_encoder_runs_and_predicts(folder: Path, call) -> None:
     assert code == 1
     assert error == (
         f"Error: The run in 'mean' was trained with the encoder '{NAME}', and code is imported "
-        f"only by request, found encoder=None; load it with encoder='{NAME}'.\n"
+        f"only by request, found encoder=None; load it with encoder='{NAME}' "
+        f"(--encoder in the shell).\n"
     )
 
 

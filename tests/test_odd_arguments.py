@@ -108,7 +108,7 @@ def test_open_run_and_load_code_that_is_no_name(
     assert str(caught.value) == (
         f"The run in '{trained_run.folder}' was trained with the encoder 'match', and code is "
         f"imported only by request, found encoder={mg.MatchEncoder!r}; load it with "
-        f"encoder='match'."
+        f"encoder='match' (--encoder in the shell)."
     )
 
 

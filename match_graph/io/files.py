@@ -272,7 +272,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         CheckpointError: The file is missing or broken, or a number is not finite.
     """
     must = f"'{path}' must be a safetensors file of finite numbers"
-    with reading(path, must, "run the stage that writes it again"):
+    with reading(path, must, "restore it, or write it again (a run: with --overwrite)"):
         tensors = load_file(path)
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not is_finite(tensor):

@@ -118,7 +118,8 @@ def _read_lines(path: Path, channels: int) -> Iterable[tuple[int, str, list[str]
 def _broken(path: Path, line: int, found: str) -> CheckpointError:
     return CheckpointError(
         f"Word vectors must be lines of a word and as many numbers as model.channels says, found "
-        f"{found} at {path}:{line}; mend the line, or set model.channels to the file's width."
+        f"{found} at {path}:{line}; mend the line, or set model.channels to the file's width, and "
+        f"start the run again with --overwrite."
     )
 
 

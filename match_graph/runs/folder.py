@@ -140,8 +140,8 @@ def check_own_code(folder: Path, config: Config, given: Mapping[str, str | None]
             how = f", in the folder of {place}.py or with it in PYTHONPATH" if is_elsewhere else ""
             raise CheckpointError(
                 f"The run in '{folder}' was trained with the {kind} '{name}', and code is imported "
-                f"only by request, found {kind}={found!r}; load it with {kind}='{name}'"
-                f"{how}."
+                f"only by request, found {kind}={found!r}; load it with {kind}='{name}' "
+                f"(--{kind} in the shell){how}."
             )
 
 

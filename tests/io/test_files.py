@@ -154,7 +154,8 @@ def test_read_tensors_refuses_numbers_that_are_not_finite(tmp_path: Path) -> Non
         files.read_tensors(path)
     assert str(caught.value) == (
         f"'{path}' must be a safetensors file of finite numbers, but it cannot be used ('a' holds "
-        f"values that are not finite); run the stage that writes it again."
+        f"values that are not finite); restore it, or write it again (a run: with "
+        "--overwrite)."
     )
 
 

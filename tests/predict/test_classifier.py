@@ -429,7 +429,7 @@ def test_load_code_is_imported_by_request_only(
         load(copied)
     assert str(caught.value) == (
         f"The run in '{copied}' was trained with the encoder '{name}', and code is imported only "
-        f"by request, found encoder=None; load it with encoder='{name}'."
+        f"by request, found encoder=None; load it with encoder='{name}' (--encoder in the shell)."
     )
     documents = [{"text": "w1 w2"}, {"text": ""}]
     found = list(load(copied, encoder=name).predict(documents))
@@ -493,7 +493,8 @@ def test_load_refuses_weights_that_are_not_finite(copied: Path) -> None:
         load(copied, "cpu")
     assert str(caught.value) == (
         f"'{copied / MODEL}' must be a safetensors file of finite numbers, but it cannot be used "
-        f"('{name}' holds values that are not finite); run the stage that writes it again."
+        f"('{name}' holds values that are not finite); restore it, or write it again (a run: with "
+        "--overwrite)."
     )
 
 

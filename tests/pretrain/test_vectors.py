@@ -20,7 +20,10 @@ NAMES = {
     "word": ["graph", "c++", "a/b", "100%"],
     "venue": ["Journal of Toys", "Tab\there", "李 Li\u2028", "graph"],
 }
-ADVICE = "mend the line, or set model.channels to the file's width."
+ADVICE = (
+    "mend the line, or set model.channels to the file's width, and start the run again with "
+    "--overwrite."
+)
 
 
 def make_tables(channels: int = 5) -> dict[str, torch.Tensor]:

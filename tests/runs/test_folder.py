@@ -330,6 +330,6 @@ def test_check_own_code_file_of_a_module_says_where_it_runs(tmp_path: Path) -> N
         folders.check_own_code(tmp_path, config, {"encoder": "/a/mine.py:Mine"})
     assert str(caught.value) == (
         f"The run in '{tmp_path}' was trained with the encoder 'mine:Mine', and code is imported "
-        f"only by request, found encoder='/a/mine.py:Mine'; load it with encoder='mine:Mine', in "
-        f"the folder of mine.py or with it in PYTHONPATH."
+        f"only by request, found encoder='/a/mine.py:Mine'; load it with encoder='mine:Mine' "
+        f"(--encoder in the shell), in the folder of mine.py or with it in PYTHONPATH."
     )
