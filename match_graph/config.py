@@ -213,11 +213,7 @@ class ModelConfig(StrictModel):
         0.5, description="share of training documents whose features beside the state are hidden"
     )
     feature_scale: float = Field(
-        0.3,
-        gt=0,
-        le=100,
-        description="factor of features as input: at 1, F features start sqrt(F C / (F + C)) times "
-        "as long as a token of C channels",
+        0.3, gt=0, le=100, description="factor of features as input; 1: several times a token"
     )
 
 
