@@ -271,7 +271,8 @@ class _Reader:
                 f"'{node_type}'"
             )
         if is_set:
-            self.num_repeated += max(len(one.head) for one in found) - len(joined.head)
+            repeated = [one.count_repeated() for one in found]
+            self.num_repeated += max(repeated) if is_same else sum(repeated)
         return joined
 
     def _add_citations(self) -> None:

@@ -62,6 +62,11 @@ class Edges:
         others = table.drop(columns=[*ENDS])
         return cls(head, tail, others.to_numpy() if others.shape[1] else None)
 
+    def count_repeated(self) -> int:
+        """Number of edges that are there before."""
+        key = self.head * (self.tail.max(initial=0) + 1) + self.tail
+        return len(key) - len(np.unique(key))
+
 
 def number_edges(index: Any, sizes: tuple[int, int], what: str, faults: Faults) -> Array:
     """Edge index as an array [2, E], int64; empty and a fault where it is none or out of range."""
@@ -96,10 +101,15 @@ def read_edges(
             found = type(store.edge_attr).__name__ if attr is None else list(attr.shape)
             faults.append(f"the edge_attr of {edge_type} must be [{len(head)}, K], found {found}.")
             attr = None
-    edges, position = Edges(head, tail, attr), store.get("position")
-    if isinstance(position, Tensor) and position.shape == (len(head),):
-        edges = edges.take(position.argsort(stable=True).cpu().numpy())
-    return edges
+    edges = Edges(head, tail, attr)
+    if "position" not in store:
+        return edges
+    position = to_array(store.position)
+    if position is None or position.size != len(head) or position.shape[:1] != head.shape:
+        found = type(store.position).__name__ if position is None else list(position.shape)
+        faults.append(f"the position of {edge_type} must be [{len(head)}], found {found}.")
+        return edges
+    return edges.take(position.reshape(-1).argsort(kind="stable"))
 
 
 def join_edges(

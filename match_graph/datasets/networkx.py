@@ -159,11 +159,16 @@ class _Reader:
         self.data[self.document, "tagged", LABEL].edge_index = _pack(pairs)
 
     def add_edges(self, labels: str) -> None:
-        """Adds the edges by type, with their weights and positions."""
+        """Adds the edges by type, with their weights and positions.
+
+        Those of an undirected graph start at the document that they join to another type.
+        """
         edges: dict[EdgeType, list[tuple[tuple[int, int], Mapping[str, Any]]]] = {}
         is_directed = self.graph.is_directed()
         for head, tail, attributes in self.graph.edges(data=True):
             (head_type, first), (tail_type, second) = self.place[head], self.place[tail]
+            if not is_directed and tail_type == self.document != head_type:  # as nodes were added
+                head_type, first, tail_type, second = tail_type, second, head_type, first
             edge_type = head_type, str(attributes.get(self.key) or "to"), tail_type
             if not is_directed and head_type == tail_type == labels:
                 self.faults.append(

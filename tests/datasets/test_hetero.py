@@ -368,6 +368,10 @@ EDGE = ("movie", "to", "director")
             f"the edge_index of {EDGE} must be in [0, 8), found 8 to 8.",
         ),
         (
+            _set(EDGE, edge_index=torch.tensor([[0], [1]]), position=torch.tensor([0, 1])),
+            f"the position of {EDGE} must be [1], found [2].",
+        ),
+        (
             _set(EDGE, edge_index=torch.rand(2, 3)),
             f"the edge_index of {EDGE} must be [2, E] of integers, found float32 [2, 3].",
         ),

@@ -144,3 +144,25 @@ def test_from_networkx_words_stand_by_their_positions() -> None:
     corpus = from_networkx(graph, labels="tags")
     ids = corpus.instances["word"]["id"]
     assert ids[corpus.edges["word"]["instance"]].tolist() == ["a", "b", "c", "a"]
+
+
+def test_from_networkx_undirected_edges_start_at_documents() -> None:
+    """Whichever end was added first: words and authors that documents share keep their order."""
+    graph: nx.Graph[str] = nx.Graph()
+    for number in range(4):
+        name = f"d{number}"
+        graph.add_node(name, type="document", split="train", tags=["x"])
+        for position, word in enumerate(["beta", "alpha"]):
+            graph.add_node(word, type="word")
+            graph.add_edge(name, word, position=position)
+        for position, author in enumerate(["ann", f"bob{number}"]):
+            graph.add_node(author, type="author")
+            graph.add_edge(name, author, position=position)
+    corpus = from_networkx(graph, labels="tags")
+    assert corpus.warnings == []
+    for field, expected in (("word", "alpha"), ("author", "bob3")):
+        ids = corpus.instances[field]["id"]
+        listed = ids[corpus.edges[field]["instance"]].tolist()
+        assert len(listed) == 8
+        assert listed[-1] == expected
+    assert build_graph(corpus).notes["repeated_values_dropped"] == 0
