@@ -5,6 +5,7 @@ before it is read: below 256 MiB by its content, from there on by its size, as S
 more than reading; `check_all` compares the content of all. `MappedGraph` reads the arrays.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ from match_graph.errors import CorpusError, GraphError
 from match_graph.graph import BuiltGraph
 from match_graph.graph.store import CORPUS
 from match_graph.graph.store_writer import StoreWriter, table_name, write_graph
+from match_graph.graph.view import count_nodes
 from match_graph.io.beside import beside, finish
 from match_graph.io.build_folder import check_file, damaged_build
 from match_graph.io.manifest import MANIFEST, find_damage, read_manifest, write_manifest
@@ -85,14 +87,25 @@ def write_build(
 
 
 def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroData]) -> BuiltGraph:
-    """Graph after a pre_transform, which leaves the splits as they are.
+    """Graph after a pre_transform, which has ``edge_index`` in int64 and leaves nodes and splits.
 
     Raises:
         GraphError: A mask has changed: the graph holds gold labels and counts of the documents that
-            were of training.
+            were of training. Or the number of nodes of a type has, whose names stand in a table.
     """
     masks = {mask: graph.data[DOCUMENT][mask].clone() for mask in MASKS.values()}
-    data = transform(graph.data)
+    data = copy.copy(graph.data)
+    for edge_type in data.edge_types:
+        data[edge_type].edge_index = data[edge_type].edge_index.long()
+    numbers = {name: count_nodes(data, name) for name in graph.tables}
+    data = transform(data)
+    for name in numbers.keys() & {*data.node_types}:
+        if (found := count_nodes(data, name)) != numbers[name]:
+            raise GraphError(
+                f"The nodes of a built graph must be those of its tables of names, but "
+                f"pre_transform left {found:,} of {numbers[name]:,} of the type '{name}'; leave "
+                f"nodes out where the documents are read, or give the function as transform."
+            )
     documents = data[DOCUMENT] if DOCUMENT in data.node_types else {}
     kept = {name for name, mask in masks.items() if _is_equal(documents.get(name), mask)}
     if changed := [name for name in masks if name not in kept]:

@@ -257,6 +257,34 @@ def test_CorpusDataset_pre_transform_that_changes_splits(tmp_path: Path) -> None
     assert not built_folders(tmp_path)
 
 
+def test_CorpusDataset_pre_transform_has_edges_for_pyg(tmp_path: Path) -> None:
+    """In int64, as `dataset[0]` does; the build has them as small as without."""
+
+    def check(data: HeteroData) -> HeteroData:
+        assert {store.edge_index.dtype for store in data.edge_stores} == {torch.int64}
+        return data
+
+    changed, plain = Counted(root=tmp_path, pre_transform=check), Counted(root=tmp_path)
+    for edge_type in plain.graph.edge_types:
+        found, expected = (one.graph.edge_index(edge_type) for one in (changed, plain))
+        assert found.dtype == expected.dtype == torch.int32
+        assert torch.equal(found, expected)
+
+
+def test_CorpusDataset_pre_transform_that_removes_nodes(tmp_path: Path) -> None:
+    """Their names stand in a table, by number: those of the others would shift."""
+
+    def cut(data: HeteroData) -> HeteroData:
+        return data.subgraph({"author": torch.arange(1, int(data["author"].num_nodes))})
+
+    with pytest.raises(GraphError) as caught:
+        Counted(root=tmp_path, pre_transform=cut)
+    assert "pre_transform left 4 of 5 of the type 'author'; leave nodes out where" in str(
+        caught.value
+    )
+    assert not built_folders(tmp_path)
+
+
 def test_MatchFolder_changed_file_builds_anew(tmp_path: Path) -> None:
     """The key is the content: one changed word is another build, the old one stays."""
     folder, root = write_match_folder(tmp_path / "toy"), tmp_path / "root"
