@@ -66,7 +66,8 @@ class EgoLoader(NodeLoader):
         self._ahead: _Ahead | None = None
         if self._order is not None and graphs is None and not with_graph:
             batch_sampler = self._ahead = _Ahead(self._order)
-        if node_sampler.random and kwargs.get("persistent_workers"):
+        is_random = node_sampler.random or (graphs is not None and graphs.sampler.random)
+        if is_random and kwargs.get("persistent_workers"):
             raise GraphError(
                 "Workers of a loader that samples by chance must start anew every epoch to learn "
                 "its number, found persistent_workers=True; leave it out."

@@ -329,6 +329,9 @@ def test_EgoLoader_workers_that_outlive_an_epoch_are_refused(toy_graph: BuiltGra
         "Workers of a loader that samples by chance must start anew every epoch to learn its "
         "number, found persistent_workers=True; leave it out."
     )
+    graphs = EgoGraphs(toy_graph.data, NeighborhoodConfig(), space).with_random(True)
+    with pytest.raises(GraphError, match="must start anew every epoch"):
+        make_loader(toy_graph, graphs=graphs, **kept)
     assert make_loader(toy_graph, **kept).persistent_workers
 
 
