@@ -145,7 +145,8 @@ def split_by_text(text: str) -> Split:
 def count_days(day: str | None) -> int | None:
     """Days from 1970-01-01 to a date, to the first one of a year or month; None without a date.
 
-    A time of day may follow.
+    A time of day may follow. A document known by its year alone is of the first of January to
+    ``data.temporal``, so that a seed of that year may reach it although it came later.
     """
     first = _find_day(day, is_last=False)
     return None if first is None else (first - date(1970, 1, 1)).days
