@@ -49,7 +49,8 @@ def push_run(
     """
     api, folder = _open_api(token), Path(folder)
     with TemporaryDirectory(prefix="match-graph-") as room:
-        shared = folder if is_shared(folder) else share_run(folder, Path(room) / "shared", license)
+        is_whole = is_shared(folder, with_hidden=True)
+        shared = folder if is_whole else share_run(folder, Path(room) / "shared", license)
         with _at_hub("upload to", repo_id):
             name = api.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
             if branch is not None:

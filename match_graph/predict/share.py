@@ -95,9 +95,15 @@ def share_run(
     return out
 
 
-def is_shared(folder: Path) -> bool:
-    """Whether a folder is one that `share_run` wrote, as far as names tell."""
-    there = {path.name for path in folder.glob("*")}
+def is_shared(folder: Path, with_hidden: bool = False) -> bool:
+    """Whether a folder is one that `share_run` wrote, as far as names tell.
+
+    Args:
+        folder: Folder.
+        with_hidden: Whether there may be others with a dot before them, such as those of git.
+    """
+    names = {path.name for path in folder.glob("*")}
+    there = {name for name in names if not (with_hidden and name.startswith("."))}
     return {CARD, CONFIG, MANIFEST} <= there <= SHARED
 
 

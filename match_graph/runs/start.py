@@ -270,13 +270,19 @@ def open_run(
         verify: Whether to verify all checksums, as for `load`.
 
     Raises:
-        CheckpointError: The folder is not a run, its data set has changed, or it names code of
-            one's own that the caller did not name.
+        CheckpointError: The folder is not a run, or a shared one, its data set has changed, or it
+            names code of one's own that the caller did not name.
     """
     folder = read_path(folder, "A run folder")
     if verify:
         verify_run_folder(folder)
     config = open_run_folder(folder)
+    if not has_file(folder / RECORD):
+        raise CheckpointError(
+            f"A run is opened with its data, which its {RECORD} names, but '{folder}' has none, as "
+            f"a shared folder or a run that was never begun; predict with it, or measure it on "
+            f"files of documents (match-graph evaluate RUN --input FILE)."
+        )
     check_own_code(folder, config, {"encoder": encoder, "head": head, "dataset": dataset})
     alone = TrainConfig().model_dump(include={*SHARING})
     content = {**config.train.model_dump(), **alone, **(sharing or {})}

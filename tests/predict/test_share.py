@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from match_graph import Corpus, Run, load, share_run, start_run
+from match_graph import Corpus, Run, load, open_run, share_run, start_run
 from match_graph.config import Config, load_config
 from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import remove_files
@@ -100,6 +100,29 @@ def test_share_run_holds_what_prediction_reads(shared: Path, trained_run: Run) -
     assert listed == {CONFIG, MODEL, "thresholds.parquet", *tokens, *blend}
     assert find_text(shared, str(trained_run.folder.parent.parent)) == []
     verify_run_folder(shared)
+
+
+def test_open_run_refuses_a_shared_folder(shared: Path) -> None:
+    """It has no checksum of its data: measures would be of others, and stand in it."""
+    before = sorted(shared.rglob("*"))
+    with pytest.raises(CheckpointError) as caught:
+        open_run(shared)
+    assert str(caught.value) == (
+        f"A run is opened with its data, which its record.json names, but '{shared}' has none, as "
+        f"a shared folder or a run that was never begun; predict with it, or measure it on files "
+        f"of documents (match-graph evaluate RUN --input FILE)."
+    )
+    assert sorted(shared.rglob("*")) == before
+
+
+def test_is_shared_beside_files_of_git(shared: Path) -> None:
+    """Which a clone from the hub has; to be replaced they are more than a shared folder."""
+    assert is_shared(shared)
+    (shared / ".gitattributes").touch()
+    assert is_shared(shared, with_hidden=True)
+    assert not is_shared(shared)
+    (shared / "notes.txt").touch()
+    assert not is_shared(shared, with_hidden=True)
 
 
 def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> None:
