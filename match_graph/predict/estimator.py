@@ -21,7 +21,7 @@ from torch import Tensor
 
 from match_graph.config import Config
 from match_graph.corpus import Corpus
-from match_graph.errors import ConfigError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.graph.csr import check_not_nan, make_ptr
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
@@ -235,6 +235,11 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         state.pop("_remove", None)
         if state.pop("classifier_", None) is not None:
             folder = state.pop("folder_")
+            if not folder.is_dir():
+                raise CheckpointError(
+                    f"A fitted model is kept with the files of its run, but there is no folder "
+                    f"'{folder}' any more; restore it, or fit again."
+                )
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             state["_files"] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
         return state
@@ -314,7 +319,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     def _open(self, folder: Path) -> None:
         """Loads the run of a folder."""
         self.classifier_ = load(folder, device=self._device, **self._code)
-        self.folder_ = folder
+        self.folder_ = folder.absolute()
 
     def _make_folder(self) -> Path:
         """New temporary folder, removed with this estimator."""

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 from sklearn.utils.estimator_checks import check_estimator
 
 from match_graph import MatchClassifier, load
-from match_graph.errors import ConfigError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.json_lines import read_json_lines
 from match_graph.runs.vocabulary import read_hierarchy
 from match_graph.testing import toy_documents
@@ -334,6 +335,19 @@ def test_match_classifier_pickle(tmp_path: Path) -> None:
         assert found.folder_.is_dir()
         assert found.folder_ != folder
     assert pickle.loads(pickle.dumps(make())).settings == make().settings
+
+
+def test_match_classifier_pickle_of_a_relative_folder(tmp_path: Path, monkeypatch) -> None:
+    """From another folder too; where the run is gone, it is refused and not lost."""
+    monkeypatch.chdir(tmp_path)
+    estimator = make(folder="mine").fit(DOCUMENTS, LABELS)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    found = pickle.loads(pickle.dumps(estimator))
+    assert (found.predict_proba(DOCUMENTS) == estimator.predict_proba(DOCUMENTS)).all()
+    shutil.rmtree(estimator.folder_)
+    with pytest.raises(CheckpointError, match=r"there is no folder '.*mine' any more; restore it"):
+        pickle.dumps(estimator)
 
 
 @pytest.mark.parametrize(
