@@ -36,6 +36,18 @@ def test_export_settings_choose_what_is_exported(call, tmp_path: Path) -> None:
     assert not (out / "nodes" / "venue.parquet").exists()
 
 
+def test_export_leaves_out_fields_as_a_run_does(call, tmp_path: Path) -> None:
+    """With them the names of people stay here; one that is none is refused."""
+    toy, out = write_match_folder(tmp_path / "toy"), tmp_path / "out"
+    command = ["export", toy, "--to", "parquet", "--out", out, "--quiet"]
+    code, _, error = call(*command, "--set", "data.drop_fields=[writer]")
+    assert code == 1
+    assert "must name metadata fields of the data set, found ['writer']" in error
+    assert call(*command, "--set", "data.drop_fields=[author]")[0] == 0
+    assert (out / "nodes" / "venue.parquet").is_file()
+    assert not [path for path in out.rglob("*") if "author" in path.name]
+
+
 def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:
     """Exit code 1 and what there is; a missing option is wrong usage."""
     toy = write_match_folder(tmp_path / "toy")
