@@ -29,7 +29,7 @@ from match_graph.io.manifest import (
     read_bytes,
     read_manifest,
 )
-from match_graph.io.run_folder import LISTED
+from match_graph.io.run_folder import CONFIG, LISTED
 
 
 class DamagedError(ValueError):
@@ -37,9 +37,14 @@ class DamagedError(ValueError):
 
 
 def find_run(path: Path) -> tuple[Path, str] | None:
-    """The run folder whose manifest lists a path, and the path in it; None outside of any."""
+    """The run folder whose manifest lists a path, and the path in it; None outside of any.
+
+    A manifest is that of a run where its settings lie beside it, or are written just now.
+    """
     for folder in list(path.parents)[:5]:
-        if os.path.lexists(folder / MANIFEST):
+        if os.path.lexists(folder / MANIFEST) and (
+            path == folder / CONFIG or os.path.lexists(folder / CONFIG)
+        ):
             name = path.relative_to(folder)
             return (folder, name.as_posix()) if name.parts[0] in LISTED else None
     return None

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from match_graph.errors import CheckpointError
 from match_graph.io import files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
-from match_graph.io.run_folder import FITTED, METRICS, STATE
+from match_graph.io.run_folder import CONFIG, FITTED, METRICS, STATE
 
 
 class Payload:
@@ -35,6 +35,17 @@ def test_write_json_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         files.write_beside(path, fail)
     assert files.read_json(path) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
+
+
+def test_find_run_needs_the_settings_of_a_run(tmp_path: Path) -> None:
+    """Others write a manifest.json too, above folders of any name."""
+    (tmp_path / MANIFEST).write_text('{"name": "an app"}')
+    path = tmp_path / "graph" / "out.json"
+    files.write_json(path, {"a": 1})
+    assert files.read_json(path) == {"a": 1}
+    assert files.find_run(path) is None
+    (tmp_path / CONFIG).touch()
+    assert files.find_run(path) == (tmp_path, "graph/out.json")
 
 
 def write_tables(folder: Path) -> dict[str, Callable[[], None]]:
@@ -159,11 +170,17 @@ def test_read_tensors_refuses_numbers_that_are_not_finite(tmp_path: Path) -> Non
     )
 
 
+def begin_run(folder: Path) -> None:
+    """Makes a run folder without results."""
+    write_manifest(folder, {})
+    (folder / CONFIG).touch()
+
+
 def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
     """There, never written, deleted, and outside of any run."""
     path = tmp_path / METRICS
     assert not files.has_file(path)
-    write_manifest(tmp_path, {})
+    begin_run(tmp_path)
     assert not files.has_file(path)
     files.write_json(path, {"a": 1})
     assert files.has_file(path)
@@ -180,7 +197,7 @@ def test_has_file_misses_what_the_manifest_lists(tmp_path: Path) -> None:
 
 def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
     """One deleted, one changed, one too many."""
-    write_manifest(tmp_path, {})
+    begin_run(tmp_path)
     path = tmp_path / FITTED
 
     def fill(place: Path) -> None:
@@ -211,7 +228,7 @@ def test_has_folder_wants_each_file_whole(tmp_path: Path) -> None:
 
 def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) -> None:
     """torch reads such a file without a word."""
-    write_manifest(tmp_path, {})
+    begin_run(tmp_path)
     path = tmp_path / STATE
     for epoch in (1, 2):
         files.write_state(path, {"epoch": epoch, "a": torch.ones(100)})
@@ -228,7 +245,7 @@ def test_read_state_takes_the_one_before_if_a_byte_is_flipped(tmp_path: Path) ->
 
 def test_write_beside_lists_run_files_alone(tmp_path: Path) -> None:
     """What is made for people may be written while another process changes the run."""
-    write_manifest(tmp_path, {})
+    begin_run(tmp_path)
     for name in ("levels/0/history.csv", "report.html", "mine.txt"):
         files.write_beside(tmp_path / name, lambda path: path.write_text("x"))
     assert [*read_manifest(tmp_path)] == ["levels/0/history.csv"]
@@ -238,6 +255,7 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     """Of whoever writes or looks."""
     path = tmp_path / MANIFEST
     path.write_text('{"format": 1, "files": []}')
+    (tmp_path / CONFIG).touch()
     sentence = (
         f"'{path}' must list the files of the run, but it cannot be used (it holds no list of "
         f"files); restore it, or start the run again with --overwrite."
