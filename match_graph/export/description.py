@@ -7,6 +7,7 @@ from pathlib import Path
 from match_graph.export.inventory import Inventory
 from match_graph.export.source import GOLD, Source
 from match_graph.export.target import Reading, Target
+from match_graph.io.escape import escape_markdown
 from match_graph.typing import DOCUMENT, SPLITS
 
 DESCRIPTION = "EXPORT.md"
@@ -47,9 +48,9 @@ def describe_export(
     held += _describe_features(source, run)
     left_out = _list_left_out(target, source, expected, readings)
     parts = [
-        f"# {source.dataset.name} as {to}",
+        f"# {escape_markdown(source.dataset.name)} as {to}",
         f"Written by match-graph {version('match-graph')} from the data set "
-        f"`{source.dataset.name}`, whose inputs and options have the SHA-256 "
+        f"{escape_markdown(source.dataset.name)}, whose inputs and options have the SHA-256 "
         f"`{source.dataset.checksum[:16]}...`.",
         "\n".join(f"- {sentence}" for sentence in held),
         "## Files",

@@ -1,4 +1,4 @@
-"""Escaping of untrusted text for terminals and spreadsheets."""
+"""Escaping of untrusted text for terminals, spreadsheets and Markdown."""
 
 import re
 from collections.abc import Iterable
@@ -20,6 +20,14 @@ _STEERING = re.compile(
 #: What a cell begins with that spreadsheets take for a formula. Source: OWASP, CSV injection,
 #: https://owasp.org/www-community/attacks/CSV_Injection.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$!&])")
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes text for Markdown, also in table cells."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def escape_controls(text: str) -> str:

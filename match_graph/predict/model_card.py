@@ -14,6 +14,7 @@ import pandas as pd
 from match_graph.config import Config
 from match_graph.datasets import DATASETS
 from match_graph.errors import ConfigError
+from match_graph.io.escape import escape_markdown
 from match_graph.io.files import has_file, reading
 from match_graph.io.run_folder import (
     DOCUMENT_NAMES,
@@ -74,7 +75,7 @@ def render_card(folder: Path, config: Config, terms: str | None, files: Collecti
     encoder = config.model.encoder
     parts = [
         f"---\n{front.rstrip()}\n---",
-        f"# {_name_model(config)}",
+        f"# {escape_markdown(_name_model(config))}",
         f"Documents with metadata into {len(vocabulary.labels):,} labels: the encoder "
         f"{_code(encoder)} of match-graph, {_tell_blend(folder)}trained on "
         f"{_code(config.dataset)}.",

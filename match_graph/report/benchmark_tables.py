@@ -7,6 +7,7 @@ import pandas as pd
 
 from match_graph.benchmark.experiment import LOWER_IS_BETTER
 from match_graph.benchmark.results import DatasetRecord, Results
+from match_graph.io.escape import escape_markdown
 from match_graph.io.progress import Reporter
 from match_graph.metrics import Comparison
 from match_graph.metrics.significance import FEWEST_SEEDS, NUM_RESAMPLES
@@ -21,7 +22,6 @@ from match_graph.report.summary import (
 )
 from match_graph.report.tables import (
     Table,
-    escape_markdown,
     fraction,
     number,
     rounded,

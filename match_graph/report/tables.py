@@ -1,6 +1,5 @@
 """Tables of text and their writers: Markdown, LaTeX and, for frames, CSV."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +7,9 @@ from typing import ClassVar
 
 import pandas as pd
 
-from match_graph.io.escape import escape_formulas
+from match_graph.io.escape import escape_formulas, escape_markdown
 from match_graph.io.files import write_beside
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~$!&])")
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -85,11 +83,6 @@ class Table:
         alignment = "l" * self.num_names + "r" * (len(self.columns) - self.num_names)
         latex: str = frame.to_latex(index=False, escape=False, column_format=alignment)
         return latex
-
-
-def escape_markdown(text: str) -> str:
-    """Escapes text for Markdown, also in table cells."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def escape_latex(text: str) -> str:

@@ -9,11 +9,21 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from match_graph.io.escape import SafeConsole, escape_controls, escape_formulas
+from match_graph.io.escape import (
+    SafeConsole,
+    escape_controls,
+    escape_formulas,
+    escape_markdown,
+)
 
 #: Clear the screen, set the title (OSC), the same by C1, right to left, a bell, half a pair.
 EVIL = "a\x1b[2J\x1b]0;title\x07\x9b2J\u202eb\u2066\r\ud800[bold]:smile:[/x]"
 SHOWN = r"a\u001b[2J\u001b]0;title\u0007\u009b2J\u202eb\u2066\u000d\ud800[bold]:smile:[/x]"
+
+
+def test_escape_markdown_has_no_markup_left() -> None:
+    """In one line."""
+    assert escape_markdown("a|b *c* <d>\n`e`") == r"a\|b \*c\* \<d\> \`e\`"
 
 
 def test_escape_controls_shows_the_number() -> None:

@@ -9,7 +9,6 @@ import pytest
 from match_graph.report.tables import (
     Table,
     escape_latex,
-    escape_markdown,
     fraction,
     rounded,
     seconds,
@@ -59,8 +58,7 @@ def test_write_csv(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_text() == "'=x\n'=1+1\nb\n"
 
 
-def test_escape_markdown_latex() -> None:
-    assert escape_markdown("a|b *c* <d>\n`e`") == r"a\|b \*c\* \<d\> \`e\`"
+def test_escape_latex_of_all_that_it_reads() -> None:
     assert escape_latex("50% of A_1 & {B} ~ λ\\") == (
         r"50\% of A\_1 \& \{B\} \textasciitilde{} $\lambda$\textbackslash{}"
     )
