@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,12 @@ def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Te
             )
 
 
+def advise_training(dataset: str, folder: Path) -> str:
+    """The command that trains a run in its folder."""
+    settings = ["--config", str(folder / CONFIG), "--out", str(folder)]
+    return shlex.join(["match-graph", "train", dataset, *settings])
+
+
 def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
     """Puts the trained weights of a run folder into a model.
 
@@ -85,7 +92,7 @@ def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:
     if not has_file(path):
         raise CheckpointError(
             f"A trained run holds {MODEL}, but '{folder}' has none; train it with "
-            f"`match-graph train {dataset} --config {folder / CONFIG} --out {folder}`."
+            f"`{advise_training(dataset, folder)}`."
         )
     read_weights(model, path)
 

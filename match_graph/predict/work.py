@@ -1,5 +1,6 @@
 """Prediction and evaluation of a block of documents, by whichever process gets it."""
 
+import shlex
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -243,7 +244,8 @@ def _load_labels(model: Model) -> RunLabels:
     if classifier.thresholds is None:
         raise CheckpointError(
             f"Documents are evaluated at the thresholds that a run chose on its validation split, "
-            f"but '{folder}' has none; choose them with `match-graph evaluate {folder}`."
+            f"but '{folder}' has none; choose them with "
+            f"`{shlex.join(['match-graph', 'evaluate', str(folder)])}`."
         )
     names = classifier.vocabulary.labels["id"].tolist()
     count = classifier.vocabulary.labels["train_count"].to_numpy(dtype="int64", copy=True)

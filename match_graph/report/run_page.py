@@ -1,5 +1,6 @@
 """Page of a run: measures, history, case studies."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -131,7 +132,8 @@ class RunFolder:
         names = {"ranked": "5 best labels", "all": "all labels"}
         bins = select_bins(self.folder, self.split, names)
         if bins is None:
-            text = f"There is no {RELIABILITY}; `match-graph evaluate {self.folder}` writes it."
+            command = shlex.join(["match-graph", "evaluate", str(self.folder)])
+            text = f"There is no {RELIABILITY}; `{command}` writes it."
             return Section("Calibration", "", [Note([text])])
         values = self.metrics[self.split]
         about = (

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -51,7 +52,7 @@ def open_run_folder(folder: Path) -> Config:
         if not (folder / name).is_file():
             raise CheckpointError(
                 f"A run folder holds {name}, but '{folder}' has none; check the path, or start a "
-                f"run with `match-graph run DATASET --out {folder}`."
+                f"run with `match-graph run DATASET --out {shlex.quote(str(folder))}`."
             )
     must = "The settings of a run must stay as they were written"
     remedy = "restore it, or start the run again with --overwrite"

@@ -21,8 +21,8 @@ from match_graph.graph import (
     TokenSpace,
 )
 from match_graph.io.files import has_folder, write_folder
-from match_graph.io.run_folder import CONFIG, ENCODER_FILES, FITTED
-from match_graph.io.weights import load_weights
+from match_graph.io.run_folder import ENCODER_FILES, FITTED
+from match_graph.io.weights import advise_training, load_weights
 from match_graph.nn import ENCODERS, Encoder, MatchModel
 from match_graph.nn.contract import check_encoder_class
 from match_graph.nn.label_tree import level_sizes, make_levels
@@ -351,8 +351,7 @@ class BaselineModel(Model):
         if not has_folder(folder / FITTED):
             raise CheckpointError(
                 f"A trained run of a baseline holds a folder '{FITTED}', but '{folder}' has none; "
-                f"train it with `match-graph train {self.config.dataset} --config "
-                f"{folder / CONFIG} --out {folder}`."
+                f"train it with `{advise_training(self.config.dataset, folder)}`."
             )
         baseline.load(folder / FITTED)
         return baseline

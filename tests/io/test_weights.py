@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from match_graph.io.weights import Layout, order_tensors, write_blocks
+from match_graph.io.weights import Layout, advise_training, order_tensors, write_blocks
 
 
 def test_write_blocks_same_bytes_as_save_file(tmp_path: Path) -> None:
@@ -24,6 +24,13 @@ def test_write_blocks_same_bytes_as_save_file(tmp_path: Path) -> None:
     save_file(tables, tmp_path / "whole")
     assert (tmp_path / "blocks").read_bytes() == (tmp_path / "whole").read_bytes()
     assert torch.equal(load_file(tmp_path / "blocks")["word"], tables["word"])
+
+
+def test_advise_training_is_for_a_shell() -> None:
+    """A folder with blanks is one word of it."""
+    assert advise_training("toy", Path("a b")) == (
+        "match-graph train toy --config 'a b/config.yaml' --out 'a b'"
+    )
 
 
 def test_write_blocks_missing_rows_are_an_error(tmp_path: Path) -> None:
