@@ -15,6 +15,9 @@ from pathlib import Path
 
 from match_graph.errors import MatchGraphError
 
+#: Bytes of a name up to which it stands in that of a temporary file.
+_LONGEST = 160
+
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
@@ -35,7 +38,8 @@ def beside(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(path)
-        room = Path(tempfile.mkdtemp(f".{name_process()}.tmp", f".{path.name}.", path.parent))
+        prefix = f".{_shorten(path.name)}."
+        room = Path(tempfile.mkdtemp(f".{name_process()}.tmp", prefix, path.parent))
         yield room / path.name
     except MatchGraphError:
         raise
@@ -95,7 +99,9 @@ def put_in_place(place: Path, out: Path) -> None:
     ``.NAME.*.old``, until another one is in place.
     """
     if out.is_dir():
-        old = Path(tempfile.mkdtemp(f".{name_process()}.old", f".{out.name}.", out.parent))
+        old = Path(
+            tempfile.mkdtemp(f".{name_process()}.old", f".{_shorten(out.name)}.", out.parent)
+        )
         try:
             out.rename(old)
         except BaseException:
@@ -137,7 +143,14 @@ def write_text_beside(path: Path, text: str) -> None:
 
 def _name_temporary(path: Path) -> Path:
     """Random name beside a file, as `remove_dead` finds it."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{name_process()}.tmp")
+    name = f".{_shorten(path.name)}.{secrets.token_hex(4)}.{name_process()}.tmp"
+    return path.with_name(name)
+
+
+def _shorten(name: str) -> str:
+    """A name that leaves room for more, as file systems take 255 bytes; of a long one its hash."""
+    content = os.fsencode(name)
+    return name if len(content) <= _LONGEST else hashlib.sha256(content).hexdigest()[:32]
 
 
 def is_temporary(path: Path) -> bool:
@@ -152,7 +165,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def remove_dead(path: Path, ending: str = "tmp") -> None:
     """Deletes temporary files that killed processes of this machine left beside a path."""
-    _remove_all_dead(path.parent.glob(f".{glob.escape(path.name)}.*.{ending}"))
+    _remove_all_dead(path.parent.glob(f".{glob.escape(_shorten(path.name))}.*.{ending}"))
 
 
 def _remove_all_dead(paths: Iterable[Path]) -> None:

@@ -14,6 +14,7 @@ from match_graph.io.beside import (
     is_temporary,
     name_process,
     put_in_place,
+    remove_dead,
     remove_leftovers,
     write_text_beside,
 )
@@ -59,6 +60,22 @@ def test_write_text_beside_flushes_before_it_renames(
     write_text_beside(path, "new")
     assert seen == [("old", "new")]
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "字" * 85], ids=["ascii", "utf-8"])
+def test_beside_names_of_255_bytes_are_written(tmp_path: Path, name: str) -> None:
+    """As many as file systems take; what a killed process left of them is found."""
+    write_text_beside(tmp_path / name, "text")
+    with beside(tmp_path / name) as place:
+        place.write_text("more")
+        (left,) = tmp_path.glob(".*.tmp")
+        finish(place)
+        place.replace(tmp_path / name)
+    assert (tmp_path / name).read_text() == "more"
+    dead = left.with_name(left.name.replace(f".{os.getpid()}@", f".{2**22 + 1}@"))
+    dead.mkdir()
+    remove_dead(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_beside_cannot_be_foreseen_or_entered(tmp_path: Path) -> None:
