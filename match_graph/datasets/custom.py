@@ -215,7 +215,7 @@ class CustomReader(PartitionReader):
         ]
 
     def read(self, partition: Partition, builder: CorpusBuilder, sources: Sources) -> None:
-        reader, separator = self._make_reader(builder), ""
+        reader, separator = self._make_reader(builder), None
         lines, name = partition.lines(sources), partition.path.name
         delimiter = _find_delimiter(partition.path)
         if delimiter is None:
@@ -265,8 +265,15 @@ class TableReader:
         self.num_cells, self.num_unsplit = Counter[str](), Counter[str]()
         self.unsplit: dict[str, str] = {}
 
-    def add(self, row: Mapping[str, Any], place: str, separator: str = "") -> None:
-        """Adds one row as a document, or its faults; lists in a cell stand at a separator."""
+    def add(self, row: Mapping[str, Any], place: str, separator: str | None = None) -> None:
+        """Adds one row as a document, or its faults.
+
+        Args:
+            row: Row.
+            place: Where it stands, for faults.
+            separator: Separator of values in a cell of CSV; "" has one value there. None is of rows
+                that may hold lists.
+        """
         before = self.builder.num_faults
         self.seen.update(row)
         fail = self.builder.fail
@@ -306,7 +313,7 @@ class TableReader:
         self.builder.add(document, chosen, text, values, labels, place, count_days(day))
 
     def _read_list(
-        self, row: Mapping[str, Any], name: str, place: str, separator: str
+        self, row: Mapping[str, Any], name: str, place: str, separator: str | None
     ) -> list[str]:
         found: list[str] = []
         for column in self.columns[name]:
@@ -323,12 +330,12 @@ class TableReader:
             found += values or []
         return found
 
-    def _count_cell(self, column: str, value: Any, separator: str) -> None:
+    def _count_cell(self, column: str, value: Any, separator: str | None) -> None:
         """Counts a cell, and whether it looks like a list but is one value as it stands."""
         self.num_cells[column] += bool(value)
-        if not isinstance(value, str) or (separator and separator in value):
+        if not isinstance(value, str) or separator == "" or (separator and separator in value):
             return
-        if (";" in value and not separator) or (value.startswith("[") and value.endswith("]")):
+        if ";" in value or (value.startswith("[") and value.endswith("]")):
             self.num_unsplit[column] += 1
             self.unsplit.setdefault(column, value)
 
@@ -343,30 +350,33 @@ class TableReader:
         return "" if value is None else str(value).strip()
 
     def note_columns(self) -> None:
-        """Notes the columns of the rows that were added, and those with strings like lists."""
+        """Notes the columns of the rows that were added, and which look like lists mostly."""
         self.builder.note_seen("column", dict.fromkeys(sorted(self.seen), ""))
-        self.builder.note_seen(
-            "unsplit",
-            {
-                column: value
-                for column, value in self.unsplit.items()
-                if 2 * self.num_unsplit[column] > self.num_cells[column]
-            },
-        )
+        for column, number in sorted(self.num_cells.items()):
+            if 2 * self.num_unsplit[column] > number:
+                self.builder.note_seen("unsplit", {column: self.unsplit[column]})
+            elif number:
+                self.builder.note_seen("split", {column: ""})
 
     def check_columns(self) -> None:
         """Refuses columns that no row of the corpus has, and warns of those that are not read."""
         wanted = {column for columns in self.columns.values() for column in columns}
         seen = self.builder.seen.get("column", {}).keys()
         absent = sorted(wanted - seen)
-        needed = {*self.columns["id"], *self.columns.get("split", [])}
-        if seen and not needed.isdisjoint(absent):
-            self.builder.faults.clear()  # each is of a document, for this reason
-        if absent and seen and not self.builder.faults:
-            self.builder.fail_file(
-                f"no document has the columns {absent}, but they have {sorted(seen)}; "
+        needed = {*self.columns["id"], *self.columns.get("split", [])} & {*absent}
+        stopped = self.builder.is_hopeless
+        faults = [
+            fault
+            for fault in self.builder.faults
+            if not any(f": '{column}' must be " in fault for column in needed)
+        ]
+        if absent and seen and (needed or not faults):
+            read = " that was read" if stopped else ""
+            fault = (
+                f"no document{read} has the columns {absent}, but they have {sorted(seen)}; "
                 f"say by {self.option} which is which."
             )
+            self.builder.faults[:] = [fault, *faults]  # in the place of one by document
         elif others := sorted(seen - wanted):
             self.builder.warnings.append(
                 f"the columns {others} are not read; name metadata in the option fields, and a "
@@ -374,9 +384,11 @@ class TableReader:
             )
 
     def check_lists(self) -> None:
-        """Warns of columns most of whose cells look like lists, but are strings."""
-        for column, value in sorted(self.builder.seen.get("unsplit", {}).items()):
+        """Warns of columns whose cells look like lists in most rows of each part."""
+        unsplit, split = (self.builder.seen.get(kind, {}) for kind in ("unsplit", "split"))
+        for column in sorted(unsplit.keys() - split.keys()):
             self.builder.warnings.append(
                 f"most values of the column '{column}' look like lists but are strings, such as "
-                f"'{value:.60}', and a string is one value as it stands; make lists of them"
+                f"'{unsplit[column]:.60}', and a string is one value as it stands; make lists of "
+                f"them, in CSV with the option separator between values"
             )

@@ -193,9 +193,39 @@ def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell:
         [],
         [
             f"most values of the column 'tags' look like lists but are strings, such as '{cell}', "
-            f"and a string is one value as it stands; make lists of them"
+            f"and a string is one value as it stands; make lists of them, in CSV with the option "
+            f"separator between values"
         ],
     ]
+
+
+def test_CustomReader_lists_in_strings_of_one_file_alone(tmp_path: Path) -> None:
+    """Few of all rows; nor where the user says that a cell is one value."""
+    rows = [{**row, "key": f"{row['key']}{number}"} for number in range(9) for row in ROWS]
+    last = [{**ROWS[0], "key": "last", "tags": "deep; all"}]
+    paths = [write_json(tmp_path / "a.jsonl", rows), write_json(tmp_path / "b.jsonl", last)]
+    config = Custom.Config(fields=["author"], columns=COLUMNS_OF_AUTHOR)
+    warned = CustomReader(paths, config).read_corpus().warnings
+    assert not [one for one in warned if "look like lists" in one]
+    path = write_csv(tmp_path / "a.csv", last)
+    for separator, expected in (("", 0), ("|", 1)):
+        changed = config.model_copy(update={"separator": separator})
+        warned = CustomReader([path], changed).read_corpus().warnings
+        assert len([one for one in warned if "'tags' look like lists" in one]) == expected
+
+
+def test_CustomReader_absent_column_beside_other_faults(tmp_path: Path) -> None:
+    """They are told too; of what was not read nothing is said."""
+    path = write_json(tmp_path / "a.jsonl", [{"text": "a"}] * 3)
+    with path.open("a") as file:
+        file.write("{bad\n")
+    columns = {"id": "part", "text": "text", "label": "text"}
+    lines = refusal(path, columns=columns, fields=[]).splitlines()
+    assert lines[0] == f"{SUMMARY}, but 2 faults were found:"
+    assert "no document has the columns ['part']" in lines[1]
+    assert "a.jsonl:4" in lines[2]
+    write_json(path, [{"text": "a"}] * 120 + [{"part": "b", "text": "a"}])
+    assert "no document that was read has the columns" in refusal(path, columns=columns, fields=[])
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -100,7 +100,8 @@ def test_from_frames_warns_of_lists_in_strings() -> None:
     assert corpus.instances["label"]["id"].tolist() == ["all; deep"]
     assert corpus.warnings == [
         "most values of the column 'tags' look like lists but are strings, such as 'all; deep', "
-        "and a string is one value as it stands; make lists of them"
+        "and a string is one value as it stands; make lists of them, in CSV with the option "
+        "separator between values"
     ]
     written = from_frames(documents.assign(tags="['all', 'deep']"), **OPTIONS)
     assert ["such as '['all', 'deep']'," in one for one in written.warnings] == [True]
