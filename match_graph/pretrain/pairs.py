@@ -180,7 +180,7 @@ class SequenceRelation(Relation):
 
     def _is_target(self, node: Tensor) -> Tensor:
         inside = node < self.num_targets
-        if self.target_mask is None:
+        if self.target_mask is None or not self.num_targets:
             return inside
         return inside & self.target_mask.index_select(0, node.clamp(max=self.num_targets - 1))
 
@@ -245,7 +245,7 @@ def find_relations(
     names: set[str] = set()
     for edge_type in edge_types:
         source, relation, target = edge_type
-        name = _name_pairs(names, source, relation, target)
+        name = _name_pairs(names, f"({source}, {target})", f"({source}, {relation}, {target})")
         key = "has" if relation == "has" and source == DOCUMENT else edge_type
         degree = graph.train_degree(edge_type)[: num_rows[target]]
         allowed = graph.node_tensor(target, MASKS["train"])
@@ -260,17 +260,17 @@ def find_relations(
         words = SequenceRelation(name, source, target, lists, degree, mask, target_mask=allowed)
         kinds.setdefault(key, []).append(words)
         if window:
-            name = _name_pairs(names, target, relation, CONTEXT)
+            own = f"({source}, {relation}, {target}, {CONTEXT})"
+            name = _name_pairs(names, f"({target}, {CONTEXT})", own)
             kinds[(edge_type, CONTEXT)] = [words.within(window, name)]
     _check_contexts(graph, [kind[0] for kind in kinds.values()])
     usable = [[relation for relation in kind if relation.gives_pairs()] for kind in kinds.values()]
     return [kind for kind in usable if kind]
 
 
-def _name_pairs(names: set[str], source: str, relation: str, target: str) -> str:
-    """Name of a relation that none of ``names`` has; adds it."""
-    name = f"({source}, {target})"
-    name = f"({source}, {relation}, {target})" if name in names else name
+def _name_pairs(names: set[str], short: str, own: str) -> str:
+    """The short name of a relation, or its own where the short one is taken; notes it."""
+    name = own if short in names else short
     names.add(name)
     return name
 

@@ -184,14 +184,23 @@ def test_find_relations_only_training_targets_are_drawn() -> None:
 
 def test_find_relations_sequences_to_one_type_are_apart() -> None:
     """Each has a name of its own, by which a trainer keeps its pairs."""
-    data = sequences(("document", "title", "word"), ("document", "body", "word"))
+    ends = [("document", "title"), ("document", "body"), ("session", "body")]
+    data = sequences(*((*one, "word") for one in ends))
     kinds = find_relations(data, all_rows(data), window=3)
     assert [relation.name for kind in kinds for relation in kind] == [
         "(document, word)",
         "(word, context)",
         "(document, body, word)",
-        "(word, body, context)",
+        "(document, body, word, context)",
+        "(session, word)",
+        "(session, body, word, context)",
     ]
+
+
+def test_find_relations_no_targets_at_all_are_left_out() -> None:
+    """Where no node of a masked type is kept."""
+    data = sequences(("session", "views", "item"))
+    assert find_relations(data, {**all_rows(data), "item": 0}, window=3) == []
 
 
 @pytest.mark.parametrize("others", [["item"], [CONTEXT]])
