@@ -46,6 +46,7 @@ def test_export_leaves_out_fields_as_a_run_does(call, tmp_path: Path) -> None:
     assert call(*command, "--set", "data.drop_fields=[author]")[0] == 0
     assert (out / "nodes" / "venue.parquet").is_file()
     assert not [path for path in out.rglob("*") if "author" in path.name]
+    assert "- Fields ['author'], left out on purpose.\n" in (out / "EXPORT.md").read_text()
 
 
 def test_export_wrong_choices_are_named(call, tmp_path: Path) -> None:

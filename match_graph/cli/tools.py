@@ -117,15 +117,11 @@ def export(
 ) -> None:
     """Export the graph to another library's format, verified by reading it back."""
     from match_graph.export import export_dataset, find_target, parse_options
-    from match_graph.graph import DropFields
-    from match_graph.runs.configure import check_drop_fields
 
     resolved, reporter = data.load(), Reporter(quiet)
     find_target(to)  # before a data set is built
     options = parse_options(features=features, include_labels=include_labels, text=text)
     built = data.open_dataset(dataset, reporter)
-    check_drop_fields(resolved, built.graph)
-    built.transform = DropFields(resolved.data.drop_fields)
     echo(export_dataset(built, to, out, options, run_folder, resolved, overwrite, reporter))
 
 

@@ -122,6 +122,8 @@ def _list_left_out(
     if source.options.include_labels != "all":
         number = int((~source.shown).sum())
         sentences[f"Gold labels of {number:,} documents, left out on purpose."] = None
+    if fields := list(getattr(source.dataset.transform, "fields", ())):
+        sentences[f"Fields {fields}, left out on purpose."] = None
     if source.options.text == "none" and source.dataset.keeps_texts:
         sentences["Raw texts, left out on purpose."] = None
     graph = source.graph

@@ -1,5 +1,6 @@
 """Targets by name; export folder: written, read back, compared, described, renamed when whole."""
 
+import copy
 import fnmatch
 import os
 from collections.abc import Callable
@@ -30,10 +31,12 @@ from match_graph.export.pyg import PygTarget
 from match_graph.export.relbench import RelbenchTarget
 from match_graph.export.source import ExportOptions, Source, open_source
 from match_graph.export.target import Reading, Target
+from match_graph.graph import DropFields
 from match_graph.io.beside import beside, finish, put_in_place
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Advance
+from match_graph.runs.configure import check_drop_fields
 
 #: Registered targets.
 EXPORTS: dict[str, type[Target]] = {
@@ -75,7 +78,8 @@ def export_dataset(
         out: Folder to make, new or empty. It appears when all is written and verified.
         options: Export options; None takes the defaults.
         run: Run folder with the vectors for ``features="pretrained"``; None trains them.
-        config: Configuration of that pre-training, and ``data.features``; None takes the defaults.
+        config: Configuration of that pre-training, ``data.features`` and ``data.drop_fields``; None
+            takes the defaults.
         overwrite: Whether to replace an existing export; another folder is never touched.
         reporter: Progress reporter; None prints nothing.
 
@@ -83,13 +87,18 @@ def export_dataset(
         The folder.
 
     Raises:
-        ConfigError: There is no such target, it has no place for an option, or ``out`` is no path.
+        ConfigError: There is no such target, it has no place for an option, ``out`` is no path, or
+            a field to leave out is none.
         ExportError: The target cannot hold the graph, the disk is full, or what was read back
             differs from the source. Nothing is left then.
     """
     reporter = reporter or Reporter(quiet=True)
     target, out = find_target(to), Path(os.path.realpath(read_path(out, "An export")))
     config = config or Config()
+    if config.data.drop_fields:
+        check_drop_fields(config, dataset.graph)
+        dataset = copy.copy(dataset)
+        dataset.transform = DropFields(config.data.drop_fields)
     options = _resolve(to, target, options or ExportOptions(), run, dataset, config)
     _check_folder(out, overwrite)
     source = open_source(dataset, options)

@@ -8,6 +8,7 @@ import pytest
 from match_graph.datasets import MatchFolder
 from match_graph.export import EXPORTS, ExportOptions, export_dataset
 from match_graph.io import Reporter
+from match_graph.testing import write_match_folder
 
 LIBRARIES = {"ogb": "ogb", "relbench": "relbench"}
 
@@ -26,6 +27,15 @@ def test_export_dataset_code_in_it_runs_in_its_folder(
     monkeypatch.chdir(out)
     for block in blocks:
         exec(compile(block.replace('"FOLDER"', f'"{out}"'), str(out / "EXPORT.md"), "exec"), {})
+
+
+def test_describe_export_names_without_markup(tmp_path: Path) -> None:
+    """A folder's name may hold any."""
+    dataset = MatchFolder(write_match_folder(tmp_path / "a*b*|c"), root=tmp_path / "root")
+    out = export_dataset(dataset, "parquet", tmp_path / "out")
+    text = (out / "EXPORT.md").read_text(encoding="utf-8")
+    assert text.startswith("# a\\*b\\*\\|c as parquet\n")
+    assert "the data set a\\*b\\*\\|c, whose" in text
 
 
 def test_export_dataset_every_part_stands_in_it(toy_dataset: MatchFolder, tmp_path: Path) -> None:
