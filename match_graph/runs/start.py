@@ -279,9 +279,9 @@ def open_run(
     config = open_run_folder(folder)
     if not has_file(folder / RECORD):
         raise CheckpointError(
-            f"A run is opened with its data, which its {RECORD} names, but '{folder}' has none, as "
-            f"a shared folder or a run that was never begun; predict with it, or measure it on "
-            f"files of documents (match-graph evaluate RUN --input FILE)."
+            f"A run is opened with its data, which its {RECORD} names, but '{folder}' has none. A "
+            f"shared folder predicts alone: give the run that it was made of; a run that was "
+            f"killed as it began is started again."
         )
     check_own_code(folder, config, {"encoder": encoder, "head": head, "dataset": dataset})
     alone = TrainConfig().model_dump(include={*SHARING})

@@ -19,7 +19,7 @@ from match_graph.io.files import remove_files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
 from match_graph.io.run_folder import CONFIG, METRICS, MODEL, RECORD, SHARES
 from match_graph.predict import share
-from match_graph.predict.model_card import find_changes
+from match_graph.predict.model_card import find_changes, render_card
 from match_graph.predict.share import is_shared, open_settings, remove_paths, take_own_files
 from match_graph.runs.folder import verify_run_folder
 
@@ -108,9 +108,9 @@ def test_open_run_refuses_a_shared_folder(shared: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         open_run(shared)
     assert str(caught.value) == (
-        f"A run is opened with its data, which its record.json names, but '{shared}' has none, as "
-        f"a shared folder or a run that was never begun; predict with it, or measure it on files "
-        f"of documents (match-graph evaluate RUN --input FILE)."
+        f"A run is opened with its data, which its record.json names, but '{shared}' has none. A "
+        f"shared folder predicts alone: give the run that it was made of; a run that was killed as "
+        f"it began is started again."
     )
     assert sorted(shared.rglob("*")) == before
 
@@ -145,6 +145,13 @@ def test_share_run_card_is_read_by_the_hub(shared: Path, trained_run: Run) -> No
     assert "| `model.channels` | `32` | `100` |" in text
     assert "No text of a document is here." in text
     assert 'mg.load("FOLDER")' in text
+
+
+def test_render_card_names_without_markup(trained_run: Run) -> None:
+    """In its heading, as the hub shows it."""
+    config = trained_run.config.model_copy(update={"dataset": "a*b|<c>"})
+    text = render_card(trained_run.folder, config, None, set())
+    assert "\n# match on a\\*b\\|\\<c\\>\n" in text
 
 
 def test_share_run_card_says_what_the_known_graph_holds(graph_run: Run, tmp_path: Path) -> None:
