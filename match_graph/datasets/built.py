@@ -87,7 +87,7 @@ def write_build(
 
 
 def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroData]) -> BuiltGraph:
-    """Graph after a pre_transform, which has ``edge_index`` in int64 and leaves nodes and splits.
+    """Applies a pre_transform, which must keep nodes and splits; it reads edges in int64.
 
     Raises:
         GraphError: A mask has changed: the graph holds gold labels and counts of the documents that
@@ -99,12 +99,12 @@ def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroD
         data[edge_type].edge_index = data[edge_type].edge_index.long()
     numbers = {name: count_nodes(data, name) for name in graph.tables}
     data = transform(data)
-    for name in numbers.keys() & {*data.node_types}:
+    for name in [name for name in numbers if name in data.node_types]:
         if (found := count_nodes(data, name)) != numbers[name]:
             raise GraphError(
                 f"The nodes of a built graph must be those of its tables of names, but "
                 f"pre_transform left {found:,} of {numbers[name]:,} of the type '{name}'; leave "
-                f"nodes out where the documents are read, or give the function as transform."
+                f"nodes out where the documents are read."
             )
     documents = data[DOCUMENT] if DOCUMENT in data.node_types else {}
     kept = {name for name, mask in masks.items() if _is_equal(documents.get(name), mask)}

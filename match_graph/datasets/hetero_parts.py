@@ -91,9 +91,11 @@ def read_edges(
     data: HeteroData, edge_type: EdgeType, sizes: tuple[int, int], faults: Faults
 ) -> Edges:
     """Edges of a type, in the order of their ``position`` if they have one."""
-    store = data[edge_type]
+    store, before = data[edge_type], len(faults)
     head, tail = number_edges(store.get("edge_index"), sizes, str(edge_type), faults)
     attr = None
+    if len(faults) > before:  # others would follow from it
+        return Edges(head, tail, attr)
     if "edge_attr" in store:
         attr = to_array(store.edge_attr)
         attr = attr[:, None] if attr is not None and attr.ndim == 1 else attr

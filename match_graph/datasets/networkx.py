@@ -43,7 +43,8 @@ def from_networkx(
         labels: Type of the labels, or the attribute of documents that lists theirs. In a directed
             graph edges between labels, from child to parent, are the hierarchy.
         key: Attribute of nodes and edges that names their type.
-        drop: Node types and edge types (triples) to leave out.
+        drop: Node types and edge types (triples) to leave out; those of an undirected graph start
+            at the document.
         tokenizer: How texts become words.
         seed: Seed of the split of a graph without splits.
         name: Name of the corpus.
