@@ -1,6 +1,7 @@
 """Execution of a benchmark: plan, cells in processes of their own, results after each."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -237,7 +238,7 @@ class _Benchmark:
         left = sum(cell.status == "waiting" for cell in self.ledger.cells.values())
         self.reporter.warn(
             f"stopped with {left} of {len(self.ledger.cells)} cells left; the same command goes "
-            f"on, with --out {self.out}"
+            f"on, with --out {shlex.quote(str(self.out))}"
         )
 
 

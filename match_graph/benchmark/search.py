@@ -1,5 +1,6 @@
 """Search of settings by validation: trials of rows in processes of their own, resumable."""
 
+import shlex
 import shutil
 import time
 import zlib
@@ -130,7 +131,8 @@ class _Searcher:
             except KeyboardInterrupt:
                 to.cancel()
                 self._write()
-                self.reporter.warn(f"stopped; the same command goes on, with --out {self.out}")
+                out = shlex.quote(str(self.out))
+                self.reporter.warn(f"stopped; the same command goes on, with --out {out}")
                 raise
         self._write()
         return self.searches

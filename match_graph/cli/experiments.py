@@ -1,5 +1,6 @@
 """Commands on experiments: benchmark, tune."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +124,7 @@ def tune(
     found = run_search(experiment, folder, question.root, cluster, reporter, question.row)
     _print_search(found, search.measure)
     echo(folder / "trials.csv")
-    echo(f"match-graph benchmark {folder / 'tuned.yaml'} --runs 5")
+    echo(shlex.join(["match-graph", "benchmark", str(folder / "tuned.yaml"), "--runs", "5"]))
     if failed := [one.row.name for one in found if one.best is None]:
         raise MatchGraphError(
             f"A row must have a trial that ends, but all trials of {failed} failed; see 'reason' "

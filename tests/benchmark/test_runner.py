@@ -219,11 +219,22 @@ def test_run_benchmark_warns_of_rows_that_no_data_set_has(
     make_experiment, tmp_path: Path, capsys
 ) -> None:
     """Such as one whose ablation is misspelt; a row that some data set has is told plainly."""
-    rows = [{"name": "prior", "encoder": "prior"}, {"name": "typo", "ablation": ["no-hier"]}]
-    experiment = make_experiment(rows=rows, runs=1, reference=None)
+    rows = [
+        {"name": "prior", "encoder": "prior"},
+        {"name": "typo", "ablation": ["no-hier"]},
+        {"name": "alone", "encoder": "tfidf_linear", "ablation": ["no-author"]},
+    ]
+    folders = [
+        write_match_folder(tmp_path / "toy"),
+        write_match_folder(tmp_path / "bare", fields=["venue"]),
+    ]
+    experiment = make_experiment(rows=rows, runs=1, reference=None, datasets=[*map(str, folders)])
     run_benchmark(experiment, tmp_path / "out", tmp_path / "root", reporter=Reporter())
     said = " ".join(capsys.readouterr().err.split())
-    assert "warning: toy, typo: left out. An ablation must leave out what the data set" in said
+    for name in ("toy", "bare"):
+        assert f"warning: {name}, typo: left out. An ablation must leave out what the data" in said
+    assert "bare, alone: left out." in said
+    assert "warning: bare, alone" not in said
 
 
 def test_run_benchmark_some_rows_now_and_the_others_later(
