@@ -191,8 +191,7 @@ class Classifier(HubMixin):
             return choose_labels(self.compute(batch), top_k, limits, self.label_rank)
 
         dropped = self.config.data.drop_fields
-        others = ["time"] * self._has_time + ["x"] * bool(self._width)
-        named = warn_of_unread(documents, self._fields, dropped, others, warn)
+        named = warn_of_unread(documents, self._fields, dropped, self._width > 0, warn)
         read = (self.read(one, place) for place, one in named)
         done = self.stream(read, lambda batch, _: choose(batch), batch_size)
         return (result for buffer in done for result in self._name_labels(*buffer))

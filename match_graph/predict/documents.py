@@ -11,8 +11,9 @@ from match_graph.errors import CorpusError, shorten
 
 #: Takes the text of a warning.
 Warn: TypeAlias = Callable[[str], None]
-#: Keys of every document besides its metadata fields; `label` may be there and is not read.
-_KEYS = ("paper", "text", "label")
+#: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
+#: `time`, which exports write, where the run has no times.
+_KEYS = ("paper", "text", "label", "time")
 
 
 def list_rows(documents: pd.DataFrame, name: str) -> list[dict[str, Any]]:
@@ -52,28 +53,29 @@ def warn_of_unread(
     documents: Iterable[tuple[str, Any]],
     fields: Sequence[str],
     dropped: Iterable[str] = (),
-    others: Sequence[str] = (),
+    reads_x: bool = False,
     warn: Warn | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """The same documents; after the last, one warning names the keys that nothing reads.
 
     A run that reads no metadata at all does so by choice, and no field can be misspelt: it warns of
-    ``time`` and ``x`` alone, which other runs read.
+    ``x`` alone, which other runs read.
 
     Args:
         documents: (place, document) pairs.
         fields: Metadata fields of the run.
         dropped: Fields that the run leaves out by its settings.
-        others: What else it reads of "time" and "x".
+        reads_x: Whether it reads features of documents, ``x``.
         warn: Takes the warning; None makes it a UserWarning.
     """
+    others = ["x"] if reads_x else []
     known, unread = {*fields, *dropped, *others, *_KEYS}, dict[str, None]()
     for place, document in documents:
         if isinstance(document, Mapping):
             unread |= dict.fromkeys(str(key) for key in document if key not in known)
         yield place, document
     if not fields:
-        unread = {key: None for key in unread if key in ("time", "x")}
+        unread = {key: None for key in unread if key == "x"}
     if unread:
         text = (
             f"the keys {shorten(sorted(unread))} of documents are not read; this run reads "

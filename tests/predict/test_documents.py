@@ -34,27 +34,25 @@ def test_name_documents_refuses_what_is_no_list() -> None:
 
 def test_warn_of_unread_names_all_keys_once() -> None:
     """Known keys, and documents that are none, which reading refuses, say nothing."""
-    good = [("1", {"text": "a", "paper": "p", "label": [], "time": 1, "venue": "v"})]
+    good = [("1", {"text": "a", "paper": "p", "label": [], "time": 1, "x": [], "venue": "v"})]
     bad = [("2", {"text": "a", "venu": "v"}), ("3", {"authors": [], "venu": "w"}), ("4", None)]
     found: list[str] = []
-    assert [*warn_of_unread(good, ["venue"], (), ["time"], found.append)] == good
+    assert [*warn_of_unread(good, ["venue"], (), True, found.append)] == good
     assert found == []
-    assert [*warn_of_unread(good + bad, ["venue"], (), ["time"], found.append)] == good + bad
+    assert [*warn_of_unread(good + bad, ["venue"], (), True, found.append)] == good + bad
     sentence = (
         "the keys ['authors', 'venu'] of documents are not read; this run reads ['text', 'venue']"
     )
-    assert found.pop() == sentence.replace("'text'", "'text', 'time'")
-    assert [*warn_of_unread(bad, ["venue"], (), (), found.append)] == bad
+    assert found.pop() == sentence.replace("'text'", "'text', 'x'")
+    assert [*warn_of_unread(bad, ["venue"], (), False, found.append)] == bad
     assert found == [sentence]
-    assert [*warn_of_unread(bad, [], (), (), found.append)] == bad
+    assert [*warn_of_unread(bad, [], (), False, found.append)] == bad
     assert found == [sentence]  # a run without metadata
-    assert [*warn_of_unread(bad, ["venue"], ["authors", "venu"], (), found.append)] == bad
+    assert [*warn_of_unread(bad, ["venue"], ["authors", "venu"], False, found.append)] == bad
     assert found == [sentence]  # a run that leaves them out
     vectors = [("1", {"text": "a", "time": 1, "x": [0.0], "venu": "v"})]
-    assert [*warn_of_unread(vectors, [], (), ["time"], found.append)] == vectors
-    assert found.pop() == (
-        "the keys ['x'] of documents are not read; this run reads ['text', 'time']"
-    )
+    assert [*warn_of_unread(vectors, [], (), False, found.append)] == vectors
+    assert found.pop() == ("the keys ['x'] of documents are not read; this run reads ['text']")
     with pytest.warns(UserWarning) as warned:
         assert [*warn_of_unread(bad, ["venue"])] == bad
     assert [str(one.message) for one in warned] == [sentence]

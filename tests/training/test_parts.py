@@ -10,6 +10,7 @@ from match_graph.config import TrainConfig
 from match_graph.io.exchange import RowShard
 from match_graph.io.files import DamagedError, read_state, read_tensors, write_state
 from match_graph.io.manifest import read_manifest, write_manifest
+from match_graph.io.run_folder import CONFIG
 from match_graph.training.device import make_fabric
 from match_graph.training.parts import (
     PartsReader,
@@ -46,6 +47,7 @@ def write_state_of_two(folder: Path) -> None:
 def test_write_parts_one_process_reads_those_of_two(tmp_path: Path) -> None:
     """To the bit; a part that is damaged is found; what no checkpoint names goes."""
     write_manifest(tmp_path, {})
+    (tmp_path / CONFIG).touch()
     assert run_together(write_state_of_two, tmp_path) == [1, 1]  # the disk refused the last file
     weights = read_tensors(tmp_path / "model.safetensors")
     assert torch.equal(weights["table"], TABLE)
