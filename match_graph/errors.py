@@ -13,6 +13,7 @@ The command line prints it without a traceback and exits with code 1.
 """
 
 import importlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import reduce
@@ -254,6 +255,11 @@ def _enter(annotation: Any, key: int | str) -> Any:
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def format_command(*words: object) -> str:
+    """A command of match-graph with its arguments quoted for a shell."""
+    return shlex.join(["match-graph", *map(str, words)])
 
 
 def shorten(value: object) -> str:

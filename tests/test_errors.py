@@ -1,5 +1,7 @@
 """Sentences of errors: faults listed, long ones shortened, the nearest name."""
 
+import shlex
+
 import pytest
 from pydantic import BaseModel
 
@@ -10,11 +12,19 @@ from match_graph.errors import (
     ExportError,
     find_faults,
     find_nearest,
+    format_command,
     import_extra,
     list_faults,
     list_fields,
     suggest,
 )
+
+
+def test_format_command_quotes_its_arguments(tmp_path) -> None:
+    """Blanks and quotes; numbers and paths are taken too."""
+    folder = tmp_path / "a b" / "it's"
+    found = format_command("benchmark", folder, "--runs", 5)
+    assert shlex.split(found) == ["match-graph", "benchmark", str(folder), "--runs", "5"]
 
 
 def test_import_extra_chains_the_cause_of_a_torn_installation(tmp_path, monkeypatch) -> None:

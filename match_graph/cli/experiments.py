@@ -1,6 +1,5 @@
 """Commands on experiments: benchmark, tune."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from match_graph.cli.options import (
     Workers,
     command,
 )
-from match_graph.errors import MatchGraphError
+from match_graph.errors import MatchGraphError, format_command
 from match_graph.io import Reporter
 from match_graph.io.escape import SafeConsole
 
@@ -124,7 +123,7 @@ def tune(
     found = run_search(experiment, folder, question.root, cluster, reporter, question.row)
     _print_search(found, search.measure)
     echo(folder / "trials.csv")
-    echo(shlex.join(["match-graph", "benchmark", str(folder / "tuned.yaml"), "--runs", "5"]))
+    echo(format_command("benchmark", folder / "tuned.yaml", "--runs", 5))
     if failed := [one.row.name for one in found if one.best is None]:
         raise MatchGraphError(
             f"A row must have a trial that ends, but all trials of {failed} failed; see 'reason' "

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, format_command
 from match_graph.io.files import has_file, read_tensors
 from match_graph.io.run_folder import CONFIG, MODEL
 
@@ -73,8 +72,7 @@ def write_blocks(place: Path, layouts: Mapping[str, Layout], blocks: Iterable[Te
 
 def advise_training(dataset: str, folder: Path) -> str:
     """The command that trains a run in its folder."""
-    settings = ["--config", str(folder / CONFIG), "--out", str(folder)]
-    return shlex.join(["match-graph", "train", dataset, *settings])
+    return format_command("train", dataset, "--config", folder / CONFIG, "--out", folder)
 
 
 def load_weights(model: nn.Module, folder: Path, dataset: str) -> None:

@@ -1,7 +1,6 @@
 """Summary of a finished run: example predictions, files, next commands."""
 
 import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 
 from match_graph.config import Config, DataConfig
 from match_graph.datasets.dataset import default_root
+from match_graph.errors import format_command
 from match_graph.io.run_folder import CONTENT
 from match_graph.own_code import is_own_code
 from match_graph.predict.classifier import load
@@ -105,7 +105,7 @@ def next_commands(run: Run) -> list[str]:
         ["build", *source],
         ["run", *source, "--encoder", _another(run), *_list_data_settings(run.config)],
     ]
-    return [shlex.join(["match-graph", *words]) for words in commands]
+    return [format_command(*words) for words in commands]
 
 
 def _list_data_settings(config: Config) -> list[str]:

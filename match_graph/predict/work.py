@@ -1,6 +1,5 @@
 """Prediction and evaluation of a block of documents, by whichever process gets it."""
 
-import shlex
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from match_graph import __version__
-from match_graph.errors import CheckpointError, CorpusError
+from match_graph.errors import CheckpointError, CorpusError, format_command
 from match_graph.graph import EgoBatch
 from match_graph.io.beside import beside, finish
 from match_graph.io.line_blocks import Block
@@ -245,7 +244,7 @@ def _load_labels(model: Model) -> RunLabels:
         raise CheckpointError(
             f"Documents are evaluated at the thresholds that a run chose on its validation split, "
             f"but '{folder}' has none; choose them with "
-            f"`{shlex.join(['match-graph', 'evaluate', str(folder)])}`."
+            f"`{format_command('evaluate', folder)}`."
         )
     names = classifier.vocabulary.labels["id"].tolist()
     count = classifier.vocabulary.labels["train_count"].to_numpy(dtype="int64", copy=True)

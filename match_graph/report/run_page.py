@@ -1,13 +1,12 @@
 """Page of a run: measures, history, case studies."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from match_graph.errors import MatchGraphError
+from match_graph.errors import MatchGraphError, format_command
 from match_graph.io.run_folder import CONFIG, RELIABILITY
 from match_graph.own_code import shorten_code
 from match_graph.report.charts import Bar, BarChart, LineChart, Series
@@ -132,7 +131,7 @@ class RunFolder:
         names = {"ranked": "5 best labels", "all": "all labels"}
         bins = select_bins(self.folder, self.split, names)
         if bins is None:
-            command = shlex.join(["match-graph", "evaluate", str(self.folder)])
+            command = format_command("evaluate", self.folder)
             text = f"There is no {RELIABILITY}; `{command}` writes it."
             return Section("Calibration", "", [Note([text])])
         values = self.metrics[self.split]

@@ -1,7 +1,6 @@
 """Typed readers of a run folder's small files; what is broken is one sentence."""
 
 import io
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from torch import Tensor
 
 from match_graph.config import Config
-from match_graph.errors import CheckpointError
+from match_graph.errors import CheckpointError, format_command
 from match_graph.io.files import (
     DamagedError,
     has_file,
@@ -122,8 +121,7 @@ def check_evaluated(folder: Path, config: Config, must: str) -> None:
         code = {kind: getattr(config.model, kind) for kind in CODE}
         words += [f"--set=model.{kind}={v}" for kind, v in code.items() if v and is_own_code(v)]
     raise CheckpointError(
-        f"{must}, but '{folder}' has no {found}; go on with "
-        f"`{shlex.join(['match-graph', *words])}`."
+        f"{must}, but '{folder}' has no {found}; go on with `{format_command(*words)}`."
     )
 
 
