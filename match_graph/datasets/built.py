@@ -97,13 +97,13 @@ def transform_graph(graph: BuiltGraph, transform: Callable[[HeteroData], HeteroD
     data = copy.copy(graph.data)
     for edge_type in data.edge_types:
         data[edge_type].edge_index = data[edge_type].edge_index.long()
-    numbers = {name: count_nodes(data, name) for name in graph.tables}
     data = transform(data)
-    for name in [name for name in numbers if name in data.node_types]:
-        if (found := count_nodes(data, name)) != numbers[name]:
+    for name, table in graph.tables.items():
+        found = count_nodes(data, name) if name in data.node_types else len(table)
+        if found != len(table):
             raise GraphError(
                 f"The nodes of a built graph must be those of its tables of names, but "
-                f"pre_transform left {found:,} of {numbers[name]:,} of the type '{name}'; leave "
+                f"pre_transform left {found:,} of {len(table):,} of the type '{name}'; leave "
                 f"nodes out where the documents are read."
             )
     documents = data[DOCUMENT] if DOCUMENT in data.node_types else {}
@@ -159,7 +159,7 @@ def check_all(built: Path) -> int:
 
 
 def load_about(built: Path) -> dict[str, Any]:
-    """What ``corpus.json`` says of the data: name, notes, warnings and source."""
+    """Reads ``corpus.json`` of a built data set: its name, notes, warnings and source."""
     with check_file(built, CORPUS) as path:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(about["notes"], dict) or not isinstance(about["warnings"], list):
