@@ -96,7 +96,7 @@ def share_run(
 
 
 def is_shared(folder: Path, with_hidden: bool = False) -> bool:
-    """Whether a folder is one that `share_run` wrote, as far as names tell.
+    """True if a folder holds the files of a shared run and no others, by their names.
 
     Args:
         folder: Folder.

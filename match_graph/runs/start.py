@@ -228,7 +228,7 @@ def _claim(run: Run, overwrite: bool, build_seconds: float) -> None:
 
 
 def _is_of_source(run: Run) -> bool:
-    """Whether the run in the folder names the same data set, with the same options."""
+    """True if the run already in the folder was made from the same data set and options."""
     with suppress(MatchGraphError):
         there = open_run_folder(run.folder)
         return (there.dataset, there.data) == (run.config.dataset, run.config.data)

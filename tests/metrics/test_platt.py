@@ -192,7 +192,7 @@ def test_PlattSearch_change_fades_below_the_bins(
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 def test_PlattSearch_infinite_scores_stay_infinite(scale: float) -> None:
-    """Of either sign, however they are scaled."""
+    """Scores of +inf and -inf are the same after calibration, whatever its scale."""
     found = replace(PlattSearch(1, 1).compute(), scale=torch.tensor([scale]))
     infinite = torch.tensor([[float("inf")], [float("-inf")]])
     assert torch.equal(found(infinite), infinite)

@@ -171,7 +171,7 @@ def sequences(*edge_types: tuple[str, str, str], num_nodes: int = 20) -> HeteroD
 
 
 def test_find_relations_only_training_targets_are_drawn() -> None:
-    """Of sequences too, as anchors of contexts as well."""
+    """Positives, negatives and contexts of edges with positions are all training nodes."""
     data = sequences(("session", "views", "item"))
     (words,), (context,) = find_relations(data, all_rows(data), window=3)
     for relation in (words, context):
@@ -198,7 +198,7 @@ def test_find_relations_sequences_to_one_type_are_apart() -> None:
 
 
 def test_find_relations_no_targets_at_all_are_left_out() -> None:
-    """Where no node of a masked type is kept."""
+    """A node type with a training mask whose table has no rows gives no pairs."""
     data = sequences(("session", "views", "item"))
     assert find_relations(data, {**all_rows(data), "item": 0}, window=3) == []
 
