@@ -55,9 +55,9 @@ def test_match_graph_exports_what_its_stub_declares() -> None:
             assert inspect.getdoc(value), name
 
 
-@pytest.mark.parametrize("module", ["match_graph", "match_graph.cli"])
+@pytest.mark.parametrize("module", ["match_graph", "match_graph.cli", "match_graph.settings"])
 def test_match_graph_is_imported_without_torch(module: str) -> None:
-    """Help and typing errors answer at once: a stage is imported by its first use."""
+    """Help, settings and typing errors answer at once: a stage is imported by its first use."""
     code = f"import sys, {module}; print(*{{'torch', 'pandas', 'sklearn'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not done.stdout.strip()

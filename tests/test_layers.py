@@ -13,7 +13,7 @@ LINE = (
     ("errors", "typing", "openmp"),
     ("io",),
     ("own_code",),
-    ("config",),
+    ("config", "settings"),
     ("cycles", "corpus_faults"),
     ("corpus",),
     ("corpus_builder",),

@@ -7,7 +7,7 @@ from typing import Any
 from api_pages import write_if_changed
 
 import match_graph as mg
-from match_graph.training.catalog import Setting, list_settings
+from match_graph.settings import Setting, list_settings
 
 PAGE = Path(__file__).parents[1] / "generated" / "settings.md"
 HEAD = """# Settings

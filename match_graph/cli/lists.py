@@ -117,7 +117,7 @@ def settings(
 ) -> None:
     """List the settings of a run with default and meaning; `encoders NAME` lists a model's own."""
     from match_graph.config import Config
-    from match_graph.training.catalog import list_settings
+    from match_graph.settings import list_settings
 
     rows = list_settings(Config)
     inside = [one for one in rows if one.key.startswith(f"{part}.")]

@@ -1,56 +1,27 @@
-"""Catalog of settings, and of the encoders, heads and baselines that they name."""
+"""Catalog of encoders, heads and baselines."""
 
 import inspect
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias
 
 import torch
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from match_graph.baselines import BASELINES, Baseline
-from match_graph.errors import ConfigError, list_fields
+from match_graph.errors import ConfigError
 from match_graph.graph import Hierarchy, LabelGraph, TokenSpace
-from match_graph.io.yaml import dump_yaml
 from match_graph.nn import ENCODERS, HEADS, Encoder, Head, TokenEmbedding
 from match_graph.nn.model import choose_head
 from match_graph.own_code import find_class
+from match_graph.settings import Setting, list_settings, write_value
 from match_graph.training.models import count_parameters
 
 _Kind: TypeAlias = Literal["encoder", "head", "baseline"]
-#: Bounds of numbers as pydantic names them.
-_BOUNDS = {"ge": "≥ ", "gt": "> ", "le": "≤ ", "lt": "< "}
 
 #: The size at which parameters are counted.
 CHANNELS, NUM_LABELS, FIELDS = 100, 1000, ("venue", "author", "reference")
 #: For the heading of a table.
 SIZE = f"{CHANNELS} channels, {NUM_LABELS:,} labels, {len(FIELDS)} metadata fields"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One key of a schema.
-
-    Args:
-        key: Dotted key; TYPE stands for a node type.
-        type: Type in words, with its bounds.
-        default: Default as YAML.
-        meaning: Description.
-        choices: Values that it can have, where they are listed.
-    """
-
-    key: str
-    type: str
-    default: str
-    meaning: str
-    choices: Sequence[str] = ()
-
-    @property
-    def about(self) -> str:
-        """Meaning with the choices."""
-        return f"{self.meaning} ({' | '.join(self.choices)})" if self.choices else self.meaning
 
 
 @dataclass(frozen=True)
@@ -100,47 +71,6 @@ class ModelDescription:
     presets: Mapping[str, Mapping[str, str]]
 
 
-def list_settings(schema: type[BaseModel], prefix: str = "") -> list[Setting]:
-    """All keys of a schema, those of its sections among them."""
-    return [_describe_setting(key, field) for key, field in list_fields(schema, prefix)]
-
-
-def _describe_setting(key: str, field: FieldInfo) -> Setting:
-    parts = [field.annotation, *get_args(field.annotation)]
-    choices = [str(one) for part in parts if get_origin(part) is Literal for one in get_args(part)]
-    bounds = [
-        f"{sign}{value:,}"
-        for part in field.metadata
-        for bound, sign in _BOUNDS.items()
-        if (value := getattr(part, bound, None)) is not None
-    ]
-    default = "required" if field.is_required() else field.get_default(call_default_factory=True)
-    kind = ", ".join([_describe_type(field.annotation), *bounds])
-    return Setting(key, kind, _write(default), field.description or "", choices)
-
-
-def _describe_type(annotation: Any) -> str:
-    """A type in words: the values of a choice, "or null" for what may be left open."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _describe_type(inner[0])
-    if origin is Literal:
-        return " or ".join(map(str, inner))
-    if origin in (Union, types.UnionType):
-        return " or ".join(map(_describe_type, inner))
-    if origin is list:
-        return f"list of {_describe_type(inner[0])}"
-    if origin is dict:
-        return "mapping"
-    return "null" if annotation is type(None) else str(annotation.__name__)
-
-
-def _write(value: Any) -> str:
-    """A value as YAML, in one line."""
-    text = dump_yaml(value, default_flow_style=True, allow_unicode=True, width=10**9)
-    return text.removesuffix("\n").removesuffix("\n...")
-
-
 def describe_model(name: str) -> ModelDescription:
     """An encoder, head or baseline by its name, or a class of one's own, which is imported.
 
@@ -153,7 +83,7 @@ def describe_model(name: str) -> ModelDescription:
     kind: _Kind = "head" if is_head else "encoder" if issubclass(cls, Encoder) else "baseline"
     prefix = "model.head_config." if is_head else "model.encoder_config."
     presets = {
-        preset: {key: _write(value) for key, value in _flatten(values).items()}
+        preset: {key: write_value(value) for key, value in _flatten(values).items()}
         for preset, values in getattr(cls, "presets", {}).items()
     }
     entry = _describe(name, cls, kind)
