@@ -44,11 +44,11 @@ class EarlierCells:
         if cell.status != "done" or not self.measures <= cell.metrics.get(self.split, {}).keys():
             return False
         if cell.dataset not in self.here:
-            return self._is_row(cell)
+            return self.has_row(cell)
         is_of_it = self.here[cell.dataset].checksum == self.there[cell.dataset].checksum
-        return cell.key[:2] in self.planned and is_of_it and self.is_planned(cell)
+        return cell.key[:2] in self.planned and is_of_it and self._is_planned(cell)
 
-    def is_planned(self, cell: Cell) -> bool:
+    def _is_planned(self, cell: Cell) -> bool:
         """True if settings, features and files of a cell are those of its row, if that is planned.
 
         Seeds do not count, nor the precision where the device chose it.
@@ -64,8 +64,8 @@ class EarlierCells:
         mine = describe_result(planned.config.model_dump(mode="json"), left)
         return mine == describe_result(cell.config, left)
 
-    def _is_row(self, cell: Cell) -> bool:
-        """True if the experiment has the cell's row, for data sets outside the plan."""
+    def has_row(self, cell: Cell) -> bool:
+        """True if the experiment has the cell's row as the file says it, whatever its data."""
         record = self.there[cell.dataset]
         mine, theirs = (
             {row.name: shorten_paths(row.model_dump(mode="json")) for row in rows}

@@ -215,6 +215,12 @@ class Experiment(StrictModel):
                     f"'rows', {row.name}: 'base' must be a row that has none itself, found "
                     f"'{row.base}'; {suggest(row.base, named)}."
                 )
+            elif (row.encoder, row.preset) != (base.encoder, base.preset):
+                faults.append(
+                    f"'rows', {row.name}: 'encoder' and 'preset' must be those of its 'base', "
+                    f"{base.encoder} and {base.preset or 'none'}, found {row.encoder} and "
+                    f"{row.preset or 'none'}."
+                )
             if row.space:
                 faults.append(f"'rows', {row.name}: it has the settings of 'base', so no 'space'.")
         measure = self.search.measure

@@ -31,9 +31,6 @@ from match_graph.runs.inputs import find_changed_inputs, hash_inputs
 from match_graph.runs.readers import read_record
 from match_graph.runs.record import describe_processor, describe_software
 
-#: What two experiments must have in common for their cells to stand in one table.
-_WHAT_ROWS_ARE = ("settings", "overrides", "budget", "split", "rows", "grid", "measures")
-
 
 class Ledger:
     """Ledger of every cell of a plan, and of cells that earlier calls have finished.
@@ -111,36 +108,24 @@ class Ledger:
     def _read_earlier(self) -> None:
         """Keeps cells of earlier calls that are not planned now: other data sets, other seeds.
 
-        Those of another experiment, of rows that are no more, of changed data, and of rows whose
-        settings, features or code are others now are left out.
+        Those of rows that are no more, of changed data, of rows whose settings, features or code
+        are others now, and those that lack a measure are left out, and those that were not run.
         Planned cells are kept too where they are published: there is no run folder to read.
         """
         earlier = read_results(self.out / RESULTS)
         self._started = earlier.started
-        here = {record.name: record for record in self.plan.datasets}
         there = {record.name: record for record in earlier.datasets}
-        same = all(
-            getattr(self.plan.experiment, name) == getattr(earlier.experiment, name)
-            for name in _WHAT_ROWS_ARE
-        )
         keeper, left_out = EarlierCells(self.plan, earlier, self._identify), 0
         for cell in earlier.cells:
-            if cell.published:
+            if cell.published or cell.status == "waiting":
                 continue
-            record = here.get(cell.dataset, there[cell.dataset])
-            is_of_it = (
-                same
-                and record.checksum == there[cell.dataset].checksum
-                and cell.row in [row.name for row in record.rows]
-                and (cell.status != "done" or keeper.is_planned(cell))
-            )
-            if is_of_it:
+            if keeper.counts(cell) if cell.status == "done" else keeper.has_row(cell):
                 self.cells.setdefault(cell.key, cell)
             left_out += cell.key not in self.cells
         if left_out:
             self.reporter.warn(
-                f"{left_out} cells of earlier calls are of other rows, settings or data; their "
-                f"folders stay, the results have them no more"
+                f"{left_out} cells of earlier calls are of other rows, settings, data or measures; "
+                f"their folders stay, the results have them no more"
             )
         self._take_published(earlier, keeper)
         kept = {dataset for dataset, _, _ in self.cells}

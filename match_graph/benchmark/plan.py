@@ -132,10 +132,8 @@ class DatasetPlanner:
     def plan_dataset(self) -> None:
         """Adds the data set and its cells to the plan."""
         experiment = self.experiment
-        first = experiment.expand([])[0]  # settings of all rows are of its encoder too
-        shared = experiment.configure(
-            PlannedRow(name="any", encoder=first.encoder), experiment.seed
-        )
+        encoder = experiment.rows[0].encoder  # settings of all rows are of it too
+        shared = experiment.configure(PlannedRow(name="any", encoder=encoder), experiment.seed)
         dataset = self._open(locate_config(self.source, shared))
         dataset.transform = None
         _check_name(dataset.name)

@@ -20,9 +20,17 @@ from match_graph.benchmark.space import (
     list_points,
     split_keys,
 )
-from match_graph.benchmark.trial import SECONDS, list_studies, open_study, read_value
+from match_graph.benchmark.trial import (
+    COMMIT,
+    PRUNED_ON,
+    SECONDS,
+    list_studies,
+    open_study,
+    read_pruned,
+)
 from match_graph.errors import CheckpointError, ConfigError, list_faults
 from match_graph.features import identify_features
+from match_graph.io.progress import Reporter
 from match_graph.runs.inputs import hash_inputs
 from match_graph.training.models import find_model
 
@@ -113,8 +121,13 @@ class RowSearch:
         }
 
 
-def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[RowSearch]:
-    """Searches of the rows, those of earlier calls as far as they are."""
+def open_searches(
+    plan: Plan, out: Path, rows: Sequence[str] | None, reporter: Reporter
+) -> list[RowSearch]:
+    """Searches of the rows, those of earlier calls as far as they are.
+
+    A row that makes no sense for a data set is left out, unless it is asked for.
+    """
     experiment, searches = plan.experiment, []
     spaces = dict(_find_spaces(experiment))
     names = [name for name in choose_rows(rows, plan) if name in spaces]
@@ -123,7 +136,15 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
             f"A search must have a space: 'search.space' of all networks, or 'space' of a row, but "
             f"the experiment '{experiment.name}' has none for {rows or 'its rows'}; add one."
         )
-    for name in names:
+    reasons = {cell.row: f"on {cell.dataset}: {cell.reason}" for cell in plan.refused}
+    for name in (refused := [one for one in names if one in reasons]):
+        if rows or len(refused) == len(names):
+            raise ConfigError(
+                f"A row that is searched must make sense for every data set, found '{name}' "
+                f"{reasons[name]}"
+            )
+        reporter.warn(f"no search of '{name}' {reasons[name]}")
+    for name in [one for one in names if one not in reasons]:
         row = _find_row(experiment, name)
         study = _open_study(out / JOURNAL, name)
         _check_same(study, _identify(plan, row, spaces[name]), out)
@@ -138,14 +159,22 @@ def open_searches(plan: Plan, out: Path, rows: Sequence[str] | None) -> list[Row
 
 
 def open_earlier(plan: Plan, out: Path, searches: Iterable[RowSearch]) -> list[RowSearch]:
-    """Searches of other rows by earlier calls, with the same settings and data, to be recorded."""
-    there = {*list_studies(out / JOURNAL)} - {search.row.name for search in searches}
-    found = []
-    for name, space in _find_spaces(plan.experiment):
+    """Searches of other rows by earlier calls, to be recorded beside these.
+
+    Raises:
+        CheckpointError: Their settings or data were others, so that one record cannot have both.
+    """
+    here = {search.row.name for search in searches}
+    spaces, found = dict(_find_spaces(plan.experiment)), []
+    for name in [one for one in list_studies(out / JOURNAL) if one not in here]:
+        study = open_study(out / JOURNAL, name)
+        if all(one.state.name == "WAITING" for one in study.get_trials(deepcopy=False)):
+            continue
+        if name not in spaces:
+            raise CheckpointError(_describe_others(name, out))
         row = _find_row(plan.experiment, name)
-        study = open_study(out / JOURNAL, name) if name in there else None
-        if study is not None and study.user_attrs.get("identity") == _identify(plan, row, space):
-            found.append(RowSearch(row, space, study))
+        _check_same(study, _identify(plan, row, spaces[name]), out)
+        found.append(RowSearch(row, spaces[name], study))
     return found
 
 
@@ -254,23 +283,33 @@ def _check_same(study: "Study", identity: str, out: Path) -> None:
     if there is None:
         study.set_user_attr("identity", identity)
     elif there != identity:
-        raise CheckpointError(
-            f"A search must go on with the space, settings, defaults, data and seed that it began "
-            f"with, but '{out}' has trials of '{study.study_name}' with others; choose another "
-            f"folder with --out, or delete this one."
-        )
+        raise CheckpointError(_describe_others(study.study_name, out))
+
+
+def _describe_others(name: str, out: Path) -> str:
+    return (
+        f"A search must go on with the space, settings, defaults, data and seed that it began "
+        f"with, but '{out}' has trials of '{name}' with others; choose another folder with --out, "
+        f"or delete this one."
+    )
 
 
 def list_trials(searches: Iterable[RowSearch]) -> pd.DataFrame:
-    """Table of all trials: row, number, state, value on valid, seconds, reason, settings."""
+    """Table of all trials, with their settings.
+
+    Complete ones have a value, pruned ones the last epoch's measure and the data set that it is of.
+    """
     rows = [
         {
             "row": search.row.name,
             "trial": trial.number,
             "state": trial.state.name.lower(),
-            "value": read_value(trial),
+            "value": trial.value if trial.state.name == "COMPLETE" else None,
+            "pruned_at": read_pruned(trial),
+            "pruned_on": trial.user_attrs.get(PRUNED_ON, ""),
             "epochs": len(trial.intermediate_values),
             "seconds": trial.user_attrs.get(SECONDS),
+            "commit": trial.user_attrs.get(COMMIT, ""),
             "reason": trial.user_attrs.get("reason", ""),
             **search.find_settings(trial),
         }

@@ -57,7 +57,7 @@ def run_benchmark(
     Raises:
         CheckpointError: A folder in ``out`` is of other settings or data, or another benchmark runs
             there.
-        ConfigError: There is no such row.
+        ConfigError: There is no such row, or a data set lacks documents of the experiment's split.
         KeyboardInterrupt: Passed on, after cells have stopped and results are written.
     """
     out = read_path(out, "A folder of results").resolve()
@@ -65,8 +65,21 @@ def run_benchmark(
     place = str(Path(root or default_root()).resolve())
     with hold_folder(out, "benchmark"):
         plan = make_plan(experiment, place, reporter)
+        _check_splits(plan)
         names = choose_rows(rows, plan)
         return _Benchmark(plan, out, place, cluster, reporter).run(names)
+
+
+def _check_splits(plan: Plan) -> None:
+    """Checks that there are documents to measure on, before anything is trained."""
+    split = plan.experiment.split
+    for record in plan.datasets:
+        if split not in record.documents:
+            advice = "take 'split: valid'" if split == "test" else "split the data"
+            raise ConfigError(
+                f"A data set of a benchmark must have {split} documents, but '{record.name}' has "
+                f"none; {advice}."
+            )
 
 
 def choose_rows(rows: Sequence[str] | None, plan: Plan) -> Sequence[str]:

@@ -30,7 +30,7 @@ from match_graph.benchmark.row_search import (
     open_searches,
 )
 from match_graph.benchmark.runner import find_environment, takes_gpu
-from match_graph.benchmark.trial import SECONDS, TrialWork, read_value, run_trial
+from match_graph.benchmark.trial import PRUNED_ON, SECONDS, TrialWork, read_pruned, run_trial
 from match_graph.datasets.dataset import default_root
 from match_graph.errors import ConfigError, import_extra
 from match_graph.io.cluster import Calls, Cluster, LocalCalls
@@ -39,6 +39,7 @@ from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.io.run_folder import CONFIG, HISTORY, METRICS, RECORD
 from match_graph.io.yaml import dump_yaml
+from match_graph.training.loop import MONITOR
 
 TRIALS, RECORDS, TUNED = "trials", "trials.csv", "tuned.yaml"
 #: What stays of a trial's run folders.
@@ -87,7 +88,7 @@ def run_search(
     with hold_folder(out, "search"):
         check_spaces(experiment)
         plan = make_plan(experiment.model_copy(update={"runs": 1}), place, reporter)
-        searches = open_searches(plan, out, rows)
+        searches = open_searches(plan, out, rows, reporter)
         earlier = open_earlier(plan, out, searches)
         runs = experiment.runs
         return _Searcher(plan, out, place, cluster, reporter, searches, earlier, runs).run()
@@ -135,6 +136,10 @@ class _Searcher:
                 self.reporter.warn(f"stopped; the same command goes on, with --out {out}")
                 raise
         self._write()
+        numbers = {one.row.name: len(one.trials) for one in self.recorded}
+        if self.options.minutes is None and len({*numbers.values()}) > 1:
+            shown = ", ".join(f"{name} {number}" for name, number in numbers.items())
+            self.reporter.warn(f"rows have different numbers of trials, not equal budgets: {shown}")
         return self.searches
 
     def _announce(self, num_lost: int) -> None:
@@ -271,15 +276,16 @@ class _Searcher:
 
     def _report(self, search: RowSearch, number: int) -> None:
         trial, best = search.study.get_trials(deepcopy=False)[number], search.best
-        what = "pruned at " if trial.state.name == "PRUNED" else ""
-        reached = read_value(trial)
-        value = "-" if reached is None else f"{reached:.4f}"
+        value = "-" if trial.value is None else f"{self.options.measure} {trial.value:.4f}"
+        if (pruned := read_pruned(trial)) is not None:
+            dataset = trial.user_attrs[PRUNED_ON]
+            value = f"pruned with {MONITOR} {pruned:.4f} of the network on {dataset}"
         shown = ", ".join(f"{key}={shorten_value(v)}" for key, v in trial.params.items())
         seconds = trial.user_attrs.get(SECONDS, 0.0)
         highest = "" if best is None or best.value is None else f" (best {best.value:.4f})"
         self.reporter.line(
-            f"{search.row.name}, trial {number + 1}: {what}{self.options.measure} {value}"
-            f"{highest} in {format_seconds(seconds)}; {shown}"
+            f"{search.row.name}, trial {number + 1}: {value}{highest} in "
+            f"{format_seconds(seconds)}; {shown}"
         )
 
     def _write(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from match_graph.benchmark.cell import open_cell
 from match_graph.benchmark.plan import PlannedCell
 from match_graph.benchmark.process import Work
+from match_graph.runs.record import find_git_hash
 from match_graph.training.loop import MONITOR, Watch
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from optuna.storages import JournalStorage
     from optuna.trial import FrozenTrial
 
-#: Attribute of a trial: seconds of the process that ended it.
-SECONDS = "seconds"
+#: Attributes of a trial: seconds of the process that ended it, the commit of its code, and the data
+#: set on which it was pruned.
+SECONDS, COMMIT, PRUNED_ON = "seconds", "commit", "pruned_on"
 #: More epochs than a training has: the numbers of epochs of the next data set begin there.
 _EPOCHS = 10**6
 #: Trials that run whole before others are measured against them.
@@ -81,7 +83,7 @@ def run_trial(work: Work) -> None:
     Its value is the mean over the data sets of the measure on valid. Test is never read. On each
     data set, after a third of its epochs (before, a low learning rate would be taken for a bad one)
     and before the last, a trial is pruned whose best epoch so far is behind the median of what
-    complete trials had at this epoch.
+    complete trials had at this epoch, by `MONITOR` of the network before its blend.
     Source: the median rule of Golovin et al., "Google Vizier", KDD 2017,
     https://doi.org/10.1145/3097983.3098043, by Optuna.
     """
@@ -97,17 +99,19 @@ def run_trial(work: Work) -> None:
             run = open_cell(work, cell, vectors)
             if not run.is_finished:
                 epochs = cell.config.train.epochs or 1
-                run.train(watch_trial(study, trial, place, work.measure, epochs))
+                run.train(watch_trial(study, trial, place, epochs))
                 run.evaluate(with_test=False)
             values.append(run.read_metrics()["valid"][work.measure])
         state, value = optuna.trial.TrialState.COMPLETE, fmean(values)
     except optuna.TrialPruned:
         state, value = optuna.trial.TrialState.PRUNED, None
+        trial.set_user_attr(PRUNED_ON, cell.dataset)
+    trial.set_user_attr(COMMIT, find_git_hash() or "")
     trial.set_user_attr(SECONDS, time.monotonic() - start)
     study.tell(trial, value, state)
 
 
-def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, epochs: int) -> Watch:
+def watch_trial(study: "Study", trial: "Trial", place: int, epochs: int) -> Watch:
     """Reports each epoch to the journal, and ends a training that others are ahead of.
 
     Args:
@@ -115,7 +119,6 @@ def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, epochs
         trial: Trial, which is told how each epoch ended.
         place: Number of the data set. It is added to the measure, which is at most 1: the rule
             takes the best value of all steps, and a data set before may have had better ones.
-        measure: Measure on valid.
         epochs: Number of epochs of the training.
     """
     import optuna
@@ -125,15 +128,15 @@ def watch_trial(study: "Study", trial: "Trial", place: int, measure: str, epochs
     def watch(row: Mapping[str, float]) -> None:
         step = place * _EPOCHS + int(row["epoch"])
         if step not in reported:  # by the process that was killed
-            trial.report(place + row.get(measure, row[MONITOR]), step)
+            trial.report(place + row[MONITOR], step)
         if math.ceil(epochs / 3) <= row["epoch"] < epochs and trial.should_prune():
             raise optuna.TrialPruned
 
     return watch
 
 
-def read_value(trial: "FrozenTrial") -> float | None:
-    """Value of a trial; of one that was pruned, the measure of its last epoch."""
+def read_pruned(trial: "FrozenTrial") -> float | None:
+    """`MONITOR` of the last epoch of a trial that was pruned, None for others."""
     if trial.value is None or trial.state.name != "PRUNED":
-        return trial.value
+        return None
     return trial.value - (trial.last_step or 0) // _EPOCHS

@@ -61,7 +61,7 @@ def speed(
     ] = None,
 ) -> None:
     """Measure how fast a stage is, against a baseline in the same process."""
-    from match_graph.report import write_time_to_quality
+    from match_graph.report.time_to_quality import check_curve, write_time_to_quality
     from match_graph.speed import OWN_CORPORA, SPEED_SIZES, check_stage, measure_speed
     from match_graph.training.device import choose_device
 
@@ -70,6 +70,8 @@ def speed(
             "a curve is measured without --busy and --json", param_hint="--curve"
         )
     check_stage(stage, busy)  # before a data set is built
+    if curve is not None:
+        check_curve(stage)
     if stage in OWN_CORPORA:
         if dataset is not None:
             raise typer.BadParameter(
@@ -82,7 +84,7 @@ def speed(
     if curve is not None:
         write_time_to_quality(curve, stage, built, resolved, seconds, device, echo)
         return
-    for found in measure_speed(stage, built, resolved, seconds, device, busy):
+    for found in measure_speed(stage, built, resolved, seconds, device, busy, Reporter()):
         if json_lines:
             echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:

@@ -85,10 +85,9 @@ class RunFolder:
                 for name, values in rows.items()
             ],
         )
-        about = (
-            "Documents without gold labels count 0. F1 is measured on test, at thresholds that "
-            "were chosen on valid."
-        )
+        about = "Documents without gold labels count 0."
+        if "test" in self.metrics:
+            about += " F1 is measured on test, at thresholds that were chosen on valid."
         return Section("Measures", " ".join([about, *list_twins(self.record)]), [table])
 
     def curves(self) -> Section:
@@ -122,7 +121,7 @@ class RunFolder:
                 charts.append(BarChart(f"{measure} {title}", "fraction", bars))
         if not charts:
             return Section("Slices of the labels", "", [
-                Note(["There are no slices; `match-graph evaluate` measures them on test."])
+                Note(["There are no slices: they are measured on test documents."])
             ])  # fmt: skip
         return Section("Slices of the labels", ABOUT_SLICES, charts)
 

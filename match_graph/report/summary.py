@@ -267,7 +267,8 @@ def _describe_devices(done: Sequence[Cell], device: str) -> Iterator[str]:
 
 
 def _name_device(cell: Cell) -> str:
-    return str(cell.device.get("cuda", "CPU"))
+    threads = cell.device.get("threads", 1)
+    return str(cell.device.get("cuda", "CPU" if threads == 1 else f"CPU with {threads} threads"))
 
 
 def _name_seeds(seeds: Sequence[int]) -> str:

@@ -86,6 +86,19 @@ def measure_time_to_quality(
     return pd.DataFrame(rows)
 
 
+def check_curve(stage: str) -> None:
+    """Checks that a stage has a quality of its own, before a data set is built for it.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if stage != "pretrain":
+        raise ConfigError(
+            f"Only the stage 'pretrain' has a quality against seconds, found '{stage}'; leave out "
+            f"--curve."
+        )
+
+
 def write_time_to_quality(
     folder: Path,
     stage: str,
@@ -109,11 +122,7 @@ def write_time_to_quality(
     Raises:
         ConfigError: Another stage, or matplotlib is not installed.
     """
-    if stage != "pretrain":
-        raise ConfigError(
-            f"Only the stage 'pretrain' has a quality against seconds, found '{stage}'; leave out "
-            f"--curve."
-        )
+    check_curve(stage)
     budgets = [seconds / 2**step for step in reversed(range(_BUDGETS))]
     table = measure_time_to_quality(dataset, config, budgets, device, report=report)
     stem = folder / f"time_to_quality-{dataset.name}"

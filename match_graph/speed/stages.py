@@ -8,6 +8,7 @@ import torch
 from match_graph.config import Config
 from match_graph.datasets import CorpusDataset
 from match_graph.errors import ConfigError
+from match_graph.io.progress import Reporter
 from match_graph.runs.configure import resolve_config
 from match_graph.speed.build import measure_build
 from match_graph.speed.export import measure_export
@@ -76,8 +77,9 @@ def measure_speed(
     seconds: float,
     device: torch.device,
     busy: int = 0,
+    reporter: Reporter | None = None,
 ) -> Iterator[Speed]:
-    """Measures one stage, or ``all`` of this data set.
+    """Measures one stage, or ``all`` of this data set, but those that it or the model refuses.
 
     Args:
         stage: Stage: a name in `SPEED_STAGES`, or ``all`` but those of other processes or of
@@ -87,12 +89,21 @@ def measure_speed(
         seconds: Approximate seconds per measured stage.
         device: Device of the measurement.
         busy: Number of busy processes beside which each stage is measured too.
+        reporter: Told which stages ``all`` leaves out, and why; None tells nobody.
 
     Raises:
-        ConfigError: There is no such stage, or it is not measured beside busy processes.
+        ConfigError: There is no such stage, it is not measured beside busy processes, or the data
+            set or the model has nothing to measure there.
     """
     check_stage(stage, busy)
     bench = Bench(dataset, resolve_config(config, dataset), seconds, device, busy)
     for name in SPEED_STAGES if stage == "all" else [stage]:
-        if stage == name or name not in _ALONE:
+        if stage != name and name in _ALONE:
+            continue
+        try:
             yield from SPEED_STAGES[name](bench)
+        except ConfigError as error:
+            if stage != "all":
+                raise
+            if reporter is not None:
+                reporter.warn(f"'{name}' is left out: {error}")

@@ -229,6 +229,21 @@ def test_load_experiment_what_expected_must_be_rows_and_columns(write) -> None:
     ]
 
 
+def test_load_experiment_row_has_the_encoder_of_its_base(write) -> None:
+    """It takes over settings, which another model would read otherwise or not at all."""
+    rows = [
+        {"name": "HGT", "encoder": "hgt"},
+        {"name": "HGT-NoMetadata", "base": "HGT", "ablation": ["no-metadata"]},
+        {"name": "paper", "base": "HGT", "encoder": "hgt", "preset": "paper"},
+    ]
+    text = message(write(rows=rows, reference=None, expected={}))
+    about = "'encoder' and 'preset' must be those of its 'base', hgt and none, found"
+    assert text.splitlines()[1:] == [
+        f"  'rows', HGT-NoMetadata: {about} match and none.",
+        f"  'rows', paper: {about} hgt and paper.",
+    ]
+
+
 def test_load_experiment_reference_is_a_row(write) -> None:
     """The nearest one is named."""
     path = write(reference="MATHC")

@@ -132,6 +132,12 @@ def test_make_plan_row_stands_for_each_field_of_the_data_set(plan) -> None:
     assert found.cells[1].config.data.drop_fields == ["venue"]
 
 
+def test_make_plan_of_rows_for_fields_alone(plan) -> None:
+    """The data set is opened before its fields, and so its rows, are known."""
+    found = plan(rows=[{"name": "No-{field}", "ablation": ["no-{field}"]}], reference=None)
+    assert {cell.row.name for cell in found.cells} == {"No-venue", "No-author", "No-reference"}
+
+
 def test_make_plan_counts_twins_of_the_data_set(plan, monkeypatch) -> None:
     """Once, whatever rows and seeds there are."""
     calls = []

@@ -325,8 +325,8 @@ def test_run_benchmark_other_data_sets_are_kept_beside(
     results = run_benchmark(other, out, root)
     assert [(cell.dataset, cell.row) for cell in results.cells] == [("toy", "prior 2")]
     assert capsys.readouterr().err == (
-        "warning: 2 cells of earlier calls are of other rows, settings or data; their folders "
-        "stay, the results have them no more\n"
+        "warning: 2 cells of earlier calls are of other rows, settings, data or measures; their "
+        "folders stay, the results have them no more\n"
     )
     again = write_match_folder(tmp_path / "deeper" / "toy")
     both = make_experiment(datasets=[str(tmp_path / "toy"), str(again)], **common)
@@ -336,6 +336,49 @@ def test_run_benchmark_other_data_sets_are_kept_beside(
         "The data sets of a benchmark must have different names, found 'toy' twice; rename one of "
         "the folders."
     )
+
+
+def test_run_benchmark_keeps_other_seeds_as_measures_are_added(
+    make_experiment, tmp_path: Path, capsys
+) -> None:
+    """Where they have the measure, and as rows are added; none waits that was never run."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    rows = [{"name": "prior", "encoder": "prior"}]
+    common = {"reference": None, "measures": ["P@1"]}
+    run_benchmark(make_experiment(rows=rows, runs=2, **common), out, root)
+    common["measures"] = ["P@1", "PSP@5"]
+    more = [*rows, {"name": "prior 2", "encoder": "prior"}]
+    results = run_benchmark(make_experiment(rows=more, runs=1, **common), out, root)
+    assert [(cell.row, cell.seed) for cell in results.cells] == [
+        ("prior", 0), ("prior", 1), ("prior 2", 0),
+    ]  # fmt: skip
+    assert results.is_finished
+    assert not capsys.readouterr().err
+
+
+def test_run_benchmark_keeps_no_cells_that_were_only_planned(
+    make_experiment, tmp_path: Path
+) -> None:
+    """Of seeds that a larger call had planned, a smaller one forgets what was not run."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    rows = [{"name": name, "encoder": "prior"} for name in ("a", "b")]
+    run_benchmark(make_experiment(rows=rows, reference=None, runs=2), out, root, rows=["a"])
+    results = run_benchmark(make_experiment(rows=rows, reference=None, runs=1), out, root)
+    assert [(cell.row, cell.seed) for cell in results.cells] == [("a", 0), ("a", 1), ("b", 0)]
+    assert results.is_finished
+
+
+def test_run_benchmark_without_documents_to_measure_on(make_experiment, tmp_path: Path) -> None:
+    """Told before anything is trained."""
+    folder = write_match_folder(tmp_path / "no_test", {**toy_documents(), "test": []})
+    experiment = make_experiment(datasets=[str(folder)])
+    with pytest.raises(ConfigError) as caught:
+        run_benchmark(experiment, tmp_path / "out", tmp_path / "root")
+    assert str(caught.value) == (
+        "A data set of a benchmark must have test documents, but 'no_test' has none; "
+        "take 'split: valid'."
+    )
+    assert not (tmp_path / "out" / "cells").exists()
 
 
 def test_run_benchmark_leaves_out_seeds_of_other_defaults(
@@ -354,7 +397,7 @@ def test_run_benchmark_leaves_out_seeds_of_other_defaults(
     shutil.rmtree(out / "cells" / "toy" / "MATCH" / "seed0")
     (cell,) = run_benchmark(one, out, root).cells
     assert (cell.seed, cell.config["train"]["batch_size"]) == (0, 8)
-    assert "1 cells of earlier calls are of other rows, settings or data" in capsys.readouterr().err
+    assert "1 cells of earlier calls are of other rows" in capsys.readouterr().err
 
 
 def write_experiment(path: Path, experiment: Experiment) -> Path:

@@ -17,7 +17,7 @@ from match_graph.benchmark.experiment import PlannedRow
 from match_graph.benchmark.row_search import JOURNAL, RowSearch, _find_spaces
 from match_graph.benchmark.search import RECORDS, TRIALS, TUNED
 from match_graph.benchmark.space import Range
-from match_graph.benchmark.trial import SECONDS, read_value, watch_trial
+from match_graph.benchmark.trial import SECONDS, read_pruned, watch_trial
 from match_graph.errors import CheckpointError, ConfigError
 from match_graph.io import Reporter
 from match_graph.io.cluster import Cluster
@@ -196,6 +196,9 @@ def test_run_search_trial_behind_others_is_pruned(make_search, tmp_path: Path) -
     assert search.count("PRUNED") == len(pruned) > 0
     assert set(pruned["train.learning_rate"]) == {1e-9}
     assert set(pruned["epochs"]) == {2}
+    assert set(pruned["pruned_on"]) == {"synthetic"}
+    assert pruned["value"].isna().all()
+    assert pruned["pruned_at"].between(0, trials["value"].max()).all()
     assert search.best.params == {"train.learning_rate": 1e-3}
 
 
@@ -208,19 +211,19 @@ def test_watch_trial_compares_on_each_data_set() -> None:
         trial = study.ask()
         for place, value in enumerate((0.9, 0.5)):
             for epoch in (1, 2, 3):
-                watch_trial(study, trial, place, "NDCG@5", 4)({"NDCG@5": value, "epoch": epoch})
+                watch_trial(study, trial, place, 4)({"NDCG@5": value, "epoch": epoch})
         study.tell(trial, 0.7)
     trial = study.ask()
     for epoch in (1, 2, 3):
-        watch_trial(study, trial, 0, "NDCG@5", 4)({"NDCG@5": 0.95, "epoch": epoch})
+        watch_trial(study, trial, 0, 4)({"NDCG@5": 0.95, "epoch": epoch})
     for epochs, epoch in ((4, 1), (2, 2)):
-        watch_trial(study, trial, 1, "NDCG@5", epochs)({"NDCG@5": 0.4, "epoch": epoch})
-    again = watch_trial(study, trial, 1, "NDCG@5", 4)
+        watch_trial(study, trial, 1, epochs)({"NDCG@5": 0.4, "epoch": epoch})
+    again = watch_trial(study, trial, 1, 4)
     with pytest.raises(optuna.TrialPruned):
         again({"NDCG@5": 0.4, "epoch": 2})
     study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-    assert read_value(study.trials[-1]) == pytest.approx(0.4)  # not 1.4
-    assert read_value(study.trials[0]) == 0.7
+    assert read_pruned(study.trials[-1]) == pytest.approx(0.4)  # not 1.4
+    assert read_pruned(study.trials[0]) is None
 
 
 def test_run_search_minutes_are_of_a_row(make_search, tmp_path: Path) -> None:
@@ -324,6 +327,51 @@ def test_run_search_keeps_the_record_of_other_rows(make_search, tmp_path: Path) 
     other = make_search(rows=rows, search={"trials": 1}, reference=None, seed=1)
     with pytest.raises(CheckpointError):
         run_search(other, out, root, rows=["a"])
+
+
+def test_run_search_drops_no_trials_of_other_rows(make_search, tmp_path: Path) -> None:
+    """One record cannot have rows of two experiments: other settings, or a row that is no more."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    space = {"model.encoder_config.cost": [0.5, 2.0]}
+    rows = [{"name": name, "encoder": "tfidf_linear", "space": space} for name in ("a", "b")]
+    common = {"search": {"trials": 1}, "reference": None}
+    run_search(make_search(rows=rows, **common), out, root, rows=["a"])
+    before = (out / RECORDS).read_bytes(), (out / TUNED).read_bytes()
+    changed = [{**rows[0], "settings": {"model.coherent": False}}, rows[1]]
+    for others in (changed, rows[1:]):
+        with pytest.raises(CheckpointError, match="has trials of 'a' with others"):
+            run_search(make_search(rows=others, **common), out, root, rows=["b"])
+    assert before == ((out / RECORDS).read_bytes(), (out / TUNED).read_bytes())
+
+
+def test_run_search_tells_of_unequal_budgets(make_search, tmp_path: Path, capsys) -> None:
+    """Numbers of trials by row, where no minutes limit them; the commit of each trial is there."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    space = {"model.encoder_config.cost": [0.5, 2.0]}
+    rows = [{"name": name, "encoder": "tfidf_linear", "space": space} for name in ("a", "b")]
+    for name, trials in (("a", 2), ("b", 1)):
+        experiment = make_search(rows=rows, search={"trials": trials}, reference=None)
+        run_search(experiment, out, root, rows=[name])
+    assert "warning: rows have different numbers of trials, not equal budgets: a 2, b 1\n" in (
+        capsys.readouterr().err
+    )
+    assert pd.read_csv(out / RECORDS)["commit"].nunique() <= 1  # none outside a checkout
+
+
+def test_run_search_leaves_out_rows_that_make_no_sense(make_search, tmp_path: Path, capsys) -> None:
+    """As a benchmark does; asked for by name, or where none is left, it is an error."""
+    out, root = tmp_path / "out", tmp_path / "root"
+    space = {"model.encoder_config.cost": [0.5, 2.0]}
+    rows = [
+        {"name": "a", "encoder": "tfidf_linear", "space": space},
+        {"name": "b", "encoder": "tfidf_linear", "space": space, "ablation": ["no-colour"]},
+    ]
+    experiment = make_search(rows=rows, search={"trials": 1}, reference=None)
+    [search] = run_search(experiment, out, root, reporter=Reporter(quiet=True))
+    assert search.row.name == "a"
+    assert "warning: no search of 'b' on toy: An ablation must leave out" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"sense for every data set, found 'b' on toy: An abl"):
+        run_search(experiment, out, root, rows=["b"])
 
 
 def test_run_search_of_other_defaults_is_refused(

@@ -148,7 +148,7 @@ def test_make_run_page_what_is_missing_is_said(copied: Path, trained_run: Run) -
     ]
     assert notes == [
         "There is no history: nothing was trained by epochs.",
-        "There are no slices; `match-graph evaluate` measures them on test.",
+        "There are no slices: they are measured on test documents.",
         f"There is no {RELIABILITY}; `match-graph evaluate {copied}` writes it.",
     ]
 

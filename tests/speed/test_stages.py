@@ -22,6 +22,7 @@ from match_graph.cli import app
 from match_graph.datasets import DATASETS, Synthetic
 from match_graph.errors import ConfigError
 from match_graph.graph import EgoBatch, Hierarchy
+from match_graph.io import Reporter
 from match_graph.speed import (
     SPEED_SIZES,
     SPEED_STAGES,
@@ -184,6 +185,24 @@ def test_measure_speed_all_measures_every_stage_of_the_data_set(
         )
     assert list(measure_speed("all", synthetic, small_settings(), 0.1, CPU)) == []
     assert called == list(BASELINES)
+
+
+def test_measure_speed_all_goes_on_behind_a_refused_stage(
+    synthetic: Synthetic, small_settings, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Of data without a hierarchy the other stages are measured."""
+    called: list[str] = []
+    for name in {*SPEED_STAGES} - {"hypernymy"}:
+        monkeypatch.setitem(
+            SPEED_STAGES, name, lambda _bench, name=name: iter(called.append(name) or ())
+        )
+    flat = Hierarchy.without_edges(synthetic.num_labels)
+    monkeypatch.setattr(synthetic, "hierarchy", flat)
+    given = "all", synthetic, small_settings(), 0.1, CPU
+    assert list(measure_speed(*given, reporter=Reporter(quiet=True))) == []
+    assert called == [name for name in BASELINES if name != "hypernymy"]
+    error = " ".join(capsys.readouterr().err.split())
+    assert error.startswith("warning: 'hypernymy' is left out: The speed of hypernymy is measured")
 
 
 def test_SPEED_STAGES_every_stage_is_tested() -> None:
@@ -393,6 +412,9 @@ def test_measure_speed_command_checks_before_it_builds(call, tmp_path: Path) -> 
     code, _, error = call(*command, "pretrain", "--curve", tmp_path / "curve", "--json")
     assert code == 2
     assert "a curve is measured without --busy and --json" in error
+    code, _, error = call(*command, "step", "--curve", tmp_path / "curve")
+    assert code == 1
+    assert error.startswith("Error: Only the stage 'pretrain' has a quality against seconds")
     code, _, error = call(*command, "scaling")
     assert code == 2
     assert "'scaling' measures corpora of its own" in error
