@@ -81,10 +81,11 @@ class FeatureSource(StrictModel):
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         given = {name for name in type(self).model_fields if getattr(self, name) not in (None, [])}
-        if not any({one} <= given <= {one, *with_it} for one, with_it in _SOURCES.items()):
+        fits = any({one} <= given <= {one, *with_it} for one, with_it in _SOURCES.items())
+        if not fits or (self.earlier and not self.neighbors):
             raise ValueError(
-                "Input should be path (with key, ids), model (column, max_pieces, neighbors, "
-                "earlier) or latent (column, neighbors, earlier)"
+                "Input should be path (with key, ids), model (column, max_pieces, neighbors) or "
+                "latent (column, neighbors); earlier belongs to neighbors"
             )
         return self
 
@@ -154,9 +155,7 @@ class PretrainConfig(StrictModel):
     label_parent: bool = Field(
         False, description="also train on (label, parent) pairs; not in the paper"
     )
-    cited_documents: bool = Field(
-        False, description="also train on (document, cited document) pairs"
-    )
+    cited_documents: bool = Field(False, description="also train on (document, cited one) pairs")
 
 
 class ModelConfig(StrictModel):
@@ -323,6 +322,8 @@ class Config(StrictModel):
             f"both to one value.": spherical and channels != model.channels,
             "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe "
             "or word2vec text file.": model.init == "word_vectors" and model.word_vectors is None,
+            f"model.word_vectors is read with model.init=word_vectors alone, found {model.init}; "
+            f"set that too.": model.init != "word_vectors" and model.word_vectors is not None,
             f"model.head_from_labels needs pre-trained label vectors, found model.init="
             f"{model.init}; set it to false, or model.init to spherical.": model.head_from_labels
             and not spherical,

@@ -176,7 +176,8 @@ def _give_reason(fault: ErrorDetails, depth: int) -> str:
         depth: Length of the value's path.
     """
     inner = ".".join(map(str, fault["loc"][depth + 1 :]))  # after the type that was tried
-    reason = fault["msg"].removeprefix("Value error, ")
+    is_text = fault["type"] == "sequence_str"
+    reason = "Input should be a list" if is_text else fault["msg"].removeprefix("Value error, ")
     return f"'{inner}': {reason}" if inner else reason
 
 

@@ -224,6 +224,11 @@ CONTRADICTIONS = {
         "model.init=word_vectors needs a file, found none; set model.word_vectors to a GloVe or "
         "word2vec text file.",
     ),
+    "ignored": (
+        ["model.word_vectors=glove.txt"],
+        "model.word_vectors is read with model.init=word_vectors alone, found spherical; set that "
+        "too.",
+    ),
     "head": (
         ["model.init=random", "model.head_from_labels=true"],
         "model.head_from_labels needs pre-trained label vectors, found model.init=random; set it "
@@ -237,6 +242,14 @@ def test_load_config_settings_that_do_not_go_together(name: str) -> None:
     """What would fail only after pre-training is refused before it."""
     settings, fault = CONTRADICTIONS[name]
     assert message(None, settings) == f"The configuration must be valid: {fault}"
+
+
+def test_load_config_section_without_keys_takes_settings(tmp_path: Path) -> None:
+    """As where all its keys are commented out."""
+    path = tmp_path / "config.yaml"
+    path.write_text("train:\n  # epochs: 3\nmodel:\n")
+    assert load_config(path, ["train.epochs=3", "model.channels=100"]).train.epochs == 3
+    assert "goes through 'seed', which is no section" in message(None, ["seed=1", "seed.a=1"])
 
 
 def test_load_config_all_contradictions_come_at_once() -> None:
@@ -305,6 +318,7 @@ def test_FeatureSource_takes_a_path_or_what_reads_texts() -> None:
         "{model: m, ids: a.txt}",
         "{model: m, latent: 64}",
         "{latent: 64, max_pieces: 16}",
+        "{latent: 64, earlier: true}",
         "{neighbors: 5}",
         "{}",
     ],
@@ -312,8 +326,8 @@ def test_FeatureSource_takes_a_path_or_what_reads_texts() -> None:
 def test_FeatureSource_refuses_what_does_not_belong_together(value: str) -> None:
     assert message(None, [f"data.features.document={value}"]).startswith(
         "The configuration must be valid: 'data.features.document': Input should be path (with "
-        "key, ids), model (column, max_pieces, neighbors, earlier) or latent (column, neighbors, "
-        "earlier), found {"
+        "key, ids), model (column, max_pieces, neighbors) or latent (column, neighbors); earlier "
+        "belongs to neighbors, found {"
     )
 
 

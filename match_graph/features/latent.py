@@ -66,9 +66,11 @@ class LatentTexts:
         """
         from sklearn.utils.extmath import randomized_svd
 
-        chosen = np.unique(np.linspace(0, len(texts) - 1, MAX_TEXTS).astype(int))
+        chosen = np.unique(np.linspace(0, max(len(texts), 1) - 1, MAX_TEXTS).astype(int))
         vectorizer = _make_vectorizer(tokenizer, pattern, min_df=2)
         try:
+            if not texts:
+                raise ValueError
             rows = vectorizer.fit_transform([texts[one] for one in chosen])
             number = min(num_components, *(size - 1 for size in rows.shape))
             if not number:

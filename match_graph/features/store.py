@@ -31,6 +31,8 @@ from match_graph.io.source import Snapshot, is_there
 
 #: Folder below a root, and in it that of the vectors of texts, which several data sets share.
 FEATURES, TEXTS = "features", "texts"
+#: What to do about damaged ones.
+_REMEDY = "delete this folder, and give the features again where they were in memory"
 #: What makes the vectors of new texts, beside the features that were made of texts.
 VECTORS = "vectors.safetensors"
 _FORMAT_VERSION, _X, _SHOWN = 1, "x.npy", 3
@@ -273,7 +275,7 @@ class _Store:
         Raises:
             CorpusError: It is damaged.
         """
-        with check_file(self.folder, _X) as path:
+        with check_file(self.folder, _X, _REMEDY) as path:
             x = np.lib.format.open_memmap(path, mode="c")  # torch warns of what is read-only
             num_nodes = len(self.node_ids)
             if x.ndim != 2 or len(x) != num_nodes or x.dtype not in (np.float16, np.float32):

@@ -240,9 +240,11 @@ class _Form:
 def _find_columns(schema: pa.Schema, key: str | None) -> _Form:
     if ID not in schema.names:
         raise ValueError(f"it has the columns {schema.names} and no '{ID}'")
+    index = (schema.pandas_metadata or {}).get("index_columns", [])  # names, or a range's bounds
+    fields = [field for field in schema if field.name != ID and field.name not in index]
     lists = {
         field.name: field.type.value_type
-        for field in schema
+        for field in fields
         if pa.types.is_list(field.type)
         or pa.types.is_large_list(field.type)
         or pa.types.is_fixed_size_list(field.type)
@@ -250,13 +252,16 @@ def _find_columns(schema: pa.Schema, key: str | None) -> _Form:
     if key is None and len(lists) == 1:
         key = next(iter(lists))
     if key is None and not lists:
-        kinds = {field.name: field.type for field in schema if field.name != ID}
+        kinds = {field.name: field.type for field in fields}
         if foreign := [name for name, kind in kinds.items() if not _is_number(kind)]:
             raise ValueError(f"the columns {foreign} are neither numbers nor lists of numbers")
         if not kinds:
             raise ValueError(f"it has no column but '{ID}'")
     elif key not in lists:
-        raise ValueError(f"key must name one of its columns of lists {list(lists)}, found {key}")
+        raise ValueError(
+            f"key (data.features.TYPE.key) must name one of its columns of lists {list(lists)}, "
+            f"found {key}"
+        )
     else:
         kinds = {key: lists[key]}
         if not _is_number(lists[key]):

@@ -7,38 +7,41 @@ from pathlib import Path
 from match_graph.errors import CorpusError
 from match_graph.io.manifest import find_damage
 
+_REMEDY = "delete its folder, or build with force_reload"
+
 
 @contextmanager
-def check_file(path: Path, name: str) -> Iterator[Path]:
+def check_file(path: Path, name: str, remedy: str = _REMEDY) -> Iterator[Path]:
     """Checks a file of a build against its manifest; faults in the block become one `CorpusError`.
 
     Args:
         path: Built folder.
         name: Relative path of the file.
+        remedy: What to do about damage, as a clause.
 
     Raises:
         CorpusError: It is damaged.
     """
     damage = find_damage(path, name)
     if damage:
-        raise damaged_build(path / name, damage)
+        raise damaged_build(path / name, damage, remedy)
     try:
         yield path / name
     except CorpusError:
         raise
     except Exception as error:
         fault = f"it cannot be read: {type(error).__name__}"
-        raise damaged_build(path / name, fault) from error
+        raise damaged_build(path / name, fault, remedy) from error
 
 
-def damaged_build(path: Path, damage: str) -> CorpusError:
+def damaged_build(path: Path, damage: str, remedy: str = _REMEDY) -> CorpusError:
     """Error for a file of a build that is not what was written.
 
     Args:
         path: Path of the file.
         damage: What is wrong with it, as a clause.
+        remedy: What to do, as a clause.
     """
     return CorpusError(
-        f"Built data must be what match-graph wrote, but '{path}' is not ({damage}); delete its "
-        f"folder, or build with force_reload."
+        f"Built data must be what match-graph wrote, but '{path}' is not ({damage}); {remedy}."
     )

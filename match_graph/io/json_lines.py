@@ -115,7 +115,8 @@ def read_text(record: Mapping[str, Any], place: str, fail: Fail) -> str | None:
     text = record.get("text")
     if isinstance(text, str):
         return text
-    fail(f"{place}: 'text' must be a string, found {describe(text)}.")
+    remedy = '; give "" where there is none' if text is None else ""
+    fail(f"{place}: 'text' must be a string, found {describe(text)}{remedy}.")
     return None
 
 
@@ -148,11 +149,17 @@ def read_vector(
     x = record.get("x")
     if x is None:
         return None
-    x = x.tolist() if hasattr(x, "tolist") else x  # an array or a tensor, from Python
+    if hasattr(x, "tolist"):  # an array or a tensor, from Python
+        try:
+            x = x.tolist()
+        except RuntimeError:  # a sparse tensor
+            fail(f"{place}: 'x' must be a list of {width} numbers, found a {type(x).__name__}.")
+            return None
     if not isinstance(x, Sequence) or isinstance(x, str) or len(x) != width:
         found = describe(x) if isinstance(x, str) or not isinstance(x, Sequence) else len(x)
         fail(f"{place}: 'x' must be a list of {width} numbers, found {found}.")
         return None
+    x = [value.item() if hasattr(value, "item") else value for value in x]  # NumPy's own numbers
     for value in x:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not abs(value) <= _LARGEST:
@@ -179,11 +186,22 @@ def read_metadata(
 
 
 def read_values(value: Any) -> list[str] | None:
-    """The instances of a metadata field: none if missing or empty; None if of the wrong type."""
+    """The instances of a metadata field: none if missing or empty; None if of the wrong type.
+
+    Whole numbers count as their digits, 2005.0 as 2005.
+    """
     values = value if isinstance(value, list) else [] if value is None else [value]
-    if any(isinstance(item, bool) or not isinstance(item, str | int) for item in values):
-        return None
+    if not all(map(_is_value, values)):
+        values = [
+            int(item) if isinstance(item, float) and item.is_integer() else item for item in values
+        ]
+        if not all(map(_is_value, values)):
+            return None
     return [str(item) for item in values if item != ""]
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def describe(value: Any) -> str:

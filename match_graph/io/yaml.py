@@ -220,7 +220,9 @@ def put(content: dict[str, Any], key: str, value: Any) -> None:
     """Sets a dotted key."""
     *sections, last = key.split(".")
     for section in sections:
-        content = content.setdefault(section, {})
+        if content.get(section) is None:  # all its keys may be commented out
+            content[section] = {}
+        content = content[section]
         if not isinstance(content, dict):
             raise ConfigError(f"The setting '{key}' goes through '{section}', which is no section.")
     content[last] = value

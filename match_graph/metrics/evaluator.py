@@ -149,6 +149,10 @@ def _check_input(key: str, value: Tensor | np.ndarray | int) -> Tensor:
         raise GraphError(
             f"'{key}' must be a tensor or a NumPy array, found {type(value).__name__}."
         )
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf":
+            raise GraphError(f"'{key}' must hold numbers, found an array of {value.dtype}.")
+        value = np.ascontiguousarray(value)  # [:, ::-1] of an argsort has strides below 0
     tensor = torch.as_tensor(value).detach().cpu()
     fits = tensor.dtype in (torch.int32, torch.int64) if integer else tensor.is_floating_point()
     if tensor.dim() != dimensions or not fits:

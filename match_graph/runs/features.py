@@ -21,6 +21,7 @@ from match_graph.features import (
     VECTORS,
     TextVectors,
     choose_columns,
+    identify_features,
     join_texts,
     make_features,
     open_embedder,
@@ -30,7 +31,8 @@ from match_graph.features import (
 from match_graph.graph import NodeFeatures
 from match_graph.io.files import DamagedError, has_file, link_file, reading, write_beside
 from match_graph.io.progress import Reporter
-from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES, TOKENS
+from match_graph.io.run_folder import DOCUMENT_NAMES, FEATURES, RECORD, TOKENS
+from match_graph.runs.readers import read_record
 from match_graph.runs.vocabulary import (
     WRITE_AGAIN,
     ReadDocument,
@@ -165,6 +167,7 @@ class KnownFeatures:
         embedder = None
         if self.source.model is not None:
             embedder = open_embedder(self.source, self._find_root())
+            self._check_unchanged(self.source)
             if not self.source.neighbors:
                 return TextVectors(embedder)
         path = (self.folder / FEATURES / DOCUMENT).with_suffix(Path(VECTORS).suffix)
@@ -175,6 +178,20 @@ class KnownFeatures:
                 f"{vectors.width} features and the run has {self.width}; {WRITE_AGAIN}."
             )
         return vectors
+
+    def _check_unchanged(self, source: FeatureSource) -> None:
+        """Compares the language model with the one of the run; a shared folder does not know it."""
+        if not has_file(self.folder / RECORD):
+            return
+        record = read_record(self.folder)
+        there = record.get("feature_checksums", {}).get(DOCUMENT)
+        here = identify_features(source, DOCUMENT, record["data_checksum"])
+        if there is not None and there != here:
+            raise CheckpointError(
+                f"A run must predict with the language model that made its features, but "
+                f"'{source.model}' has another content than when '{self.folder}' was trained; "
+                f"restore it, or give 'x' with every document."
+            )
 
     def _find_root(self) -> Path:
         root = default_root()

@@ -213,7 +213,7 @@ def _check_ours(folder: Path) -> None:
     if there - {LOCK}:
         raise CheckpointError(
             f"A run must start in a new or empty folder, but '{folder}' holds other files"
-            f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another with --out."
+            f"{' (' + ', '.join(others[:3]) + ')' if others else ''}; choose another folder."
         )
 
 

@@ -41,7 +41,7 @@ from match_graph.runs.readers import read_record
 from match_graph.training.device import choose_device
 from match_graph.training.heartbeat import alone
 from match_graph.training.processes import any_of, sum_up
-from match_graph.typing import CONTAINS, DOCUMENT, LABEL, TAGGED, WORD
+from match_graph.typing import CONTAINS, DOCUMENT, IS_A, LABEL, TAGGED, WORD
 
 #: Between two checkpoints.
 SAVE_SECONDS = 30.0
@@ -156,7 +156,8 @@ class Pretraining:
             "device": self.fabric.device,
         }
         if self.config.model.init == "spherical_text":
-            arguments["edge_types"] = [CONTAINS, TAGGED]
+            parents = [IS_A] if self.config.pretrain.label_parent else []
+            arguments["edge_types"] = [CONTAINS, TAGGED, *parents]
         if self.fabric.world_size == 1:
             return SphericalTrainer(**arguments)
         assert distributed.group.WORLD is not None

@@ -99,6 +99,20 @@ class RecordFile(BaseModel):
     git: str | None
 
 
+def check_has_data(folder: Path) -> None:
+    """Checks that a run folder names its data, as a shared one does not.
+
+    Raises:
+        CheckpointError: It does not.
+    """
+    if not has_file(folder / RECORD):
+        raise CheckpointError(
+            f"A run is opened with its data, which its {RECORD} names, but '{folder}' has none. A "
+            f"shared folder predicts alone: give the run that it was made of; a run that was "
+            f"killed as it began is started again."
+        )
+
+
 def check_evaluated(folder: Path, config: Config, must: str) -> None:
     """Checks that a run is trained and evaluated.
 
@@ -113,6 +127,7 @@ def check_evaluated(folder: Path, config: Config, must: str) -> None:
     if has_file(folder / METRICS):
         return
     if has_file(folder / MODEL) or has_folder(folder / FITTED):
+        check_has_data(folder)
         check_over(folder, config.train)
         found, words = METRICS, ["evaluate", str(folder)]
     else:

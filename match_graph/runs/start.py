@@ -29,7 +29,7 @@ from match_graph.runs.folder import (
 )
 from match_graph.runs.inputs import check_inputs, hash_inputs
 from match_graph.runs.known_graph import write_known_graph
-from match_graph.runs.readers import read_record
+from match_graph.runs.readers import check_has_data, read_record
 from match_graph.runs.run import Run
 from match_graph.runs.vocabulary import write_vocabulary
 from match_graph.training.device import deterministic, make_fabric
@@ -277,12 +277,7 @@ def open_run(
     if verify:
         verify_run_folder(folder)
     config = open_run_folder(folder)
-    if not has_file(folder / RECORD):
-        raise CheckpointError(
-            f"A run is opened with its data, which its {RECORD} names, but '{folder}' has none. A "
-            f"shared folder predicts alone: give the run that it was made of; a run that was "
-            f"killed as it began is started again."
-        )
+    check_has_data(folder)
     check_own_code(folder, config, {"encoder": encoder, "head": head, "dataset": dataset})
     alone = TrainConfig().model_dump(include={*SHARING})
     content = {**config.train.model_dump(), **alone, **(sharing or {})}

@@ -70,13 +70,13 @@ def test_LatentTexts_fits_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> N
     assert fit(texts, 5).words == ["between", "first", "word"]
 
 
-@pytest.mark.parametrize("texts", [["a b", "c d"], ["", ""], ["same", "same"]])
+@pytest.mark.parametrize("texts", [["a b", "c d"], ["", ""], ["same", "same"], []])
 def test_LatentTexts_needs_shared_words(texts: list[str]) -> None:
     with pytest.raises(CorpusError) as error:
         fit(texts, 2)
     assert str(error.value) == (
-        "Latent features need words that several texts share, but these 2 texts share less than "
-        "two; take a language model or a file instead."
+        f"Latent features need words that several texts share, but these {len(texts)} texts share "
+        f"less than two; take a language model or a file instead."
     )
 
 

@@ -148,8 +148,10 @@ def test_open_features_refuses_a_damaged_store(
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert refuse(synthetic, source).startswith(
-        f"Built data must be what match-graph wrote, but '{path}' is not (its content"
+    fault = refuse(synthetic, source)
+    assert fault.startswith(f"Built data must be what match-graph wrote, but '{path}' is not (its")
+    assert fault.endswith(
+        "; delete this folder, and give the features again where they were in memory."
     )
     (tmp_path / "file").touch()
     with pytest.raises(CorpusError, match=r"could not be written \(Not a directory\)"):

@@ -74,6 +74,19 @@ def test_open_table_takes_numeric_columns(tmp_path: Path) -> None:
     assert table.ids.to_pylist() == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("name", [None, "row"])
+def test_open_table_leaves_out_the_index_of_pandas(tmp_path: Path, name: str | None) -> None:
+    """Of a shuffled frame it is a column of the file, which would be the order of the rows."""
+    frame = (
+        pd.DataFrame(VALUES, columns=["a", "b", "c"]).assign(id=IDS).iloc[::-1].rename_axis(name)
+    )
+    frame.to_parquet(tmp_path / "x.parquet")
+    table = open_table(FeatureSource(path=str(tmp_path / "x.parquet")))
+    assert np.array_equal(read(table), VALUES[::-1])
+    frame[["id"]].assign(x=list(VALUES)).to_parquet(tmp_path / "lists.parquet")
+    assert open_table(FeatureSource(path=str(tmp_path / "lists.parquet"))).width == 3
+
+
 def test_make_table_takes_arrays_tensors_and_frames() -> None:
     """float64 and bfloat16 become float32, float16 stays; ids are a frame's index or column."""
     assert make_table(torch.ones(2, 3, dtype=torch.bfloat16)).dtype == np.float32
@@ -161,7 +174,7 @@ def test_open_table_refuses_what_it_cannot_find(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0]}), tmp_path / "anonymous.parquet")
     cases = {
         "No such file": FeatureSource(path=str(tmp_path / "none.npy")),
-        r"key must name one of its columns of lists \['x'\], found y": parquet.model_copy(
+        r"must name one of its columns of lists \['x'\], found y": parquet.model_copy(
             update={"key": "y"}
         ),
         r"key must name one of its tensors \['x'\], found y": tensors.model_copy(

@@ -185,6 +185,19 @@ def test_Evaluator_wrong_inputs(change: dict, sentence: str) -> None:
     assert str(error.value) == sentence
 
 
+def test_Evaluator_takes_arrays_in_any_order_of_memory() -> None:
+    """A ranking from the last place of an `argsort` has strides below 0."""
+    inputs = make_inputs("ranking")
+    ranked = inputs["ranked"].numpy()
+    turned = np.ascontiguousarray(ranked[:, ::-1])[:, ::-1]
+    assert turned.strides[1] < 0
+    assert Evaluator("ranking").eval({**inputs, "ranked": turned}) == (
+        Evaluator("ranking").eval(inputs)
+    )
+    with pytest.raises(GraphError, match=r"^'ranked' must hold numbers, found an array of <U1\.$"):
+        Evaluator("ranking").eval({**inputs, "ranked": np.full((3, 5), "a")})
+
+
 def test_Evaluator_nothing_given() -> None:
     """No key at all."""
     with pytest.raises(GraphError) as error:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import match_graph as mg
@@ -223,6 +224,25 @@ def test_KnownFeatures_of_a_language_model_without_a_cache(
     assert list(mg.load(run.folder, device="cpu").predict(known)) == expected
 
 
+def test_KnownFeatures_of_a_language_model_that_has_changed(
+    make_run, sentence_model: Path, tmp_path: Path
+) -> None:
+    """Vectors of another model would mean nothing to the run."""
+    model = Path(shutil.copytree(sentence_model, tmp_path / "model"))
+    run = make_run(f"data.features.document={{model: {model}}}")
+    weights = next(model.rglob("*.safetensors"))
+    changed = {name: value + 1 for name, value in load_file(weights).items()}
+    save_file(changed, weights, metadata={"format": "pt"})
+    classifier = mg.load(run.folder, device="cpu")
+    with pytest.raises(CheckpointError) as caught:
+        list(classifier.predict([{"text": "w1"}]))
+    assert str(caught.value) == (
+        f"A run must predict with the language model that made its features, but '{model}' has "
+        f"another content than when '{run.folder}' was trained; restore it, or give 'x' with every "
+        f"document."
+    )
+
+
 def test_KnownFeatures_of_columns_that_no_request_has(make_run, sentence_model: Path) -> None:
     """Known documents by id; a new one brings its vector."""
     run = make_run(f"data.features.document={{model: {sentence_model}, column: [split, text]}}")
@@ -284,6 +304,17 @@ def test_KnownFeatures_new_document_without_a_vector(
     with pytest.raises(CorpusError) as caught:
         list(classifier.predict([known, {"text": "w1", **given}]))
     assert str(caught.value) == fault
+
+
+def test_KnownFeatures_take_vectors_as_python_has_them(featured_run: Run) -> None:
+    """Lists, arrays, NumPy's own numbers, tensors; a sparse one is named."""
+    classifier = mg.load(featured_run.folder, device="cpu")
+    x = np.arange(6, dtype=np.float32) / 8
+    forms = [x.tolist(), x, [*x], [*x.astype(np.float16)], torch.from_numpy(x)]
+    found = list(classifier.predict([{"text": "w1", "x": one} for one in forms]))
+    assert all(one["labels"] == found[0]["labels"] for one in found)
+    with pytest.raises(CorpusError, match="'x' must be a list of 6 numbers, found a Tensor"):
+        list(classifier.predict([{"text": "w1", "x": torch.from_numpy(x).to_sparse()}]))
 
 
 def test_KnownFeatures_find_neighbours_up_to_a_time(tmp_path: Path) -> None:

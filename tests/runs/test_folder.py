@@ -84,7 +84,7 @@ def test_claim_run_folder_overwrite_never_deletes_what_is_no_run(tmp_path: Path)
         folders.claim_run_folder(tmp_path, load_config(), overwrite=True)
     assert str(caught.value) == (
         f"A run must start in a new or empty folder, but '{tmp_path}' holds other files "
-        f"(thesis.tex); choose another with --out."
+        f"(thesis.tex); choose another folder."
     )
     files.write_beside(tmp_path / "config.yaml", lambda path: path.write_text("my: app"))
     with pytest.raises(CheckpointError, match=r"holds other files \(thesis.tex\)"):

@@ -244,6 +244,13 @@ def test_Run_spherical_text_trains_on_words_and_labels_only(start) -> None:
     assert not changed[2 + len(run.space.types) : word.start].any()
 
 
+def test_Run_spherical_text_trains_on_parents_by_request(start) -> None:
+    """Labels are on the side of text; citations are metadata."""
+    run = start("model.init=spherical_text", "pretrain.label_parent=true")
+    trainer = run.pretraining._make_trainer(run.dataset.graph)
+    assert {relation.name for kind in trainer.kinds for relation in kind} >= {"(label, label)"}
+
+
 def write_glove(path: Path, names: list[str], channels: int) -> None:
     values = " ".join(["1"] + ["0"] * (channels - 1))
     path.write_text("".join(f"{name} {values}\n" for name in names), encoding="utf-8")
