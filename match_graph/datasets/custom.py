@@ -335,7 +335,7 @@ class TableReader:
         self.num_cells[column] += bool(value)
         if not isinstance(value, str) or separator == "" or (separator and separator in value):
             return
-        if ";" in value or (value.startswith("[") and value.endswith("]")):
+        if any(sign in value for sign in ";|\t") or (value.startswith("[") and value.endswith("]")):
             self.num_unsplit[column] += 1
             self.unsplit.setdefault(column, value)
 

@@ -14,7 +14,7 @@ from match_graph.corpus import Corpus, Tokenizer
 from match_graph.corpus_faults import ENDS
 from match_graph.datasets.built import hash_source, is_built
 from match_graph.datasets.dataset import FORMAT_VERSION, CorpusDataset
-from match_graph.errors import CorpusError
+from match_graph.errors import ConfigError, CorpusError
 from match_graph.graph.store import CORPUS
 from match_graph.io.build_folder import check_file
 from match_graph.io.names import check_file_name
@@ -70,6 +70,7 @@ class BuiltFolder(CorpusDataset):
 
     Raises:
         CorpusError: It is none, is of another format, or an argument would need the source.
+        ConfigError: A setting would make another graph.
     """
 
     def __init__(self, folder: str | Path, /, **options: Any) -> None:
@@ -83,6 +84,12 @@ class BuiltFolder(CorpusDataset):
             raise CorpusError(
                 f"A built folder is opened as it is, but {needed[0]} would build "
                 f"'{self.folder}' again; name its source instead."
+            )
+        if made := [key for key in ("fields", "tokenizer", "hierarchy") if options.get(key)]:
+            raise ConfigError(
+                f"A built folder, as of documents in memory, is opened as it was made, but "
+                f"data.{made[0]} would make another graph; leave it out, and give {made[0]} where "
+                f"the corpus is made, or name the source."
             )
         _ = self._origin  # refuses another format first
         super().__init__(**options)

@@ -106,9 +106,9 @@ class RelbenchTarget(Target):
 - `db/TABLE.parquet`: one table per node type, one per edge type. Features are its column `x` of
   lists, which PyTorch Frame takes as `stype.embedding`.
 
-`{TIME}` is not a date. RelBench splits by time, and the source keeps no time that every document
-has; so each training document has {_DAYS["train"][1]}, each validation document
-{_DAYS["valid"][1]}, each test document {_DAYS["test"][1]}. This gives the split of the source, and
+`{TIME}` is not a date. RelBench splits by time, which the split of a source need not follow; so
+each training document has {_DAYS["train"][1]}, each validation document {_DAYS["valid"][1]}, each
+test document {_DAYS["test"][1]}, whatever its own time. This gives the split of the source, and
 nothing else: do not read it as a feature. Links have the time of their document.
 
 `document_id` counts training documents first, then validation, then test, as RelBench takes

@@ -13,7 +13,7 @@ from match_graph.errors import CorpusError, shorten
 Warn: TypeAlias = Callable[[str], None]
 #: Keys of a document besides its metadata fields; `label` may be there and is not read, nor is
 #: `time`, which exports write, where the run has no times.
-_KEYS = ("paper", "text", "label", "time")
+KEYS = ("paper", "text", "label", "time")
 
 
 def list_rows(documents: pd.DataFrame, name: str) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def warn_of_unread(
         warn: Takes the warning; None makes it a UserWarning.
     """
     others = ["x"] if reads_x else []
-    known, unread = {*fields, *dropped, *others, *_KEYS}, dict[str, None]()
+    known, unread = {*fields, *dropped, *others, *KEYS}, dict[str, None]()
     for place, document in documents:
         if isinstance(document, Mapping):
             unread |= dict.fromkeys(str(key) for key in document if key not in known)

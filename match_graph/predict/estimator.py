@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -21,13 +22,13 @@ from torch import Tensor
 
 from match_graph.config import Config
 from match_graph.corpus import Corpus
-from match_graph.errors import CheckpointError, ConfigError, CorpusError
+from match_graph.errors import CheckpointError, ConfigError, CorpusError, shorten
 from match_graph.graph.csr import check_not_nan, make_ptr
 from match_graph.io.names import read_path
 from match_graph.io.progress import Reporter
 from match_graph.metrics import RankingMeter, rank_labels
 from match_graph.predict.classifier import load
-from match_graph.predict.documents import list_rows
+from match_graph.predict.documents import KEYS, list_rows
 from match_graph.predict.label_sets import (
     HierarchyLike,
     encode_labels,
@@ -53,9 +54,9 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     trains the model and chooses a threshold per label; any encoder or baseline can be used.
 
     A document is a dict, or a row of a DataFrame, with ``text``, metadata fields (a string or a
-    list of strings each) and, if need be, its id as ``paper``; other keys and missing cells are not
-    read. Ids in the field ``reference`` that are those of other documents of `fit` become
-    citations.
+    list of strings each) and, if need be, its id as ``paper``; other keys, which a warning names,
+    and missing cells but those of ``text`` are not read. Ids in the field ``reference`` that are
+    those of other documents of `fit` become citations.
 
     Labels are a list of lists (or sets) of labels, or an indicator matrix [n, L], dense or sparse,
     as MultiLabelBinarizer makes it. scikit-learn itself cannot tell how to split lists of lists:
@@ -65,7 +66,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
     Args:
         encoder: Encoder or baseline, as ``model.encoder``; None takes that of settings, or the
             default.
-        fields: Metadata fields to read from the documents; None reads none.
+        fields: Metadata fields to read from the documents; None reads none, and warns of others.
         hierarchy: Label hierarchy: (child, parent) pairs, a dict from a label to its parent or
             parents, or a networkx DiGraph with edges from child to parent; it must be acyclic.
         classes: Classes in the order of the columns; None sorts the labels of `fit`, or numbers
@@ -134,6 +135,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(fields, str) or not isinstance(fields, Iterable):
             raise ConfigError(f"fields must be a list of names, found {fields!r:.60}.")
         documents = _list_documents(X)
+        _warn_of_unread(documents, fields, self.fields is None)
         classes = find_classes(y, self.classes)
         labels = encode_labels(y, classes)
         _check_lengths(documents, labels)
@@ -141,6 +143,7 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         gold = [[names[column] for column in row] for row in labels]
         splits = split_documents(documents, self.validation_fraction, config.seed)
         edges = list_edges(None if config.data.hierarchy == "ignore" else self.hierarchy)
+        config = config.change("data", hierarchy=None)  # the corpus is made without
         corpus = make_corpus(documents, gold, splits, list(fields), edges)
         self._drop_folder()
         try:
@@ -344,6 +347,20 @@ def _list_documents(documents: Any) -> list[Any]:
     if not isinstance(documents, pd.DataFrame):
         return list(documents)
     return list_rows(documents, "X")
+
+
+def _warn_of_unread(documents: Sequence[Any], fields: Iterable[str], by_default: bool) -> None:
+    """Names the keys of documents that are no fields; none where no field is read by choice."""
+    read = [*fields]
+    if not read and not by_default:
+        return
+    keys = {str(key) for one in documents if isinstance(one, Mapping) for key in one}
+    if unread := sorted(keys - {*KEYS, *read}):
+        warnings.warn(
+            f"the keys {shorten(unread)} of documents are not read; name metadata in fields, or "
+            f"give fields=[] for none",
+            stacklevel=3,
+        )
 
 
 def _check_lengths(documents: Sequence[Any], labels: Sequence[Any]) -> None:

@@ -21,7 +21,7 @@ from match_graph.predict.files import read_documents
 from match_graph.predict.label_sums import LabelSums, RunLabels
 from match_graph.predict.streams import encode_result
 from match_graph.runs.folder import compute_checksum
-from match_graph.runs.readers import read_record, read_shared_threshold
+from match_graph.runs.readers import check_has_data, read_record, read_shared_threshold
 from match_graph.runs.vocabulary import ReadDocument, read_hierarchy
 
 #: A process computes one block at a time, also where a cluster gives it several threads.
@@ -240,6 +240,7 @@ def _load_labels(model: Model) -> RunLabels:
         CheckpointError: It was not evaluated, or a file is broken.
     """
     folder, classifier = Path(model.folder), model.load()
+    check_has_data(folder)
     if classifier.thresholds is None:
         raise CheckpointError(
             f"Documents are evaluated at the thresholds that a run chose on its validation split, "

@@ -175,7 +175,13 @@ def test_CustomReader_stops_at_a_hundred_faults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cell"),
-    [("a.jsonl", "deep; all"), ("a.jsonl", "['deep', 'all']"), ("a.csv", "['deep', 'all']")],
+    [
+        ("a.jsonl", "deep; all"),
+        ("a.jsonl", "deep | all"),
+        ("a.jsonl", "['deep', 'all']"),
+        ("a.csv", "['deep', 'all']"),
+        ("a.csv", "deep | all"),
+    ],
 )
 def test_CustomReader_warns_of_lists_in_strings(tmp_path: Path, name: str, cell: str) -> None:
     """Which are one value each; a few of them may be meant."""
@@ -309,8 +315,8 @@ def test_CustomReader_cycle_of_the_taxonomy_is_named(tmp_path: Path, taxonomy: P
     taxonomy.write_text("all\tall\n")
     assert refusal(write_json(tmp_path / "a.jsonl"), taxonomy=str(taxonomy)) == (
         "The corpus 'custom' must be consistent: the label hierarchy must be acyclic, but "
-        "all -> all is a cycle (taxonomy.txt:1); remove one of these edges, or set "
-        "data.hierarchy=ignore."
+        "all -> all is a cycle (taxonomy.txt:1); remove one of these edges, or leave the hierarchy "
+        "out (data.hierarchy=ignore)."
     )
 
 

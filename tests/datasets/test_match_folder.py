@@ -244,7 +244,7 @@ def test_MatchReader_word_that_is_no_choice(folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         MatchFolder(folder, **options)
     assert sorted(str(caught.value).splitlines()) == [
-        "  'fields': 'str' instances are not allowed as a Sequence value, found 'author'.",
+        "  'fields': Input should be a list, found 'author'.",
         "  'hierarchy': Input should be 'use' or 'ignore', found 'foo'.",
         "  'tokenizer': Input should be 'regex' or 'whitespace', found 'bpe'.",
         "The options of MatchFolder must be valid, but 3 faults were found:",
@@ -331,7 +331,10 @@ VALUE_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"paper": False},
         "'paper' must be the document's id, found the truth value false.",
     ),
-    "text-missing": ({"text": ...}, "'text' must be a string, found nothing."),
+    "text-missing": (
+        {"text": ...},
+        "'text' must be a string, found nothing; give \"\" where there is none.",
+    ),
     "text-list": (
         {"text": ["word"] * 20},
         "'text' must be a string, found the list " + json.dumps(["word"] * 20)[:57] + "....",
@@ -382,7 +385,7 @@ def test_MatchFolder_cycle_in_the_hierarchy(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the label hierarchy must be acyclic, but "
         "learning -> science -> deep -> learning is a cycle (taxonomy.txt:2); "
-        "remove one of these edges, or set data.hierarchy=ignore."
+        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
     )
 
 
@@ -393,7 +396,7 @@ def test_MatchFolder_label_that_is_its_own_parent(folder: Path) -> None:
     assert refusal(folder) == (
         "The corpus 'toy' must be consistent: the label hierarchy must be acyclic, but "
         "misc -> misc is a cycle (taxonomy.txt:5); "
-        "remove one of these edges, or set data.hierarchy=ignore."
+        "remove one of these edges, or leave the hierarchy out (data.hierarchy=ignore)."
     )
 
 

@@ -152,6 +152,18 @@ def test_BuiltFolder_refuses_to_build_again(synthetic: Synthetic, option: str) -
     assert open_dataset(str(synthetic.built), force_reload=False)
 
 
+@pytest.mark.parametrize(
+    "option", [{"hierarchy": "ignore"}, {"tokenizer": "regex"}, {"fields": ["venue"]}]
+)
+def test_BuiltFolder_refuses_to_make_another_graph(synthetic: Synthetic, option) -> None:
+    """By name, with where to give it instead."""
+    (name,) = option
+    with pytest.raises(
+        ConfigError, match=f"^A built folder, .* but data.{name} would make another"
+    ):
+        open_dataset(str(synthetic.built), **option)
+
+
 def test_BuiltFolder_of_another_format_is_one_sentence(toy: Corpus, tmp_path: Path) -> None:
     """So is a name that would lead elsewhere."""
     built = open_dataset(toy, root=tmp_path).built

@@ -84,6 +84,23 @@ def fitted() -> MatchClassifier:
     return make().fit(DOCUMENTS, LABELS)
 
 
+def test_match_classifier_ignores_a_hierarchy_by_setting() -> None:
+    """One with a cycle too, as the message about it says."""
+    settings = {"data.min_word_count": 1, "data.hierarchy": "ignore"}
+    estimator = make(hierarchy=[("a", "b"), ("b", "a")], encoder="prior", settings=settings)
+    estimator.fit(DOCUMENTS, LABELS)
+    assert not read_hierarchy(estimator.folder_, len(estimator.classes_)).edge_index.numel()
+
+
+def test_match_classifier_warns_of_keys_that_it_does_not_read() -> None:
+    """Where no field is named, and where one is forgotten; not where none is read by choice."""
+    for fields, unread in ((None, [*TOY_FIELDS]), (TOY_FIELDS[:1], TOY_FIELDS[1:])):
+        with pytest.warns(UserWarning, match="of documents are not read; name metadata") as caught:
+            make(encoder="prior", fields=fields).fit(DOCUMENTS, LABELS)
+        assert all(f"'{name}'" in str(caught[0].message) for name in unread)
+    make(encoder="prior", fields=[]).fit(DOCUMENTS, LABELS)
+
+
 @pytest.mark.filterwarnings("ignore")  # of checks that scikit-learn skips
 def test_match_classifier_passes_checks_of_scikit_learn() -> None:
     """All but those listed, which all fail."""

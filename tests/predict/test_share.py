@@ -18,9 +18,10 @@ from match_graph.errors import CheckpointError, ConfigError, CorpusError
 from match_graph.io.files import remove_files
 from match_graph.io.manifest import MANIFEST, read_manifest, write_manifest
 from match_graph.io.run_folder import CONFIG, METRICS, MODEL, RECORD, SHARES
-from match_graph.predict import share
+from match_graph.predict import evaluate_files, share
 from match_graph.predict.model_card import find_changes, render_card
 from match_graph.predict.share import is_shared, open_settings, remove_paths, take_own_files
+from match_graph.report import write_report
 from match_graph.runs.folder import verify_run_folder
 
 
@@ -107,11 +108,21 @@ def test_open_run_refuses_a_shared_folder(shared: Path) -> None:
     before = sorted(shared.rglob("*"))
     with pytest.raises(CheckpointError) as caught:
         open_run(shared)
-    assert str(caught.value) == (
+    message = (
         f"A run is opened with its data, which its record.json names, but '{shared}' has none. A "
         f"shared folder predicts alone: give the run that it was made of; a run that was killed as "
         f"it began is started again."
     )
+    assert str(caught.value) == message
+    documents = shared.parent / "one.jsonl"
+    documents.write_text('{"text": "w1", "label": []}\n')
+    for wrong in (
+        lambda: write_report(shared, shared.parent / "page.html"),
+        lambda: evaluate_files(shared, [documents], shared.parent / "measured"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            wrong()
+        assert str(caught.value) == message
     assert sorted(shared.rglob("*")) == before
 
 
@@ -281,7 +292,8 @@ def test_remove_paths_of_nested_settings() -> None:
     """Options and own files; names of the hub, with a slash, stay."""
     options = {"files": ["/home/me/a.csv", "b.csv"], "pattern": "a/b"}
     config = Config(dataset="/home/me/data").change("data", options=options)
-    config = config.change("model", encoder="/home/me/mine.py:Mine", word_vectors="/home/v.txt")
+    changes = {"init": "word_vectors", "word_vectors": "/home/v.txt"}
+    config = config.change("model", encoder="/home/me/mine.py:Mine", **changes)
     found = remove_paths(config)
     assert found.dataset == "data"
     assert found.data.options == {"files": ["a.csv", "b.csv"], "pattern": "a/b"}
@@ -426,7 +438,7 @@ def test_share_command(call, trained_run: Run, tmp_path: Path, monkeypatch) -> N
     assert "replace it with --overwrite" in error
     code, _, error = call("share", out, "--out", tmp_path / "again")
     assert (code, error.count("\n")) == (1, 1)
-    assert f"but '{out}' has no {METRICS}" in error
+    assert f"but '{out}' has none. A shared folder predicts alone" in error
     assert {METRICS, RECORD} & share.SHARED == set()
     monkeypatch.setattr("match_graph.predict.push_run", lambda folder, name: f"{folder} at {name}")
     code, printed, _ = call(
