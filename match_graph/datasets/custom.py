@@ -291,7 +291,7 @@ class TableReader:
             name: self._read_list(row, name, place, separator)
             for name in ("label", *self.builder.fields)
         }
-        day = self._read_cell(row, "date", place)
+        day = self._read_cell(row, "date", place).removesuffix(".0")  # pandas, with a year missing
         if day and count_days(day) is None:
             fail(
                 f"{place}: '{self.columns['date'][0]}' must be a year, a month or a day, such as "

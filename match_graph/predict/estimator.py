@@ -69,8 +69,8 @@ class MatchClassifier(ClassifierMixin, BaseEstimator):
         fields: Metadata fields to read from the documents; None reads none, and warns of others.
         hierarchy: Label hierarchy: (child, parent) pairs, a dict from a label to its parent or
             parents, or a networkx DiGraph with edges from child to parent; it must be acyclic.
-        classes: Classes in the order of the columns; None sorts the labels of `fit`, or numbers
-            the columns of an indicator matrix.
+        classes: Classes in the order of the columns; None sorts the labels of `fit`, takes the
+            columns of a DataFrame, or numbers those of an indicator matrix.
         settings: Settings by dotted key, ``{"train.epochs": 3}``. One of them is also the
             parameter ``settings__train.epochs`` of `set_params` and of a grid.
         validation_fraction: Share of the documents of `fit`, by text, on which the weights and the

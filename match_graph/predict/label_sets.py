@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from match_graph.errors import CorpusError
@@ -21,7 +22,8 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
 
     Args:
         y: Labels of documents: an iterable of labels each, or an indicator matrix [n, L].
-        classes: Order of the classes; None sorts the labels, or numbers the columns of a matrix.
+        classes: Order of the classes; None sorts the labels, takes the columns of a DataFrame, or
+            numbers those of a matrix.
 
     Raises:
         CorpusError: There is none, two have one name, they cannot be sorted, or do not fit y.
@@ -29,6 +31,8 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
     matrix = as_indicator(y)
     if isinstance(classes, str) or not isinstance(classes, Iterable | None):
         raise CorpusError(f"Classes must be a list of labels, found {classes!r:.60}.")
+    if classes is None and isinstance(y, pd.DataFrame):
+        classes = y.columns
     if classes is not None:
         found = list(classes)
         if odd := [one for one in found if not isinstance(one, str | int | np.integer)]:

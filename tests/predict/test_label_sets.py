@@ -60,6 +60,16 @@ def test_encode_labels_of_a_matrix(make: Any, dtype: str) -> None:
     assert encode_labels(y, classes) == [[0, 1], [], [0, 2]]
 
 
+def test_find_classes_of_a_frame_are_its_columns() -> None:
+    """Unless others are given."""
+    y = pd.DataFrame([[1, 0], [1, 1]], columns=["web", "graphs"])
+    assert find_classes(y).tolist() == ["web", "graphs"]
+    assert encode_labels(y, find_classes(y)) == [[0], [0, 1]]
+    assert find_classes(y, ["a", "b"]).tolist() == ["a", "b"]
+    with pytest.raises(CorpusError, match=r"^Classes must be strings or whole numbers, found 0\.5"):
+        find_classes(y.set_axis([0.5, 1.5], axis=1))
+
+
 def test_encode_labels_unknown() -> None:
     """Numbered from L on where they are allowed, refused where not."""
     classes = find_classes(LISTS, ["a", "b"])
