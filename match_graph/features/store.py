@@ -1,5 +1,6 @@
 """Features of a node type in the order of its nodes: aligned once, then memory-mapped."""
 
+import filecmp
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from match_graph.features.text_embedder import TextEmbedder
 from match_graph.features.texts import choose_columns, list_texts
 from match_graph.features.vectors import make_text_vectors
 from match_graph.io.build_folder import check_file
+from match_graph.io.files import link_file
 from match_graph.io.manifest import MANIFEST
 from match_graph.io.progress import Reporter
 from match_graph.io.source import Snapshot, is_there
@@ -89,9 +91,22 @@ def open_features(
     snapshot = _open_files(source)
     made_of = _describe_files(source, snapshot)
     store = _Store(dataset, node_type, node_ids, made_of, root, reporter)
+
+    def complete(folder: Path) -> None:
+        snapshot.check_unchanged(snapshot.hashes)
+        _share_content(Path(str(source.path)), folder / _X)
+
     if not store.is_there:
-        store.make(open_table(source), lambda _: snapshot.check_unchanged(snapshot.hashes))
+        store.make(open_table(source), complete)
     return store.open()
+
+
+def _share_content(source: Path, made: Path) -> None:
+    """Links features to a store's that are the same, as those that were kept from memory."""
+    is_kept = source.name == _X and is_there(source.with_name(MANIFEST))
+    if is_kept and filecmp.cmp(source, made, shallow=False):
+        made.unlink()
+        link_file(source, made)
 
 
 def identify_features(source: FeatureSource, node_type: str, data_checksum: str) -> str:

@@ -32,7 +32,7 @@ def find_classes(y: Any, classes: Sequence[Any] | None = None) -> Classes:
     if isinstance(classes, str) or not isinstance(classes, Iterable | None):
         raise CorpusError(f"Classes must be a list of labels, found {classes!r:.60}.")
     if classes is None and isinstance(y, pd.DataFrame):
-        classes = y.columns
+        classes = y.columns.tolist()
     if classes is not None:
         found = list(classes)
         if odd := [one for one in found if not isinstance(one, str | int | np.integer)]:
