@@ -98,6 +98,20 @@ def test_find_nodes_is_the_inverse_of_ids(order: list[int], others: int) -> None
     assert found.tolist() == [*order, *[-1] * others]
 
 
+def test_open_features_stores_once_what_was_in_memory(
+    synthetic: Synthetic, vectors: np.ndarray, tmp_path: Path
+) -> None:
+    """What is kept of it is a link; a file of another folder is copied."""
+    kept = make_features(vectors, synthetic, "document", tmp_path).path
+    again = open_features(FeatureSource(path=str(kept)), synthetic, "document", tmp_path)
+    assert again.path != kept
+    assert again.path.samefile(kept)
+    assert np.array_equal(again.x.numpy(), vectors)
+    other = save(tmp_path / "x.npy", vectors + 1)
+    copy = open_features(other, synthetic, "document", tmp_path).path
+    assert not copy.samefile(str(other.path))
+
+
 def refuse(dataset: Synthetic, source: FeatureSource) -> str:
     """Sentence with which features are refused; nothing is left."""
     with pytest.raises(CorpusError) as caught:
